@@ -1,0 +1,3 @@
+"""ccctl: from bare wires to the collectives that they can carry best."""
+
+__version__ = "0.1.0"

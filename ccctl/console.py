@@ -1,0 +1,184 @@
+"""The one place that prints: data to stdout, messages and progress to stderr.
+
+On a terminal, tables are drawn by rich; anywhere else they are plain aligned columns without boxes
+or escapes, so that cron mail and pipes stay readable. Nothing heavy is imported until it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "Progress",
+    "configure",
+    "data",
+    "detail",
+    "error",
+    "next_step",
+    "note",
+    "progress",
+    "summary",
+    "table",
+    "warn",
+]
+
+_settings = {"quiet": False, "verbose": 0}
+
+
+def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
+    """Set what ``-q`` and ``-v`` ask for; None leaves a setting as it is."""
+    if quiet is not None:
+        _settings["quiet"] = quiet
+    if verbose is not None:
+        _settings["verbose"] = verbose
+
+
+def data(text: str) -> None:
+    """What was asked for, on stdout."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def summary(values: dict[str, Any]) -> None:
+    """The command's ``--json`` summary: one object on stdout, keys in snake_case with units."""
+    import json
+
+    data(json.dumps(values, indent=2, ensure_ascii=False))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
+    """A table on stdout; columns whose cells are all numbers are set to the right."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    right = [all(_numeric(row[i]) for row in cells) for i in range(len(columns))]
+    if _is_terminal(sys.stdout):
+        _rich_table(columns, cells, right, title)
+        return
+    if title:
+        data(title)
+    widths = [max(map(len, [name, *(row[i] for row in cells)])) for i, name in enumerate(columns)]
+    for row in [list(columns), *cells]:
+        padded = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        data("  ".join(padded).rstrip())
+
+
+def note(text: str) -> None:
+    """A message that ``-q`` silences, on stderr."""
+    if not _settings["quiet"]:
+        _message(text, style="")
+
+
+def detail(text: str) -> None:
+    """A message that only ``-v`` shows, on stderr."""
+    if _settings["verbose"] and not _settings["quiet"]:
+        _message(text, style="dim")
+
+
+def warn(text: str) -> None:
+    """Something the user should know and may have to act on, on stderr; ``-q`` silences it."""
+    if not _settings["quiet"]:
+        _message(f"warning: {text}", style="yellow")
+
+
+def error(text: str, hint: str = "") -> None:
+    """Why the command failed, and what to do, on stderr; never silenced."""
+    for line in text.splitlines() or [""]:
+        _message(f"ccctl: {line}", style="red")
+    if hint:
+        _message(f"hint: {hint}", style="")
+
+
+def next_step(command: str) -> None:
+    """The next command to type: the last line of success on a terminal, nothing elsewhere."""
+    if _is_terminal(sys.stdout) and not _settings["quiet"]:
+        _message(f"next: {command}", style="dim")
+
+
+class Progress(Protocol):
+    """A running progress bar."""
+
+    def update(self, done: float, text: str = "") -> None:
+        """Say how much of the total is done, and optionally what is being done now."""
+
+
+class _Silent:
+    def update(self, done: float, text: str = "") -> None:
+        """Nothing is drawn where stderr is not a terminal."""
+
+
+@contextmanager
+def progress(label: str, total: float) -> Iterator[Progress]:
+    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal."""
+    if _settings["quiet"] or not _is_terminal(sys.stderr):
+        yield _Silent()
+        return
+    from rich import progress as bars
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TaskProgressColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True) as drawn:
+        task = drawn.add_task(label, total=total)
+
+        class Bar:
+            def update(self, done: float, text: str = "") -> None:
+                drawn.update(task, completed=done, description=f"{label} {text}".strip())
+
+        yield Bar()
+
+
+def _rich_table(
+    columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str
+) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    for name, to_right in zip(columns, right, strict=True):
+        drawn.add_column(name, justify="right" if to_right else "left", no_wrap=True)
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    _rich(sys.stdout).print(drawn)
+
+
+def _message(text: str, *, style: str) -> None:
+    if not style or not _is_terminal(sys.stderr) or not _colour():
+        sys.stderr.write(text + "\n")
+        return
+    from rich.text import Text
+
+    _rich(sys.stderr).print(Text(text, style=style))
+
+
+def _rich(stream: IO[str]) -> Console:
+    from rich.console import Console
+
+    return Console(file=stream, color_system="auto" if _colour() else None, highlight=False)
+
+
+def _colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _numeric(cell: str) -> bool:
+    try:
+        float(cell.rstrip("%") or "0")
+    except ValueError:
+        return cell in ("-", "N/A")
+    return True

@@ -1,0 +1,89 @@
+"""What the command line adds to the errors of the stages, and the one table from error to exit status.
+
+CcctlError                 (probes.errors) expected failures; any other exception is our bug: 70
+├── UsageError          2
+├── DataError          65  bad artifact or input file
+├── MissingInputError  66
+├── UnavailableError   69  no GPU, MPI, solver or permission for what was asked
+├── LostRankError       1  a rank died or hung
+├── FoundProblem        1  the command ran and found a problem: drift, wrong result, verify failed
+├── CannotWriteError   73
+├── LockHeldError      75  try later
+├── ConfigError        78
+└── TimeoutExpired    124  the command's own --timeout
+"""
+
+from __future__ import annotations
+
+import os
+
+from probes.errors import (
+    CcctlError,
+    DataError,
+    LostRankError,
+    MissingInputError,
+    UnavailableError,
+    UsageError,
+)
+
+__all__ = [
+    "EXIT_STATUS",
+    "INTERNAL",
+    "INTERRUPTED",
+    "CannotWriteError",
+    "CcctlError",
+    "ConfigError",
+    "DataError",
+    "FoundProblem",
+    "LockHeldError",
+    "LostRankError",
+    "MissingInputError",
+    "TimeoutExpired",
+    "UnavailableError",
+    "UsageError",
+    "exit_status",
+]
+
+
+class FoundProblem(CcctlError):  # noqa: N818 - a finding, not an error of the program
+    """The command did its work and found something wrong; its output already says what."""
+
+
+class CannotWriteError(CcctlError):
+    """An output cannot be created or replaced; nothing was changed."""
+
+
+class LockHeldError(CcctlError):
+    """Another run holds the lock; try later."""
+
+
+class ConfigError(CcctlError):
+    """A configuration file is wrong."""
+
+
+class TimeoutExpired(CcctlError):  # noqa: N818 - named as subprocess names it
+    """The command's own time limit ran out."""
+
+
+INTERNAL = os.EX_SOFTWARE
+INTERRUPTED = 130
+EXIT_STATUS: dict[type[CcctlError], int] = {
+    FoundProblem: 1,
+    LostRankError: 1,
+    UsageError: 2,
+    DataError: os.EX_DATAERR,
+    MissingInputError: os.EX_NOINPUT,
+    UnavailableError: os.EX_UNAVAILABLE,
+    CannotWriteError: os.EX_CANTCREAT,
+    LockHeldError: os.EX_TEMPFAIL,
+    ConfigError: os.EX_CONFIG,
+    TimeoutExpired: 124,
+}
+
+
+def exit_status(error: CcctlError) -> int:
+    """The exit status of an expected error: that of its nearest class in the table."""
+    for cls in type(error).__mro__:
+        if cls in EXIT_STATUS:
+            return EXIT_STATUS[cls]
+    return INTERNAL

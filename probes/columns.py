@@ -1,0 +1,35 @@
+"""Column types: large tables are columns of numbers, one NumPy array a field."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bytes", "Floats", "Ints", "bytes_of", "floats", "ints"]
+
+Ints: TypeAlias = NDArray[np.int32]
+Floats: TypeAlias = NDArray[np.float64]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+
+def ints(values: object) -> Ints:
+    """A read-only int32 column."""
+    column: Ints = np.array(values, dtype=np.int32)
+    column.setflags(write=False)
+    return column
+
+
+def floats(values: object) -> Floats:
+    """A read-only float64 column."""
+    column: Floats = np.array(values, dtype=np.float64)
+    column.setflags(write=False)
+    return column
+
+
+def bytes_of(values: object) -> Bytes:
+    """A read-only uint8 column."""
+    column: Bytes = np.array(values, dtype=np.uint8)
+    column.setflags(write=False)
+    return column

@@ -1,0 +1,56 @@
+"""The root of every error that ccctl expects, and what the first floor adds to it.
+
+CcctlError                 the root: a message, and a hint with what to do next
+├── UsageError             the request contradicts itself, or asks for what cannot be
+├── DataError              an input was read and is wrong; carries every problem found in it
+├── MissingInputError      an input is not there
+├── UnavailableError       no GPU, MPI, solver or permission for what was asked
+└── LostRankError          a rank died, hung or was stopped while others waited for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "CcctlError",
+    "DataError",
+    "LostRankError",
+    "MissingInputError",
+    "UnavailableError",
+    "UsageError",
+]
+
+
+class CcctlError(Exception):
+    """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CcctlError):
+    """The request contradicts itself, or asks for what cannot be."""
+
+
+class DataError(CcctlError):
+    """The content of ``source`` is wrong; ``problems`` holds each one as ``path: what is wrong``."""
+
+    def __init__(self, source: str, problems: Sequence[str], *, hint: str = "") -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in problems), hint=hint)
+
+
+class MissingInputError(CcctlError):
+    """An input that was named is not there."""
+
+
+class UnavailableError(CcctlError):
+    """This machine lacks the device, library, solver or permission that was asked for."""
+
+
+class LostRankError(CcctlError):
+    """A rank died, hung or was stopped; the message names it and who waited for it."""

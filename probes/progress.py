@@ -1,0 +1,28 @@
+"""How long work tells what it is doing, without printing: values go up, never text to a screen."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["SILENT", "Progress"]
+
+
+class Progress(Protocol):
+    """What a stage calls while it works; the command line draws it and feeds its watchdog with it."""
+
+    def update(self, done: float, total: float, text: str = "") -> None:
+        """``done`` of ``total`` units are finished; ``text`` names what is being done now."""
+
+    def waiting(self, peer: int, what: str) -> None:
+        """This rank now waits for rank ``peer`` (-1: for all); ``what`` says in which step."""
+
+
+class _Silent:
+    def update(self, done: float, total: float, text: str = "") -> None:
+        """Nobody listens."""
+
+    def waiting(self, peer: int, what: str) -> None:
+        """Nobody listens."""
+
+
+SILENT: Progress = _Silent()

@@ -1,0 +1,150 @@
+"""The network that schedules run on: ranks, directed links with alpha and beta, shared ports.
+
+A chunk of c bytes on link e occupies the link, and every port the link names, for beta_e·c seconds
+and arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held
+for alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from probes.columns import Floats, Ints, floats, ints
+
+__all__ = ["Link", "Network", "build"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One directed link, as a builder hands it over; ``ports`` are names."""
+
+    src: int
+    dst: int
+    alpha_s: float
+    beta_s_per_byte: float
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``."""
+
+    name: str
+    hosts: tuple[str, ...]
+    src: Ints
+    dst: Ints
+    alpha_s: Floats
+    beta_s_per_byte: Floats
+    ports: tuple[str, ...]
+    link_port_start: Ints
+    link_port: Ints
+    hold_alpha: bool = False
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts)
+
+    @property
+    def links(self) -> int:
+        return len(self.src)
+
+    @cached_property
+    def out_links(self) -> tuple[Ints, Ints]:
+        """(start, link ids): the links that leave rank r are ``ids[start[r]:start[r+1]]``."""
+        return grouped(self.src, self.ranks)
+
+    @cached_property
+    def in_links(self) -> tuple[Ints, Ints]:
+        """(start, link ids): the links that enter rank r are ``ids[start[r]:start[r+1]]``."""
+        return grouped(self.dst, self.ranks)
+
+    @cached_property
+    def port_links(self) -> tuple[Ints, Ints]:
+        """(start, link ids): the links that use port p are ``ids[start[p]:start[p+1]]``."""
+        per_link = np.diff(self.link_port_start)
+        link_of = np.repeat(np.arange(self.links), per_link)
+        start, order = grouped(self.link_port, len(self.ports))
+        return start, ints(link_of[order])
+
+    def hold_s(self, chunk_bytes: int) -> Floats:
+        """Seconds that one chunk keeps each link and its ports busy."""
+        held = self.beta_s_per_byte * chunk_bytes
+        return floats(held + self.alpha_s if self.hold_alpha else held)
+
+    def travel_s(self, chunk_bytes: int) -> Floats:
+        """Seconds from the start of a send to its arrival, for each link."""
+        return floats(self.alpha_s + self.beta_s_per_byte * chunk_bytes)
+
+    def ports_of(self, link: int) -> Ints:
+        return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
+
+    def transposed(self) -> Network:
+        """Every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
+        return replace(self, src=self.dst, dst=self.src)
+
+    def problems(self) -> list[str]:
+        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        found = [
+            f"{name}: expected {self.links} values like src, found {len(getattr(self, name))}"
+            for name in ("dst", "alpha_s", "beta_s_per_byte")
+            if len(getattr(self, name)) != self.links
+        ]
+        if len(self.link_port_start) != self.links + 1:
+            found.append(
+                f"link_port_start: expected {self.links + 1} values, found {len(self.link_port_start)}"
+            )
+        if found:
+            return found
+        for name in ("src", "dst"):
+            found += _outside(name, getattr(self, name), self.ranks, "rank")
+        found += _outside("link_port", self.link_port, len(self.ports), "port")
+        start = self.link_port_start
+        if start[0] != 0 or start[-1] != len(self.link_port) or (np.diff(start) < 0).any():
+            found.append(f"link_port_start: expected to rise from 0 to {len(self.link_port)}")
+        for row in np.flatnonzero(self.src == self.dst)[:5]:
+            found.append(f"dst[{row}]: link {row} leads from rank {self.src[row]} to itself")
+        for row in np.flatnonzero(~((self.alpha_s >= 0) & np.isfinite(self.alpha_s)))[:5]:
+            found.append(f"alpha_s[{row}]: expected a number ≥ 0, found {self.alpha_s[row]}")
+        beta = self.beta_s_per_byte
+        for row in np.flatnonzero(~((beta > 0) & np.isfinite(beta)))[:5]:
+            found.append(f"beta_s_per_byte[{row}]: expected a number > 0, found {beta[row]}")
+        return found
+
+
+def build(
+    name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False
+) -> Network:
+    """A network from its links; ports are numbered in the order they are first named."""
+    table = list(links)
+    port_number: dict[str, int] = {}
+    per_link = [
+        [port_number.setdefault(port, len(port_number)) for port in link.ports] for link in table
+    ]
+    return Network(
+        name=name,
+        hosts=tuple(hosts),
+        src=ints([link.src for link in table]),
+        dst=ints([link.dst for link in table]),
+        alpha_s=floats([link.alpha_s for link in table]),
+        beta_s_per_byte=floats([link.beta_s_per_byte for link in table]),
+        ports=tuple(port_number),
+        link_port_start=ints(np.cumsum([0, *map(len, per_link)])),
+        link_port=ints([port for ports in per_link for port in ports]),
+        hold_alpha=hold_alpha,
+    )
+
+
+def grouped(keys: Ints, groups: int) -> tuple[Ints, Ints]:
+    """(start, rows): rows with key g, in order, are ``rows[start[g]:start[g+1]]``."""
+    order = np.argsort(keys, kind="stable")
+    counts = np.bincount(keys, minlength=groups)
+    return ints(np.concatenate(([0], np.cumsum(counts)))), ints(order)
+
+
+def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
+    rows = np.flatnonzero((column < 0) | (column >= limit))[:5]
+    return [f"{name}[{row}]: there is no {noun} {column[row]}" for row in rows]

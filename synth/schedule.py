@@ -1,0 +1,93 @@
+"""A schedule: a table of sends in the order they start.
+
+The order is the schedule. Start and end times are what ``synth.simulate`` gives when the table is
+replayed on a network, each send as soon as its chunk, its link and its ports allow; so a file
+cannot contradict itself, and the same schedule can be timed on another profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probes.columns import Bytes, Ints
+from synth.collective import Collective
+from synth.network import Network
+
+__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Schedule"]
+
+COPY = 0
+REDUCE = 1
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proven lower bound on the time of a collective, and what binds: "ingress of rank 3"."""
+
+    name: str
+    time_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How good a schedule is: simulated time, every bound that was proven, the solver's status."""
+
+    time_s: float
+    bounds: tuple[Bound, ...]
+    status: str = "heuristic"
+
+    @property
+    def binding(self) -> Bound:
+        """The largest bound."""
+        return max(self.bounds, key=lambda bound: bound.time_s)
+
+    @property
+    def percent_of_optimal(self) -> float:
+        """100 · bound / time; 100 is proven optimal."""
+        return 100.0 * min(1.0, self.binding.time_s / self.time_s) if self.time_s else 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Sends as columns: ``chunk`` over ``link`` (a row of the network's links), ``op`` COPY or REDUCE.
+
+    A REDUCE adds what the source holds to what the destination holds and leaves nothing at the
+    source to be sent again; a COPY overwrites the destination's slot.
+    """
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    method: str
+    seed: int
+    chunk: Ints
+    link: Ints
+    op: Bytes
+    outcome: Outcome | None = None
+
+    @property
+    def sends(self) -> int:
+        return len(self.chunk)
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        found = [f"network.{problem}" for problem in self.network.problems()]
+        found += [f"collective.{problem}" for problem in self.collective.problems()]
+        if self.collective.ranks != self.network.ranks:
+            found.append(
+                f"collective.ranks: the network has {self.network.ranks}, "
+                f"the collective {self.collective.ranks}"
+            )
+        if self.chunk_bytes < 1:
+            found.append(f"chunk_bytes: expected at least 1, found {self.chunk_bytes}")
+        for name in ("link", "op"):
+            if len(getattr(self, name)) != self.sends:
+                found.append(f"{name}: expected {self.sends} values like chunk")
+        limits = (("chunk", self.collective.chunks), ("link", self.network.links), ("op", 2))
+        for name, limit in limits:
+            column = getattr(self, name)
+            bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
+            found += [
+                f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad
+            ]
+        return found
