@@ -75,9 +75,7 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    write_atomically(
-        Path(path), gzip.compress(content, mtime=0) if path.endswith(".gz") else content
-    )
+    write_atomically(Path(path), gzip.compress(content, mtime=0) if path.endswith(".gz") else content)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -174,9 +172,7 @@ def _kind_of(document: object, source: str, kinds: tuple[str, ...]) -> str:
     if major != str(KINDS[kind][1]):
         raise DataError(
             source,
-            [
-                f"schema: this ccctl reads {kind} version {KINDS[kind][1]}, the file is version {major}"
-            ],
+            [f"schema: this ccctl reads {kind} version {KINDS[kind][1]}, the file is version {major}"],
             hint="Use the ccctl that wrote it, or make the artifact again.",
         )
     return kind
@@ -210,22 +206,13 @@ def _type_problems(value: object, expected: Any, path: str) -> list[str]:
 
 
 def _inner_problems(value: object, expected: Any, path: str) -> list[str]:
-    if (
-        dataclasses.is_dataclass(expected)
-        and isinstance(expected, type)
-        and isinstance(value, dict)
-    ):
+    if dataclasses.is_dataclass(expected) and isinstance(expected, type) and isinstance(value, dict):
         hints = get_type_hints(expected)
         found = []
         for field in dataclasses.fields(expected):
             if field.name in value:
-                found += _type_problems(
-                    value[field.name], hints[field.name], f"{path}.{field.name}"
-                )
-            elif (
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-            ):
+                found += _type_problems(value[field.name], hints[field.name], f"{path}.{field.name}")
+            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
                 found.append(f"{path}.{field.name}: missing")
         return found
     if get_origin(expected) in (tuple, list) and isinstance(value, list):
@@ -238,11 +225,7 @@ def _inner_problems(value: object, expected: Any, path: str) -> list[str]:
         return found
     if _is_column(expected) and isinstance(value, list):
         number: Any = float if _dtype(expected).kind == "f" else int
-        return [
-            p
-            for i, entry in enumerate(value)
-            for p in _type_problems(entry, number, f"{path}[{i}]")
-        ]
+        return [p for i, entry in enumerate(value) for p in _type_problems(entry, number, f"{path}[{i}]")]
     return []
 
 

@@ -138,9 +138,7 @@ def progress(label: str, total: float) -> Iterator[Progress]:
         yield Bar()
 
 
-def _rich_table(
-    columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str
-) -> None:
+def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -8,6 +8,7 @@ import traceback
 from typing import Annotated
 
 import typer
+from typer.completion import completion_init
 
 from ccctl import __version__, console
 from ccctl.commands import COMMANDS
@@ -42,7 +43,7 @@ def _root(
 
 for _command in COMMANDS:
     app.command()(_command)
-typer.completion.completion_init()
+completion_init()
 
 
 def main() -> None:

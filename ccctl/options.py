@@ -24,18 +24,12 @@ def _verbose(value: int) -> int:
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 Output = Annotated[
     str | None,
-    typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the artifact to FILE; - prints it to stdout."
-    ),
+    typer.Option("-o", "--output", metavar="FILE", help="Write the artifact to FILE; - prints it to stdout."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
-Verbose = Annotated[
-    int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")
-]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed, the same bytes.")]
 TimeoutSeconds = Annotated[
     float | None,
-    typer.Option(
-        "--timeout", metavar="SECONDS", help="End the command after this long (exit 124)."
-    ),
+    typer.Option("--timeout", metavar="SECONDS", help="End the command after this long (exit 124)."),
 ]

@@ -115,15 +115,11 @@ class Network:
         return found
 
 
-def build(
-    name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False
-) -> Network:
+def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
     """A network from its links; ports are numbered in the order they are first named."""
     table = list(links)
     port_number: dict[str, int] = {}
-    per_link = [
-        [port_number.setdefault(port, len(port_number)) for port in link.ports] for link in table
-    ]
+    per_link = [[port_number.setdefault(port, len(port_number)) for port in link.ports] for link in table]
     return Network(
         name=name,
         hosts=tuple(hosts),

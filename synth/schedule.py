@@ -87,7 +87,5 @@ class Schedule:
         for name, limit in limits:
             column = getattr(self, name)
             bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
-            found += [
-                f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad
-            ]
+            found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad]
         return found
