@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from typer.completion import completion_init
+
+# typer.completion re-exports this without declaring it, which a strict type checker refuses.
+from typer._completion_classes import completion_init
 
 from ccctl import __version__, console
 from ccctl.commands import COMMANDS
-from ccctl.errors import INTERNAL, INTERRUPTED, CcctlError, FoundProblem, exit_status
+from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, UnavailableError, exit_status
 
-__all__ = ["app", "main"]
+__all__ = ["app", "examples", "main"]
 
 app = typer.Typer(
     name="ccctl",
-    help="From bare wires to the collectives that they can carry best.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -38,36 +41,86 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Detect, profile, synthesize, prove, run and watch the collectives of a GPU cluster."""
+    """From bare wires to the collectives that they can carry best.
+
+    Detect, profile, synthesize, prove, run and watch the collectives of a GPU cluster.
+    """
+
+
+def examples(command: Callable[..., None]) -> tuple[tuple[str, str], ...]:
+    """The examples beside a command, as (command line, what it does)."""
+    found: tuple[tuple[str, str], ...] = getattr(sys.modules[command.__module__], "EXAMPLES", ())
+    return found
+
+
+def _epilog(command: Callable[..., None]) -> str | None:
+    # \b keeps the lines as they are: the help formatter would fill them into one paragraph.
+    lines = [f"  {line}" for line, _ in examples(command)]
+    return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
 
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command(epilog=_epilog(_command))(_command)
 completion_init()
 
 
 def main() -> None:
     """Run the command line and exit with the status that ``ccctl.errors`` gives."""
-    sys.exit(_run())
+    _prepare_streams()
+    status = _run()
+    sys.exit(_flush(status))
 
 
 def _run() -> int:
     try:
-        app(standalone_mode=False)
-    except FoundProblem as problem:
-        if problem.message:
-            console.error(problem.message, problem.hint)
-        return exit_status(problem)
+        status = typer.main.get_command(app).main(prog_name="ccctl", standalone_mode=False)
+        return status if isinstance(status, int) else 0
     except CcctlError as error:
-        console.error(error.message, error.hint)
-        return exit_status(error)
-    except KeyboardInterrupt:
+        return _expected(error)
+    except typer.TyperException as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        return _expected(UnavailableError("there is not enough memory on this machine for that"))
     except Exception:
         traceback.print_exc()
-        console.error("this is a bug in ccctl", "please report it with the lines above")
+        console.error("this is a bug in ccctl", "please report it with the lines above and the command")
         return INTERNAL
-    return 0
+
+
+def _expected(error: CcctlError) -> int:
+    if error.message:
+        console.error(error.message, error.hint)
+    return exit_status(error)
+
+
+def _usage(error: typer.TyperException) -> int:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(error.format_message() + "\n")
+    else:
+        path = context.command_path if context else "ccctl"
+        console.error(error.format_message().rstrip("."), f"see {path} --help")
+    return error.exit_code
+
+
+def _prepare_streams() -> None:
+    """Give each stream that was closed a place to go, and let no character of a message be fatal."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - lives as long as we
+        getattr(sys, name).reconfigure(errors="replace")
+
+
+def _flush(status: int) -> int:
+    """Write out what is left, so that a closed pipe or a full disk is met here and not at shutdown."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            return _expected(CannotWriteError(f"stdout: {error.strerror}"))
+    return status

@@ -1,0 +1,68 @@
+"""Files that are replaced whole: a reader, a kill or a full disk never leaves a part of one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from ccctl.errors import CannotWriteError
+
+__all__ = ["write_atomically"]
+
+_SETTLED_S = 60.0
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content``; raises CannotWriteError, and then nothing was changed.
+
+    A symbolic link stays and its target is replaced; a device or a pipe is written to as it is.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+            return
+        _replace(target, content)
+    except FileNotFoundError as error:
+        hint = f"mkdir -p {path.parent}"
+        raise CannotWriteError(f"{path}: there is no folder {path.parent}", hint=hint) from error
+    except OSError as error:
+        raise CannotWriteError(f"{path}: {error.strerror}") from error
+
+
+def _replace(target: Path, content: bytes) -> None:
+    prefix, suffix = f".{target.name}.", ".part"
+    _sweep(target.parent, prefix, suffix)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+            temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sweep(folder: Path, prefix: str, suffix: str) -> None:
+    """Remove what killed writers of the same file left: parts that no living writer holds locked."""
+    for part in folder.glob(f"{prefix}*{suffix}"):
+        with contextlib.suppress(OSError), part.open("rb") as stream:
+            # A writer that has just created its part may not have locked it yet.
+            if time.time() - part.stat().st_mtime > _SETTLED_S:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,50 @@
+"""How an artifact looks as text: indented and sorted, but every column on one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["render"]
+
+_SHORT_LINE = 100
+_SHORT_WORD = 16
+
+
+def render(value: object) -> bytes:
+    """JSON text of plain values (dict, list, str, numbers, None) with sorted keys and a trailing newline.
+
+    A list of numbers or short words is one line however long it is, so that a table of a million
+    rows is one line a column; any other list or object is one line where it is short and flat.
+    Raises ValueError on NaN and infinity, for which JSON has no word. Linear in the text's length.
+    """
+    return b"".join(_pieces(value, b"\n", "$")) + b"\n"
+
+
+def _pieces(value: Any, newline: bytes, path: str) -> Iterator[bytes]:
+    import msgspec
+
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    kinds = set(map(type, entries))
+    if float in kinds and not all(math.isfinite(entry) for entry in entries if type(entry) is float):
+        raise ValueError(f"{path}: NaN or infinity cannot be written")
+    if not kinds & {dict, list}:
+        line = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=0)
+        if len(line) <= _SHORT_LINE or not isinstance(value, dict | list) or _is_column(value):
+            yield line
+            return
+    yield b"{" if isinstance(value, dict) else b"["
+    keys: Any = sorted(value) if isinstance(value, dict) else range(len(value))
+    for number, key in enumerate(keys):
+        yield (b"," if number else b"") + newline + b" "
+        if isinstance(value, dict):
+            yield msgspec.json.encode(key) + b": "
+        yield from _pieces(value[key], newline + b" ", f"{path}.{key}")
+    yield newline + (b"}" if isinstance(value, dict) else b"]")
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, list) and all(
+        len(entry) <= _SHORT_WORD if isinstance(entry, str) else True for entry in value
+    )
