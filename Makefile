@@ -1,0 +1,36 @@
+# ccctl: `make run` shows it at work on this machine, `make test` tests it.
+
+BIN := .venv/bin
+
+.PHONY: help run test check docs clean
+
+help:
+	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
+	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
+	@echo 'make check   ruff, mypy --strict, import-linter'
+	@echo 'make docs    write man/ and completions/ anew from the command line'
+	@echo 'make clean   remove .venv, out/, dist/ and every cache'
+
+run:
+	@.ci/venv
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh out
+
+test:
+	@.ci/venv dev
+	$(BIN)/python -P -m pytest $(ARGS)
+
+check:
+	@.ci/venv dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs:
+	@.ci/venv dev
+	$(BIN)/python -P -m ccctl.manpages man
+	$(BIN)/python -P -m ccctl.completions completions
+
+clean:
+	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
