@@ -8,7 +8,7 @@ import typer
 
 from ccctl import console
 
-__all__ = ["Json", "Output", "Quiet", "Seed", "TimeoutSeconds", "Verbose"]
+__all__ = ["Hostfile", "Hosts", "Json", "Output", "Quiet", "Ranks", "Seed", "TimeoutSeconds", "Verbose"]
 
 
 def _quiet(value: bool) -> bool:
@@ -28,6 +28,18 @@ Output = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]
+Ranks = Annotated[
+    int | None,
+    typer.Option("-n", "--ranks", metavar="N", help="How many ranks to start; on this host without --hosts."),
+]
+Hosts = Annotated[
+    str | None,
+    typer.Option("--hosts", metavar="SET", help="Hosts and their slots: gpu[01-08]:4,login1:2."),
+]
+Hostfile = Annotated[
+    str | None,
+    typer.Option("--hostfile", metavar="FILE", help="Hosts, one a line: name, name:4 or name slots=4."),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed, the same bytes.")]
 TimeoutSeconds = Annotated[
     float | None,

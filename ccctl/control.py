@@ -1,0 +1,121 @@
+"""What a rank and the command that started it say to each other over their own connection.
+
+The connection is apart from MPI, so that a rank which died inside MPI can still be missed. Both
+ends are processes of one user that share a secret key; messages are pickled.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from multiprocessing.connection import Client, Connection
+from typing import Any
+
+from probes.errors import CcctlError, UnavailableError
+
+__all__ = [
+    "BEAT_S",
+    "SCRATCH",
+    "Failure",
+    "Finished",
+    "Hello",
+    "Job",
+    "Status",
+    "connect",
+    "environment",
+    "rebuilt",
+    "scratch_directory",
+    "taken_apart",
+]
+
+BEAT_S = 0.25
+_ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
+# Unique to a run, so it also marks the run's processes.
+SCRATCH = "CCCTL_SCRATCH"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A rank has started, and has not touched MPI yet."""
+
+    rank: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function"."""
+
+    task: str
+    arguments: Any
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A heartbeat, with what the rank does now; ``peer`` None: it waits for nobody, -1: for all."""
+
+    done: float = 0.0
+    total: float = 0.0
+    doing: str = ""
+    peer: int | None = None
+    step: str = ""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The function returned; ``value`` is set by rank 0 alone."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The function raised; ``error`` is an expected one, None where it is a bug of ours."""
+
+    text: str
+    error: tuple[type[CcctlError], str, dict[str, Any]] | None = None
+    state: Status = field(default_factory=Status)
+
+
+def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
+    """An expected error as its class, message and attributes: subclasses differ in their constructors."""
+    return (type(error), error.message, dict(error.__dict__)) if isinstance(error, CcctlError) else None
+
+
+def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:
+    """The error that was taken apart on a rank."""
+    cls, message, attributes = parts
+    error = cls.__new__(cls, message)
+    error.__dict__.update(attributes)
+    return error
+
+
+def environment(addresses: list[str], port: int, key: bytes, scratch: str) -> dict[str, str]:
+    """How a rank finds the command that started it, and the folder for what MPI maps into memory."""
+    return {_ADDRESSES: " ".join(f"{a}:{port}" for a in addresses), _KEY: key.hex(), SCRATCH: scratch}
+
+
+def scratch_directory() -> str:
+    """The folder for shared memory that is removed with the run."""
+    return os.environ[SCRATCH]
+
+
+def connect() -> Connection[Any, Any]:
+    """Reach the command by the first of its addresses that answers."""
+    key = bytes.fromhex(os.environ.pop(_KEY))
+    addresses = os.environ[_ADDRESSES].split()
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            if len(addresses) > 1:
+                socket.create_connection((host, int(port)), timeout=3).close()
+            return Client((host, int(port)), authkey=key)
+        except OSError:
+            continue
+    raise UnavailableError(
+        f"{socket.gethostname()}: cannot reach the command that started this rank at {', '.join(addresses)}",
+        hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
+    )

@@ -1,0 +1,151 @@
+"""Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or a hostfile of mpirun's kind.
+
+A name may hold several brackets (``a[1-3,7]-b[0-1]`` is eight hosts, the last bracket turning
+fastest); a width given by leading zeros is kept. The slots of a host follow a colon, one if absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from probes.errors import DataError, MissingInputError, UsageError
+
+__all__ = ["HostSlots", "expand", "parse", "read_hostfile"]
+
+_MOST_HOSTS = 100_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+_SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=(\d+)")
+
+
+@dataclass(frozen=True)
+class HostSlots:
+    """One host and how many ranks may run on it."""
+
+    host: str
+    slots: int
+
+
+def parse(text: str) -> tuple[HostSlots, ...]:
+    """The hosts of a node set, in order, a host named twice with its slots added up.
+
+    Raises UsageError that quotes the part that cannot be read.
+    """
+    found: list[HostSlots] = []
+    for part in _split(text):
+        names, colon, count = part.strip().partition(":")
+        if colon and not (count.isdigit() and int(count) > 0):
+            raise UsageError(f"--hosts: expected a positive number of slots after {names}:, found {count!r}")
+        found += [HostSlots(name, int(count or 1)) for name in expand(names)]
+    return _merged(found)
+
+
+def expand(pattern: str) -> list[str]:
+    """The names that one pattern stands for: ``gpu[01-03]`` is gpu01, gpu02, gpu03."""
+    choices: list[list[str]] = []
+    size = 1
+    for literal, bracket in _pieces(pattern):
+        choices.append(_span_names(bracket, pattern) if bracket is not None else [literal])
+        size *= len(choices[-1])
+        if size > _MOST_HOSTS:
+            raise UsageError(f"--hosts: {pattern} stands for more than {_MOST_HOSTS} hosts")
+    names = ["".join(parts) for parts in product(*choices)]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--hosts: {name!r} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
+            )
+    return names
+
+
+def read_hostfile(path: str) -> tuple[HostSlots, ...]:
+    """The hosts of a file with one a line: ``name``, ``name slots=4`` or ``name:4``; # starts a comment."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except FileNotFoundError as error:
+        raise MissingInputError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(path, [f"cannot be read as text: {error}"]) from error
+    found: list[HostSlots] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        content = line.partition("#")[0].split()
+        if not content:
+            continue
+        try:
+            found += _hostfile_line(content)
+        except UsageError as error:
+            problems.append(f"line {number}: {error.message.removeprefix('--hosts: ')}")
+    if not found and not problems:
+        problems.append("expected one host a line, found none")
+    if problems:
+        raise DataError(path, problems, hint="Each line reads: name, name:4 or name slots=4.")
+    return _merged(found)
+
+
+def _hostfile_line(words: list[str]) -> tuple[HostSlots, ...]:
+    entries = parse(words[0])
+    for word in words[1:]:
+        slots = _SLOTS.fullmatch(word)
+        if slots is None or int(slots[1]) < 1:
+            raise UsageError(f"expected slots=N after {words[0]}, found {word!r}")
+        if word.startswith("slots"):
+            entries = tuple(HostSlots(entry.host, int(slots[1])) for entry in entries)
+    return entries
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that are outside brackets."""
+    depth, start = 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            yield text[start:index]
+            start = index + 1
+    yield text[start:]
+
+
+def _pieces(pattern: str) -> Iterator[tuple[str, str | None]]:
+    """(literal, None) and ("", bracket content) in the order in which they stand in the pattern."""
+    rest = pattern
+    while rest:
+        literal, opening, tail = rest.partition("[")
+        if "]" in literal:
+            raise UsageError(f"--hosts: a ] without its [ in {pattern!r}")
+        if literal:
+            yield literal, None
+        if not opening:
+            return
+        inside, closing, rest = tail.partition("]")
+        if not closing or "[" in inside:
+            raise UsageError(f"--hosts: a [ without its ] in {pattern!r}")
+        yield "", inside
+
+
+def _span_names(inside: str, pattern: str) -> list[str]:
+    names: list[str] = []
+    for part in inside.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        if span is None:
+            raise UsageError(
+                f"--hosts: expected numbers like 01-08 in the brackets of {pattern!r}, found {part!r}"
+            )
+        first, last = span[1], span[2] or span[1]
+        if int(last) < int(first):
+            raise UsageError(f"--hosts: the range {part} of {pattern!r} runs backwards")
+        if int(last) - int(first) >= _MOST_HOSTS:
+            raise UsageError(f"--hosts: {pattern} stands for more than {_MOST_HOSTS} hosts")
+        width = len(first) if first.startswith("0") else 0
+        names += [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
+    return names
+
+
+def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:
+    slots: dict[str, int] = {}
+    for entry in entries:
+        slots[entry.host] = slots.get(entry.host, 0) + entry.slots
+    return tuple(HostSlots(host, count) for host, count in slots.items())

@@ -1,0 +1,113 @@
+"""The command itself is one of the ranks: it was started by mpirun or srun."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any, NoReturn
+
+from ccctl import console
+from ccctl.control import Status
+from ccctl.errors import INTERNAL, TimeoutExpired, exit_status
+from probes.errors import CcctlError, UnavailableError, UsageError
+
+__all__ = ["run_inside", "started_by_mpi"]
+
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_MARKS = (*_SIZES, "PMI_RANK", "PMIX_RANK")
+
+
+def started_by_mpi() -> bool:
+    """Whether mpirun, mpiexec or srun started this process as a rank."""
+    return any(name in os.environ for name in _MARKS)
+
+
+class _State:
+    """What this rank does, for the message at a timeout."""
+
+    def __init__(self) -> None:
+        self.status = Status()
+
+    def update(self, done: float, total: float, text: str = "") -> None:
+        self.status = Status(done, total, text)
+
+    def waiting(self, peer: int, what: str) -> None:
+        self.status = Status(doing=self.status.doing, peer=peer, step=what)
+
+    def __str__(self) -> str:
+        status = self.status
+        if status.peer is None:
+            return f"was at: {status.doing or 'the start'}"
+        return f"waited for {f'rank {status.peer}' if status.peer >= 0 else 'all ranks'}: {status.step}"
+
+
+def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float | None) -> Any:
+    """Call the task on this rank; returns on rank 0, ends the process with status 0 on every other.
+
+    A rank's exception ends the whole job, with a message that names the rank.
+    """
+    from mpi4py import MPI
+
+    from ccctl.worker import function_of
+
+    comm = MPI.COMM_WORLD
+    _check_size(comm.Get_size(), comm.Get_rank(), asked)
+    state = _State()
+    over = threading.Event()
+    if timeout_s is not None:
+        watch = threading.Thread(target=_watch, args=(comm, state, over, timeout_s), daemon=True)
+        watch.start()
+    try:
+        value = function_of(task)(comm, arguments, state)
+    except Exception as error:
+        _abort(comm, error)
+    finally:
+        over.set()
+    if comm.Get_rank() != 0:
+        raise SystemExit(0)
+    return value
+
+
+def _check_size(size: int, rank: int, asked: int | None) -> None:
+    told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
+    if size != told:
+        raise UnavailableError(
+            f"started as one of {told} ranks, but the MPI library of mpi4py sees a world of {size}",
+            hint="Start it with the mpirun of the MPI library that mpi4py loads.",
+        )
+    if asked is not None and asked != size:
+        if rank != 0:
+            raise SystemExit(2)
+        raise UsageError(
+            f"-n asks for {asked} ranks, but this runs inside a world of {size}", hint="Leave -n out."
+        )
+
+
+def _watch(comm: Any, state: _State, over: threading.Event, timeout_s: float) -> None:
+    if over.wait(timeout_s):
+        return
+    rank = comm.Get_rank()
+    console.error(f"rank {rank} (host {socket.gethostname()}, pid {os.getpid()}) {state}")
+    # Every rank says where it is before the first one ends them all.
+    time.sleep(0.5 if rank == 0 else 5)
+    if rank == 0:
+        console.error(f"not done within {timeout_s:g} s")
+    comm.Abort(exit_status(TimeoutExpired("")))
+
+
+def _abort(comm: Any, error: Exception) -> NoReturn:
+    where = f"rank {comm.Get_rank()} (host {socket.gethostname()}, pid {os.getpid()})"
+    if isinstance(error, CcctlError):
+        console.error(f"{where}: {error.message}", error.hint)
+        status = exit_status(error)
+    else:
+        traceback.print_exc()
+        console.error(f"{where}: this is a bug in ccctl", "please report it with the lines above")
+        status = INTERNAL
+    sys.stderr.flush()
+    comm.Abort(status)
+    raise SystemExit(status)

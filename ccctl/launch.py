@@ -1,0 +1,68 @@
+"""Runs one function on every rank of a world, and never hangs.
+
+Outside MPI this process starts its own ranks with mpirun and watches over them; inside ``mpirun``
+or ``srun`` it is one of the ranks and calls the function itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ccctl import console
+from ccctl.hosts import HostSlots, parse, read_hostfile
+from ccctl.inside import run_inside, started_by_mpi
+from probes.errors import UsageError
+
+__all__ = ["World", "run_ranks"]
+
+
+@dataclass(frozen=True)
+class World:
+    """How many ranks, and where: ``ranks`` on this host, or on the slots of ``hosts`` or ``hostfile``."""
+
+    ranks: int | None = None
+    hosts: str | None = None
+    hostfile: str | None = None
+
+    def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
+        """(how many ranks, the hosts they run on; none means here); raises UsageError."""
+        if self.ranks is not None and self.ranks < 1:
+            raise UsageError(f"-n: expected at least 1 rank, found {self.ranks}")
+        if self.hosts is not None and self.hostfile is not None:
+            raise UsageError("--hosts and --hostfile both say where the ranks run: give one of them")
+        if self.hosts is not None:
+            where = parse(self.hosts)
+        elif self.hostfile is not None:
+            where = read_hostfile(self.hostfile)
+        elif self.ranks is None:
+            raise UsageError(
+                "how many ranks is not said", hint="Add -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."
+            )
+        else:
+            return self.ranks, ()
+        slots = sum(entry.slots for entry in where)
+        if self.ranks is not None and self.ranks > slots:
+            raise UsageError(
+                f"-n asks for {self.ranks} ranks, the hosts have {slots} slots",
+                hint="Slots follow the name: gpu[01-08]:4",
+            )
+        return self.ranks or slots, where
+
+
+def run_ranks(
+    task: str, arguments: object, world: World, *, label: str, timeout_s: float | None = None
+) -> Any:
+    """What rank 0's ``function(comm, arguments, progress)`` returns, run on every rank of ``world``.
+
+    ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped
+    raises LostRankError within seconds; an expected error on a rank is raised here as itself. Inside
+    mpirun or srun only rank 0 returns: the others leave with status 0.
+    """
+    if started_by_mpi():
+        return run_inside(task, arguments, world.ranks, timeout_s)
+    ranks, where = world.placed()
+    from ccctl.ranks import StartedRanks
+
+    with StartedRanks(ranks, where, task, arguments) as started, console.progress(label, 1.0) as bar:
+        return started.result(bar, timeout_s)

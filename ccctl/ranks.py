@@ -1,0 +1,160 @@
+"""Starts a world of ranks with mpirun and makes sure that it ends: processes, files, shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Listener
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console, control, mpirun
+from ccctl.hosts import HostSlots
+from ccctl.watchdog import RankFailed, Watchdog
+from probes.errors import UnavailableError
+
+if TYPE_CHECKING:
+    import psutil
+
+__all__ = ["StartedRanks"]
+
+_LAST_LINES = 12
+# Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
+_MEMORY = Path("/dev/shm")
+
+
+class StartedRanks:
+    """A world of ranks that runs one task: started on entry, wholly gone on exit."""
+
+    def __init__(self, ranks: int, where: Sequence[HostSlots], task: str, arguments: object) -> None:
+        self._job = control.Job(task, arguments, ranks)
+        self._where = tuple(where)
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> StartedRanks:
+        with contextlib.ExitStack() as stack:
+            launcher = mpirun.find()
+            stack.enter_context(_signals_unwind())
+            folder = Path(tempfile.mkdtemp(prefix="ccctl-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            scratch = (_MEMORY if _MEMORY.is_dir() else folder) / f"ccctl-{secrets.token_hex(8)}"
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            key = secrets.token_bytes(32)
+            address = "0.0.0.0" if self._where else "127.0.0.1"
+            listener = stack.enter_context(Listener((address, 0), backlog=4096, authkey=key))
+            port = int(listener.address[1])
+            ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
+            environment = mpirun.variables(ranks_here, str(folder), str(scratch))
+            environment |= control.environment(self._addresses(), port, key, str(scratch))
+            self._log, self._scratch = folder / "output", str(scratch)
+            self._process = self._start(launcher, environment)
+            stack.callback(self._end)
+            self._watchdog = Watchdog(listener, self._job, self._process)
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def result(self, bar: console.Progress, timeout_s: float | None) -> Any:
+        """The value of rank 0, once every rank has finished."""
+        try:
+            value = self._watchdog.result(bar, timeout_s)
+        except (UnavailableError, RankFailed):
+            self._show_output(console.note)
+            raise
+        except Exception:
+            self._show_output(console.detail)
+            raise
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._show_output(console.detail)
+        return value
+
+    def _addresses(self) -> list[str]:
+        if not self._where:
+            return ["127.0.0.1"]
+        import psutil
+
+        every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+        found = [entry.address for entry in every if entry.family == socket.AF_INET]
+        return sorted(found, key=lambda address: address.startswith("127."))
+
+    def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-P", "-m", "ccctl.worker"]
+        command = mpirun.command(launcher, self._job.ranks, self._where, program)
+        console.detail(f"starting: {' '.join(command)}")
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _show_output(self, show: Any) -> None:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        for line in lines[-_LAST_LINES:]:
+            show(f"mpirun: {line}")
+
+    def _end(self) -> None:
+        """End what still runs: ranks live in sessions of their own, so the process group is not enough."""
+        if not self._watchdog.complete:
+            for process in self._processes():
+                if process.pid != self._process.pid:
+                    _kill(process)
+            self._process.terminate()
+        self._watchdog.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            for process in self._processes():
+                _kill(process)
+            self._process.wait()
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """Every process of this run on this host, known by the run's mark in its environment."""
+        import psutil
+
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(control.SCRATCH) == self._scratch:
+                    yield process
+
+
+def _kill(process: psutil.Process) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        process.kill()
+
+
+@contextlib.contextmanager
+def _signals_unwind() -> Iterator[None]:
+    """While the block runs, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that ranks are ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

