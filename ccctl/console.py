@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Progress",
+    "aligned",
     "configure",
     "data",
     "detail",
@@ -53,21 +54,30 @@ def summary(values: dict[str, Any]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """A table on stdout; columns whose cells are all numbers are set to the right."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    right = [all(_numeric(row[i]) for row in cells) for i in range(len(columns))]
-    if _is_terminal(sys.stdout):
-        _rich_table(columns, cells, right, title)
+    """A table on stdout; columns whose cells are all numbers are set to the right.
+
+    Drawn by rich on a terminal that is wide enough; no cell is ever cut.
+    """
+    lines = aligned(columns, rows)
+    if _is_terminal(sys.stdout) and max(map(len, lines)) < _width():
+        _rich_table(columns, _cells(rows), _rights(_cells(rows), len(columns)), title)
         return
-    if title:
-        data(title)
+    for line in [title, *lines] if title else lines:
+        data(line)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a plain table: the names of the columns, then each row."""
+    cells = _cells(rows)
+    right = _rights(cells, len(columns))
     widths = [max(map(len, [name, *(row[i] for row in cells)])) for i, name in enumerate(columns)]
-    for row in [list(columns), *cells]:
-        padded = [
+    return [
+        "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(row, widths, right, strict=True)
-        ]
-        data("  ".join(padded).rstrip())
+        ).rstrip()
+        for row in [list(columns), *cells]
+    ]
 
 
 def note(text: str) -> None:
@@ -138,6 +148,20 @@ def progress(label: str, total: float) -> Iterator[Progress]:
         yield Bar()
 
 
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    return [["" if cell is None else str(cell) for cell in row] for row in rows]
+
+
+def _rights(cells: list[list[str]], columns: int) -> list[bool]:
+    return [all(_numeric(row[i]) for row in cells) for i in range(columns)]
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns - 2
+
+
 def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
     from rich import box
     from rich.table import Table
@@ -176,7 +200,7 @@ def _is_terminal(stream: IO[str]) -> bool:
 
 def _numeric(cell: str) -> bool:
     try:
-        float(cell.rstrip("%") or "0")
+        float(cell.rstrip("%x ") or "0")
     except ValueError:
         return cell in ("-", "N/A")
     return True

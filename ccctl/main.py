@@ -79,6 +79,8 @@ def _run() -> int:
         return _expected(error)
     except typer.TyperException as error:
         return _usage(error)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ccctl.commands.doctor import doctor
+from ccctl.commands.schema import schema
+from ccctl.commands.show import show
+
 __all__ = ["COMMANDS"]
 
-COMMANDS: tuple[Callable[..., None], ...] = ()
+COMMANDS: tuple[Callable[..., None], ...] = (
+    show,
+    doctor,
+    schema,
+)

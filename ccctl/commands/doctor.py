@@ -1,0 +1,36 @@
+"""`ccctl doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ccctl import console
+from ccctl.errors import UnavailableError
+from ccctl.options import Json
+
+__all__ = ["EXAMPLES", "doctor"]
+
+EXAMPLES = (
+    ("ccctl doctor", "look at everything that the stages need"),
+    ("ccctl doctor --json", "the same as one object"),
+)
+
+
+def doctor(json: Json = False) -> None:
+    """Say what this machine has and lacks for each stage.
+
+    Ends with 0 where the pipeline works on CPUs, with 69 where something that it needs is missing;
+    a note is about something that only some commands need. Starts two ranks over MPI.
+    """
+    from ccctl.health import examine
+
+    checks = list(examine())
+    missing = [check.name for check in checks if check.state == "missing"]
+    if json:
+        console.summary({"works": not missing, "checks": [dataclasses.asdict(check) for check in checks]})
+    else:
+        rows = [(check.name, check.state, check.found, check.hint) for check in checks]
+        console.table(("what", "state", "found", "hint"), rows)
+    if missing:
+        raise UnavailableError(f"missing for the pipeline on CPUs: {', '.join(missing)}")
+    console.next_step("ccctl detect")

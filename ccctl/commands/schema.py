@@ -1,0 +1,39 @@
+"""`ccctl schema`: the JSON Schema of each artifact."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ccctl import artifacts, console
+from ccctl.errors import UsageError
+
+__all__ = ["EXAMPLES", "schema"]
+
+EXAMPLES = (
+    ("ccctl schema", "list the kinds of artifact and their versions"),
+    ("ccctl schema profile", "print the JSON Schema of a profile"),
+)
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in artifacts.KINDS if kind.startswith(incomplete)]
+
+
+def schema(
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", autocompletion=_kinds, help="The kind of artifact.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a kind of artifact, or list the kinds.
+
+    Readers ignore fields they do not know, so the schema allows them too.
+    """
+    if kind is None:
+        rows = [(name, major, f"ccctl schema {name}") for name, (_, major) in artifacts.KINDS.items()]
+        console.table(("kind", "version", "its schema"), rows)
+        return
+    if kind not in artifacts.KINDS:
+        raise UsageError(f"KIND: expected one of {', '.join(artifacts.KINDS)}, found {kind!r}")
+    console.summary(artifacts.schema(kind))

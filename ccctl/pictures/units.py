@@ -1,0 +1,24 @@
+"""Times and shares as people read them: three digits and the unit that fits."""
+
+from __future__ import annotations
+
+__all__ = ["percent", "plural", "seconds"]
+
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def seconds(value_s: float) -> str:
+    """3.21 ms, 850 us, 0 ns."""
+    unit_s, name = next(unit for unit in _UNITS if abs(value_s) >= unit[0] or unit == _UNITS[-1])
+    count = value_s / unit_s
+    return f"{count:.3g} {name}" if abs(count) < 999.5 else f"{count:.0f} {name}"
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage with one decimal: 96.6 %."""
+    return f"{100 * share:.1f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """1 step, 2 steps."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
