@@ -19,15 +19,34 @@ In rrc, rrs and rrcs ``src`` is the local operand, where the runtime reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from probes.columns import Bytes, Ints
+import numpy as np
+
+from probes.columns import Bytes, Ints, ints
 from synth.collective import Collective
 
-__all__ = ["BUFFERS", "OPS", "Program"]
+__all__ = [
+    "BUFFERS",
+    "INPUT",
+    "OPS",
+    "OUTPUT",
+    "READS_SRC",
+    "RECEIVES",
+    "SCRATCH",
+    "SENDS",
+    "WRITES_DST",
+    "Program",
+]
 
 OPS = ("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs")
+SENDS = tuple(op in ("s", "rrs", "rcs", "rrcs") for op in OPS)
+RECEIVES = tuple(op in ("r", "rrc", "rrs", "rcs", "rrcs") for op in OPS)
+READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
+WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
+INPUT, OUTPUT, SCRATCH = range(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +90,90 @@ class Program:
     @property
     def steps(self) -> int:
         return len(self.op)
+
+    @property
+    def threadblocks(self) -> int:
+        return len(self.tb_rank)
+
+    @property
+    def channels(self) -> int:
+        """How many channels the busiest pair of ranks uses."""
+        return int(self.tb_channel.max(initial=-1)) + 1
+
+    @property
+    def threadblocks_max(self) -> int:
+        """Threadblocks of the rank that has most."""
+        return int(np.bincount(self.tb_rank, minlength=1).max())
+
+    @cached_property
+    def tb_of(self) -> Ints:
+        """For each step its threadblock."""
+        return ints(np.repeat(np.arange(self.threadblocks), np.diff(self.tb_start)))
+
+    def place(self, step: int) -> str:
+        """Where a step stands, as people count: its rank, the rank's threadblock, the step within it."""
+        tb = int(self.tb_of[step])
+        return f"{self.tb_name(tb)} step {step - self.tb_start[tb]} ({OPS[self.op[step]]})"
+
+    def tb_name(self, tb: int) -> str:
+        """The rank of a threadblock and its number within that rank."""
+        first = int(np.searchsorted(self.tb_rank, self.tb_rank[tb]))
+        return f"rank {self.tb_rank[tb]} threadblock {tb - first}"
+
+    def problems(self) -> list[str]:
+        """Every inconsistency between the columns, as ``path: what is wrong``.
+
+        Whether the steps are right, down to slots out of range, is ``synth.compiler.replay``'s matter.
+        """
+        found = [f"collective.{problem}" for problem in self.collective.problems()]
+        found += self._lengths()
+        if found:
+            return found
+        start = self.tb_start
+        if start[0] != 0 or start[-1] != self.steps or (np.diff(start) < 0).any():
+            return [f"tb_start: expected to rise from 0 to {self.steps}"]
+        if (np.diff(self.tb_rank) < 0).any():
+            found.append("tb_rank: expected the threadblocks sorted by rank")
+        found += _outside("tb_rank", self.tb_rank, 0, self.ranks)
+        for name in ("tb_send", "tb_recv"):
+            found += _outside(name, getattr(self, name), -1, self.ranks)
+        found += _outside("tb_channel", self.tb_channel, 0, 1 << 15)
+        found += _outside("op", self.op, 0, len(OPS))
+        for name in ("src_buffer", "dst_buffer"):
+            found += _outside(name, getattr(self, name), 0, len(BUFFERS))
+        for name in ("src_slot", "dst_slot"):
+            found += _outside(name, getattr(self, name), -1, 1 << 31)
+        found += _outside("count", self.count, 1, 1 << 31)
+        found += _outside("scratch_chunks", np.array(self.scratch_chunks, dtype=np.int64), 0, 1 << 31)
+        waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
+        return found + (waits or self._waits())
+
+    def _lengths(self) -> list[str]:
+        steps, blocks = self.steps, self.threadblocks
+        expected = {"scratch_chunks": self.ranks, "tb_start": blocks + 1}
+        expected |= dict.fromkeys(("tb_send", "tb_recv", "tb_channel"), blocks)
+        columns = ("src_buffer", "src_slot", "dst_buffer", "dst_slot", "count", "wait_tb", "wait_step")
+        expected |= dict.fromkeys(columns, steps)
+        return [
+            f"{name}: expected {length} values, found {len(getattr(self, name))}"
+            for name, length in expected.items()
+            if len(getattr(self, name)) != length
+        ]
+
+    def _waits(self) -> list[str]:
+        rows = np.flatnonzero(self.wait_tb >= 0)
+        tb, step = self.wait_tb[rows], self.wait_step[rows]
+        foreign = self.tb_rank[tb] != self.tb_rank[self.tb_of[rows]]
+        absent = (step < 0) | (step >= np.diff(self.tb_start)[tb])
+        found = [
+            f"wait_tb[{row}]: threadblock {self.wait_tb[row]} is another rank's" for row in rows[foreign][:5]
+        ]
+        return found + [
+            f"wait_step[{row}]: threadblock {self.wait_tb[row]} has no step {self.wait_step[row]}"
+            for row in rows[absent][:5]
+        ]
+
+
+def _outside(name: str, column: np.ndarray, low: int, high: int) -> list[str]:
+    rows = np.flatnonzero((column < low) | (column >= high))[:5]
+    return [f"{name}[{row}]: expected {low} … {high - 1}, found {column[row]}" for row in rows]
