@@ -10,6 +10,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from multiprocessing.connection import Client, Connection
+from pathlib import Path
 from typing import Any
 
 from probes.errors import CcctlError, UnavailableError
@@ -17,6 +18,7 @@ from probes.errors import CcctlError, UnavailableError
 __all__ = [
     "BEAT_S",
     "SCRATCH",
+    "SESSION_PREFIX",
     "Failure",
     "Finished",
     "Hello",
@@ -25,6 +27,7 @@ __all__ = [
     "connect",
     "environment",
     "rebuilt",
+    "run_directories",
     "scratch_directory",
     "taken_apart",
 ]
@@ -33,6 +36,7 @@ BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
+SESSION_PREFIX = "ccctl-session-"
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,12 @@ def environment(addresses: list[str], port: int, key: bytes, scratch: str) -> di
 def scratch_directory() -> str:
     """The folder for shared memory that is removed with the run."""
     return os.environ[SCRATCH]
+
+
+def run_directories() -> list[str]:
+    """Every folder of this host that goes with the run; ours alone if the command was killed outright."""
+    session = os.environ.get("TMPDIR", "")
+    return [scratch_directory(), *([session] if Path(session).name.startswith(SESSION_PREFIX) else [])]
 
 
 def connect() -> Connection[Any, Any]:

@@ -44,7 +44,7 @@ class StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find()
             stack.enter_context(_signals_unwind())
-            folder = Path(tempfile.mkdtemp(prefix="ccctl-"))
+            folder = Path(tempfile.mkdtemp(prefix=control.SESSION_PREFIX))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             scratch = (_MEMORY if _MEMORY.is_dir() else folder) / f"ccctl-{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)

@@ -27,6 +27,7 @@ from ccctl.control import (
     Job,
     Status,
     connect,
+    run_directories,
     scratch_directory,
     taken_apart,
 )
@@ -134,8 +135,8 @@ def _finalize() -> None:
 
 
 def _leave() -> None:
-    with contextlib.suppress(OSError):
-        shutil.rmtree(scratch_directory())
+    for folder in run_directories():
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
+from ccctl.commands.profile import profile
 from ccctl.commands.schema import schema
 from ccctl.commands.show import show
 
 __all__ = ["COMMANDS"]
 
 COMMANDS: tuple[Callable[..., None], ...] = (
+    detect,
+    profile,
     show,
     doctor,
     schema,

@@ -1,0 +1,92 @@
+"""Who probes whom, and when: rounds that reach every pair once, cut into waves that do not disturb.
+
+Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores
+serve, and no host sends, or receives, more than one transfer over its NIC.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+__all__ = ["Pair", "doubling_strides", "pairings", "rings", "waves"]
+
+Pair = tuple[int, int]
+
+
+def pairings(ranks: int) -> list[list[Pair]]:
+    """Rounds of disjoint pairs in which every unordered pair meets once (the circle method).
+
+    N - 1 rounds of N/2 pairs for even N; for odd N one rank rests in each of N rounds.
+    """
+    players = list(range(ranks + ranks % 2))
+    rounds = []
+    for _ in range(len(players) - 1):
+        half = len(players) // 2
+        met = zip(players[:half], reversed(players[half:]), strict=True)
+        rounds.append([(min(pair), max(pair)) for pair in met if max(pair) < ranks])
+        players[1:] = [players[-1], *players[1:-1]]
+    return rounds
+
+
+def rings(ranks: int, strides: Sequence[int] | None = None) -> list[list[Pair]]:
+    """Round i holds the links n → (n + i) mod N; all of them together are every ordered pair once.
+
+    AdapCC (Sec. IV-B) profiles in these rounds. ``strides`` keeps only some of them.
+    """
+    chosen = range(1, ranks) if strides is None else strides
+    return [[(rank, (rank + stride) % ranks) for rank in range(ranks)] for stride in chosen]
+
+
+def doubling_strides(ranks: int) -> list[int]:
+    """Strides 1, 2, 4, … and their opposites: about 2·log2 N rounds that still connect every rank."""
+    powers = [1 << bit for bit in range(ranks.bit_length()) if 1 << bit < ranks]
+    return sorted({stride for power in powers for stride in (power, ranks - power)})
+
+
+def waves(pairs: Sequence[Pair], host_of: Sequence[str], cores_of: dict[str, int]) -> list[list[Pair]]:
+    """Cut one round into waves whose transfers share no rank, core or NIC, in O(pairs · waves).
+
+    A transfer keeps two processes busy (both poll), so a host with C cores serves C processes, but
+    never less than one transfer.
+    """
+    cut: list[_Wave] = []
+    for pair in pairs:
+        for wave in cut:
+            if wave.admits(pair, host_of, cores_of):
+                break
+        else:
+            wave = _Wave()
+            cut.append(wave)
+        wave.add(pair, host_of)
+    return [wave.pairs for wave in cut]
+
+
+class _Wave:
+    """Transfers that go on at the same time, and what they keep busy."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair] = []
+        self._ranks: set[int] = set()
+        self._busy: Counter[str] = Counter()
+        self._nics: set[tuple[str, str]] = set()
+
+    def admits(self, pair: Pair, host_of: Sequence[str], cores_of: dict[str, int]) -> bool:
+        if self._ranks.intersection(pair) or self._nics.intersection(_nics(pair, host_of)):
+            return False
+        needed = Counter(host_of[rank] for rank in pair)
+        return all(
+            self._busy[host] == 0 or self._busy[host] + count <= cores_of[host]
+            for host, count in needed.items()
+        )
+
+    def add(self, pair: Pair, host_of: Sequence[str]) -> None:
+        self.pairs.append(pair)
+        self._ranks.update(pair)
+        self._busy.update(host_of[rank] for rank in pair)
+        self._nics.update(_nics(pair, host_of))
+
+
+def _nics(pair: Pair, host_of: Sequence[str]) -> list[tuple[str, str]]:
+    src, dst = (host_of[rank] for rank in pair)
+    return [] if src == dst else [(src, "egress"), (dst, "ingress")]
