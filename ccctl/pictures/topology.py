@@ -1,0 +1,239 @@
+"""The picture of a topology: for each host its tree, its fabric and who reaches whom over what.
+
+The tree leaves out what carries no traffic of ours, and a bridge with only one device below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ccctl import console
+
+if TYPE_CHECKING:
+    from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
+
+__all__ = ["draw", "headline", "remarks"]
+
+_FABRIC_NAMES = {"nvlink": "NVLink", "xgmi": "xGMI", "c2c": "C2C"}
+_MOST_NAMES = 6
+
+
+def draw(topology: Topology) -> None:
+    """Print every host on stdout, then what is doubtful and what could not be seen on stderr."""
+    for number, host in enumerate(topology.hosts):
+        if number:
+            console.data("")
+        _draw_host(host)
+    remarks(topology)
+
+
+def remarks(topology: Topology) -> None:
+    """Print findings as warnings and notes as they are, equal findings of several devices in one line."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in topology.findings:
+        places.setdefault((finding.what, finding.text), []).append(finding.where)
+    for (what, text), where in places.items():
+        more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
+        console.warn(f"{what}: {', '.join(where[:_MOST_NAMES])}{more}: {text}")
+    for note in topology.notes:
+        console.note(f"note: {note}")
+
+
+def headline(host: Host) -> str:
+    """One line that says what a host has, and what its ranks will be."""
+    parts = [_counted(len(host.usable_gpus), "GPU"), _counted(len(host.physical_nics), "NIC")]
+    if host.numa:
+        parts.append(_counted(len(host.numa), "NUMA node"))
+    if host.cores:
+        parts.append(_counted(host.cores, "core"))
+    if host.memory_bytes:
+        parts.append(_gib(host.memory_bytes))
+    ranks = "" if host.usable_gpus else "; no GPU, so its ranks are processes"
+    return f"{host.name}: {', '.join(parts)}{ranks}"
+
+
+def _draw_host(host: Host) -> None:
+    console.data(headline(host))
+    for line in _Tree(host).lines():
+        console.data(f"  {line}")
+    for line in _fabric_lines(host):
+        console.data(f"  {line}")
+    _matrix(host)
+
+
+class _Tree:
+    """One host's devices below NUMA nodes, host bridges and switches."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._labels = _labels(host)
+        self._devices = {device.bus_id: device for device in host.pci}
+        self._below: dict[str, list[str]] = {}
+        for bus_id in self._at_places():
+            self._hang(bus_id)
+
+    def lines(self) -> Iterator[str]:
+        tops = self._below.get("", [])
+        without = [nic for nic in self._host.physical_nics if nic.bus_id not in self._devices]
+        for index in sorted({node.index for node in self._host.numa} | {self._numa(top) for top in tops}):
+            node = next((node for node in self._host.numa if node.index == index), None)
+            yield _numa_line(index, node)
+            for top in tops:
+                if self._numa(top) == index:
+                    yield from self._subtree(top, 1)
+            yield from ("  " + self._nic_line(nic) for nic in without if _index(nic.numa) == index)
+            without = [nic for nic in without if _index(nic.numa) != index]
+        yield from (self._nic_line(nic) for nic in without)
+        software = [nic.name for nic in self._host.nics if not nic.physical]
+        if software:
+            yield f"software interfaces and virtual functions: {_some(software)}"
+
+    def _at_places(self) -> list[str]:
+        """The functions worth a line, in the order of the bus, host bridge by host bridge."""
+        places = {gpu.bus_id for gpu in self._host.gpus} | {nic.bus_id for nic in self._host.physical_nics}
+        places |= {link.target for link in self._host.fabric if link.target_kind == "switch"}
+        return [bus_id for bus_id in self._devices if bus_id in places]
+
+    def _hang(self, bus_id: str) -> None:
+        parent = self._devices[bus_id].parent
+        siblings = self._below.setdefault(parent, [])
+        if bus_id not in siblings:
+            siblings.append(bus_id)
+            if parent:
+                self._hang(parent)
+
+    def _subtree(self, bus_id: str, depth: int) -> Iterator[str]:
+        below = self._below.get(bus_id, [])
+        own = list(self._own_lines(bus_id))
+        if not own and len(below) == 1:
+            yield from self._subtree(below[0], depth)
+            return
+        device = self._devices[bus_id]
+        what = "switch" if device.role in ("switch", "upstream") else "bridge"
+        for line in own or [f"{bus_id}  {what}{_pcie(device)}"]:
+            yield "  " * depth + line
+        for child in below:
+            yield from self._subtree(child, depth + 1)
+
+    def _own_lines(self, bus_id: str) -> Iterator[str]:
+        device = self._devices[bus_id]
+        for gpu in self._host.gpus:
+            if gpu.bus_id == bus_id:
+                yield f"{bus_id}  {self._labels[bus_id]}  {_gpu_text(gpu)}{_pcie(device)}"
+        for nic in self._host.physical_nics:
+            if nic.bus_id == bus_id:
+                yield f"{bus_id}  {self._nic_line(nic)}{_pcie(device) if device.role == 'device' else ''}"
+        if any(link.target == bus_id and link.target_kind == "switch" for link in self._host.fabric):
+            yield f"{bus_id}  NVSwitch{_pcie(device)}"
+
+    def _nic_line(self, nic: Nic) -> str:
+        name = "" if nic.name == nic.bus_id else nic.name
+        speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else ""
+        return "  ".join(
+            part
+            for part in (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, nic.state)
+            if part
+        )
+
+    def _numa(self, bus_id: str) -> int:
+        return _index(self._devices[bus_id].numa)
+
+
+def _fabric_lines(host: Host) -> Iterator[str]:
+    """One line for all GPUs whose links look alike."""
+    labels = _labels(host)
+    alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}
+    for gpu in host.gpus:
+        own: dict[str, list[FabricLink]] = {}
+        for link in host.fabric:
+            if link.source == gpu.bus_id:
+                own.setdefault(link.target_kind, []).append(link)
+        for kind, links in own.items():
+            name = f"{_FABRIC_NAMES[links[0].kind]} {links[0].version}".strip()
+            far = 0 if "nvswitch" in {link.target for link in links} else len(links)
+            signature = (name, kind, sum(link.count for link in links), far, links[0].gbs)
+            alike.setdefault(signature, []).append(labels[gpu.bus_id])
+    for (name, kind, count, far, gbs), gpus in alike.items():
+        ends = {"gpu": "GPU", "switch": "NVSwitch", "cpu": "CPU", "unknown": "unknown end"}[kind]
+        where = _counted(far, ends) if far else ends
+        each = f", {gbs:g} GB/s each way a link, {gbs * count:.4g} GB/s together" if gbs else ""
+        yield f"{name}: {_counted(count, 'link')} to {where}{each}: {_some(gpus, 16)}"
+
+
+def _matrix(host: Host) -> None:
+    """Who reaches whom over what: GPUs to GPUs and NICs, or among NICs where there is no GPU."""
+    from probes.paths import MEANING, Paths
+
+    labels, paths = _labels(host), Paths(host)
+    rows: list[Gpu | Nic] = [*host.gpus] or [*host.physical_nics]
+    columns: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
+    if len(columns) < 2:
+        return
+    names = [labels[_key(device)] for device in columns]
+    cells = [[labels[_key(row)], *(paths.between(row, column) for column in columns)] for row in rows]
+    console.data("")
+    console.table(["", *names], cells)
+    seen = {cell for row in cells for cell in row[1:]}
+    console.data("; ".join(f"{word} {text}" for word, text in MEANING.items() if word in seen))
+
+
+def _labels(host: Host) -> Mapping[str, str]:
+    """GPU<index> by bus id and NIC<n> by name."""
+    gpus = {gpu.bus_id: f"GPU{gpu.index}" for gpu in host.gpus}
+    return {**gpus, **{nic.name: f"NIC{number}" for number, nic in enumerate(host.physical_nics)}}
+
+
+def _key(device: Gpu | Nic) -> str:
+    name = getattr(device, "name", "")
+    return name if type(device).__name__ == "Nic" else device.bus_id
+
+
+def _numa_line(index: int, node: NumaNode | None) -> str:
+    parts = [f"NUMA node {index}" if index >= 0 else "NUMA node not known"]
+    if node is not None:
+        parts += [_cpus(node.cpus), node.vendor]
+        parts.append(_gib(node.memory_bytes) if node.memory_bytes else "")
+    return "  ".join(part for part in parts if part)
+
+
+def _cpus(listed: str) -> str:
+    runs = listed.split(",")
+    if len(runs) <= _MOST_NAMES:
+        return f"cpus {listed}" if listed else ""
+    return f"cpus {','.join(runs[:_MOST_NAMES])},…"
+
+
+def _gpu_text(gpu: Gpu) -> str:
+    memory = _gib(gpu.memory_bytes) if gpu.memory_bytes else ""
+    kept = "not given to this process" if gpu.usable is False else ""
+    mig = "MIG" if gpu.mig else ""
+    return "  ".join(part for part in (gpu.name or gpu.vendor or "GPU", gpu.arch, memory, mig, kept) if part)
+
+
+def _pcie(device: PciDevice) -> str:
+    from probes.bandwidth import load
+
+    speed, width = device.max_speed_gts or device.speed_gts, device.max_width or device.width
+    gbs = load().pcie_gbs(speed, width)
+    if speed is None:
+        return ""
+    lanes = f" x{width}" if width else ""
+    return f"  PCIe {speed:g} GT/s{lanes}" + (f", {gbs:g} GB/s" if gbs else "")
+
+
+def _index(numa: int | None) -> int:
+    return -1 if numa is None else numa
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.4g} GiB"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number or 'no'} {thing}{'' if number == 1 else 's'}"
+
+
+def _some(names: list[str], most: int = _MOST_NAMES) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

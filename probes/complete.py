@@ -1,0 +1,137 @@
+"""What follows from a topology once its sources are merged: numbers, names, speeds, and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from probes.bandwidth import Bandwidths
+from probes.devices import product_name
+from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
+
+__all__ = ["complete"]
+
+_TABLE = "table"
+_Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
+
+
+def complete(topology: Topology, tables: Bandwidths) -> Topology:
+    """The topology with GPUs numbered and named, links given their GB/s, and doubts as findings."""
+    findings = list(topology.findings)
+    notes = list(topology.notes)
+    hosts = []
+    for before in topology.hosts:
+        host = _with_only_node(before)
+        host = replace(host, gpus=_gpus(host), nics=tuple(sorted(host.nics, key=_order)))
+        host = replace(host, fabric=tuple(_with_speed(link, host, tables) for link in host.fabric))
+        findings += _doubts(host, tables)
+        notes += _kept_away(host)
+        hosts.append(replace(host, nics=tuple(_plausible(nic, tables) for nic in host.nics)))
+    return Topology(tuple(hosts), tuple(findings), tuple(notes))
+
+
+def _with_only_node(host: Host) -> Host:
+    """Where there is one NUMA node, everything is on it, though the kernel may write -1."""
+    if len(host.numa) != 1 or host.numa[0].index < 0:
+        return host
+    index = host.numa[0].index
+
+    def placed(record: _Placed) -> _Placed:
+        if record.numa is not None:
+            return record
+        return replace(record, numa=index, method_of={**record.method_of, "numa": "only node"})
+
+    return replace(
+        host,
+        pci=tuple(map(placed, host.pci)),
+        gpus=tuple(map(placed, host.gpus)),
+        nics=tuple(placed(nic) if nic.physical else nic for nic in host.nics),
+    )
+
+
+def _gpus(host: Host) -> tuple[Gpu, ...]:
+    """Numbered as their source numbers them, or in order of place where it does not or repeats one."""
+    driven = any(gpu.usable for gpu in host.gpus)
+    functions = {device.bus_id: device for device in host.pci}
+    given = [gpu.index for gpu in host.gpus if gpu.index is not None]
+    free = iter(n for n in range(len(host.gpus) + max(given, default=0) + 1) if n not in given)
+    seen: set[int] = set()
+    found = []
+    for gpu in sorted(host.gpus, key=lambda gpu: (gpu.index is None, gpu.index or 0)):
+        index = next(free) if gpu.index is None or gpu.index in seen else gpu.index
+        seen.add(index)
+        function = functions.get(gpu.bus_id)
+        name = product_name(function.vendor, function.device) if function and not gpu.name else ""
+        changed = replace(gpu, index=index)
+        if name:
+            changed = replace(changed, name=name, method_of={**gpu.method_of, "name": _TABLE})
+        if driven and gpu.usable is None and gpu.vendor == "nvidia":
+            changed = replace(changed, usable=False)
+        found.append(changed)
+    return tuple(found)
+
+
+def _order(nic: Nic) -> tuple[bool, bool]:
+    return (not nic.physical, not nic.bus_id)
+
+
+def _with_speed(link: FabricLink, host: Host, tables: Bandwidths) -> FabricLink:
+    if link.kind == "c2c" or link.gbs is not None:
+        return link
+    arch = next((gpu.arch for gpu in host.gpus if gpu.bus_id == link.source), "")
+    generation = tables.fabric(link.kind, arch)
+    methods = {**link.method_of, "gbs": _TABLE}
+    if generation.version and not link.version:
+        return replace(
+            link, gbs=generation.gbs, version=generation.version, method_of={**methods, "version": _TABLE}
+        )
+    return replace(link, gbs=generation.gbs, method_of=methods)
+
+
+def _plausible(nic: Nic, tables: Bandwidths) -> Nic:
+    return replace(nic, speed_mbit=None) if (nic.speed_mbit or 0) > tables.most_nic_mbit else nic
+
+
+def _kept_away(host: Host) -> Iterator[str]:
+    away = sum(gpu.usable is False for gpu in host.gpus)
+    if away:
+        yield f"{host.name}: {away} NVIDIA GPUs on the PCI bus are not given to this process by the driver"
+
+
+def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
+    for nic in host.nics:
+        if (nic.speed_mbit or 0) > tables.most_nic_mbit:
+            text = f"speed {nic.speed_mbit} Mbit/s is more than any port has: taken as unknown"
+            yield Finding("bogus-speed", f"{host.name}/{nic.name}", text)
+    yield from _link_doubts(host, tables)
+    yield from _width_doubts(host)
+
+
+def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
+    counts = {(link.source, link.target): link.count for link in host.fabric if link.target_kind == "gpu"}
+    for (source, target), count in counts.items():
+        back = counts.get((target, source), 0)
+        if back < count:
+            text = f"reports {count} links to {target}, which reports {back} back"
+            yield Finding("one-sided", f"{host.name}/{source}", text)
+    for gpu in host.gpus:
+        own = [link for link in host.fabric if link.source == gpu.bus_id and link.kind != "c2c"]
+        total = sum(link.count for link in own)
+        most = tables.fabric(own[0].kind, gpu.arch).most if own else 0
+        if total > most:
+            text = f"{total} {own[0].kind} links, of {most} that such a GPU can have"
+            yield Finding("too-many-links", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _width_doubts(host: Host) -> Iterator[Finding]:
+    """Only width: an idle GPU lowers its speed to save power, never its width."""
+    functions = {device.bus_id: device for device in host.pci}
+    carriers = {gpu.bus_id for gpu in host.gpus} | {nic.bus_id for nic in host.physical_nics}
+    for bus_id in sorted(carriers & functions.keys()):
+        device = functions[bus_id]
+        above = functions.get(device.parent)
+        most = min((w for w in (device.max_width, above.max_width if above else None) if w), default=0)
+        if device.width and device.width < most:
+            text = f"PCIe link has {device.width} lanes of {most} that both its ends can"
+            yield Finding("narrow-link", f"{host.name}/{bus_id}", text)

@@ -1,0 +1,82 @@
+"""XML that others wrote, read without trusting it: no document types, no entities, bounded in size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from probes.errors import DataError
+
+__all__ = ["Element", "parse_xml"]
+
+_MOST_BYTES = 16 << 20
+_DEEPEST = 64
+_MOST_ELEMENTS = 200_000
+_OTHERS = {"topology": "an hwloc topology (lstopo)", "nvidia_smi_log": "the output of nvidia-smi -q -x"}
+
+
+@dataclass
+class Element:
+    """One element: its tag and attributes, what is inside it, and the line it starts on."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+
+    def get(self, name: str) -> str:
+        """An attribute without surrounding space; "" if it is not there."""
+        return self.attributes.get(name, "").strip()
+
+
+class _Refused(Exception):  # noqa: N818 - leaves the parser's callbacks, never this module
+    """What is wrong with the file, as text."""
+
+
+class _Builder:
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self._parser = parser
+        self._open: list[Element] = []
+        self._count = 0
+        self.root: Element | None = None
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.StartDoctypeDeclHandler = self._doctype
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if len(self._open) >= _DEEPEST or self._count > _MOST_ELEMENTS:
+            raise _Refused(f"more than {_DEEPEST} levels or {_MOST_ELEMENTS} elements: no machine looks so")
+        element = Element(tag, attributes, self._parser.CurrentLineNumber)
+        if self._open:
+            self._open[-1].children.append(element)
+        else:
+            self.root = element
+        self._open.append(element)
+
+    def _end(self, tag: str) -> None:
+        self._open.pop()
+
+    def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
+        what = _OTHERS.get(name, f"a document of type {name!r}")
+        raise _Refused(f"expected a file without a document type, found {what}")
+
+
+def parse_xml(content: bytes, source: str) -> Element:
+    """The root element of a document; raises DataError that says why it is none."""
+    if not content.strip():
+        raise DataError(source, ["the file is empty"])
+    if len(content) > _MOST_BYTES:
+        raise DataError(source, [f"expected at most {_MOST_BYTES >> 20} MiB, found {len(content)} bytes"])
+    parser = expat.ParserCreate()
+    builder = _Builder(parser)
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        message = expat.ErrorString(error.code)
+        raise DataError(source, [f"not whole XML: {message} (line {error.lineno})"]) from error
+    except (_Refused, ValueError, LookupError) as error:  # the last two: an encoding expat cannot read
+        raise DataError(source, [str(error)]) from error
+    if builder.root is None:
+        raise DataError(source, ["not XML: it has no element"])
+    return builder.root

@@ -1,0 +1,34 @@
+"""Single attributes of /sys: a file that is missing or refuses to be read says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["decimal", "lines", "number", "text"]
+
+
+def lines(path: Path) -> str:
+    """The whole of an attribute; "" where it cannot be read (``speed`` of a port that is down: EINVAL)."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def text(path: Path) -> str:
+    """An attribute of one line, without the line's end."""
+    return lines(path).strip()
+
+
+def decimal(path: Path) -> int | None:
+    """An attribute that is a number; None where it is none."""
+    try:
+        return int(text(path))
+    except ValueError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """A number that is only meant where it is not negative: the kernel writes -1 for "not known"."""
+    found = decimal(path)
+    return None if found is None or found < 0 else found

@@ -1,0 +1,115 @@
+"""What lies between two devices of a host, in the words of NCCL and nvidia-smi.
+
+From near to far: LOC the device itself; NVL NVLink or xGMI, directly or through NVSwitches; NVB
+NVLink over one GPU in between; C2C the chip-to-chip link of one CPU; PIX at most one PCIe switch;
+PXB several; PHB the host bridge; NODE several host bridges of one NUMA node; SYS from NUMA node to
+NUMA node; "?" where the topology does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
+
+__all__ = ["MEANING", "PathType", "Paths"]
+
+PathType: TypeAlias = Literal["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?"]
+MEANING: Mapping[PathType, str] = {
+    "LOC": "the device itself",
+    "NVL": "NVLink or xGMI",
+    "NVB": "NVLink over one GPU in between",
+    "C2C": "chip-to-chip link of one CPU",
+    "PIX": "at most one PCIe switch",
+    "PXB": "several PCIe switches",
+    "PHB": "the PCIe host bridge",
+    "NODE": "host bridges of one NUMA node",
+    "SYS": "from NUMA node to NUMA node",
+    "?": "not known",
+}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a device is: itself and the bridges above it up to the root, and its NUMA node."""
+
+    chain: tuple[str, ...]
+    root: str
+    numa: int | None
+
+
+class Paths:
+    """The path types of one host. Any pair costs the depth of the PCI tree, or the GPUs for NVB."""
+
+    def __init__(self, host: Host) -> None:
+        self._devices = {device.bus_id: device for device in host.pci}
+        self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
+        self._switched: set[str] = set()
+        self._cpu_of: dict[str, str] = {}
+        for link in host.fabric:
+            self._add(link)
+
+    def between(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        """The nearest way from one device to the other."""
+        if type(a) is type(b) and _key(a) == _key(b):
+            return "LOC"
+        if isinstance(a, Gpu) and isinstance(b, Gpu):
+            return self._over_fabric(a.bus_id, b.bus_id) or self._over_pci(a, b)
+        return self._over_pci(a, b)
+
+    def _add(self, link: FabricLink) -> None:
+        if link.kind == "c2c":
+            self._cpu_of[link.source] = link.target
+        elif link.target_kind == "switch":
+            self._switched.add(link.source)
+        elif link.target_kind == "gpu":
+            self._neighbours.setdefault(link.source, set()).add(link.target)
+            self._neighbours.setdefault(link.target, set()).add(link.source)
+
+    def _over_fabric(self, a: str, b: str) -> PathType | None:
+        near_a, near_b = self._neighbours.get(a, set()), self._neighbours.get(b, set())
+        # All NVSwitches of a host form one fabric: that is how they are wired, in DGX and HGX alike.
+        if b in near_a or {a, b} <= self._switched:
+            return "NVL"
+        if near_a & near_b:
+            return "NVB"
+        if a in self._cpu_of and self._cpu_of[a] == self._cpu_of.get(b):
+            return "C2C"
+        return None
+
+    def _over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        here, there = self._place(a), self._place(b)
+        common = next((bus_id for bus_id in here.chain if bus_id in there.chain), None)
+        if common is not None:
+            crossed = {
+                bus_id
+                for chain in (here.chain, there.chain)
+                for bus_id in chain[: chain.index(common) + 1]
+                if self._devices[bus_id].role in ("upstream", "switch")
+            }
+            return "PIX" if len(crossed) <= 1 else "PXB"
+        if here.root and here.root == there.root:
+            return "PHB"
+        if here.numa is None or there.numa is None:
+            return "?"
+        return "NODE" if here.numa == there.numa else "SYS"
+
+    def _place(self, device: Gpu | Nic) -> _Place:
+        entry = self._devices.get(device.bus_id)
+        if entry is None:
+            return _Place((), "", device.numa)
+        return _Place(self._above(entry), entry.root, entry.numa if device.numa is None else device.numa)
+
+    def _above(self, device: PciDevice) -> tuple[str, ...]:
+        chain: list[str] = []
+        here: PciDevice | None = device
+        while here is not None and here.bus_id not in chain:
+            chain.append(here.bus_id)
+            here = self._devices.get(here.parent)
+        return tuple(chain)
+
+
+def _key(device: Gpu | Nic) -> str:
+    return device.bus_id if isinstance(device, Gpu) else device.name

@@ -1,0 +1,274 @@
+"""What a cluster is made of: the topology artifact.
+
+Each record names the method that gave it ("sysfs", "nvml", "psutil", "nccl_xml" …); ``method_of``
+names the fields of a record that another method gave. What a source does not say is None, "" or (),
+so that partial topologies can be laid over each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "FabricLink",
+    "Finding",
+    "Gpu",
+    "Host",
+    "Nic",
+    "NumaNode",
+    "PciDevice",
+    "Topology",
+    "cpu_list",
+    "is_hidden",
+    "normal_bus_id",
+]
+
+_BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node; ``index`` is -1 where the machine does not number it.
+
+    ``cpus`` is in the kernel's list form ("0-23,48-71"); ``distances`` are to nodes 0, 1, 2, …
+    """
+
+    index: int
+    method: str
+    cpus: str = ""
+    memory_bytes: int | None = None
+    distances: tuple[int, ...] = ()
+    arch: str = ""
+    vendor: str = ""
+    family: int | None = None
+    model: int | None = None
+    method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    """One PCI function; ``parent`` is the bridge above it ("" at the top), ``root`` its host bridge.
+
+    ``role``: a "switch" stands for a whole PCIe switch, as NCCL's files have it; "root", "upstream"
+    and "downstream" are single ports. Speeds are in GT/s a lane: as trained now, and at most.
+    """
+
+    bus_id: str
+    method: str
+    parent: str = ""
+    root: str = ""
+    role: Literal["root", "upstream", "downstream", "switch", "device", ""] = ""
+    pci_class: str = ""
+    vendor: str = ""
+    device: str = ""
+    subsystem_vendor: str = ""
+    subsystem_device: str = ""
+    physical_function: str = ""
+    numa: int | None = None
+    cpus: str = ""
+    speed_gts: float | None = None
+    width: int | None = None
+    max_speed_gts: float | None = None
+    max_width: int | None = None
+    method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU (or one partition that has a PCI function of its own).
+
+    ``arch`` is "sm_90" or "gfx942". ``usable`` is False for one that is on the bus but that the
+    driver does not give to this process. ``peers`` are the bus ids that it can read directly.
+    """
+
+    bus_id: str
+    method: str
+    index: int | None = None
+    vendor: Literal["nvidia", "amd", ""] = ""
+    name: str = ""
+    uuid: str = ""
+    memory_bytes: int | None = None
+    arch: str = ""
+    compute_capability: str = ""
+    numa: int | None = None
+    mig: bool | None = None
+    gpudirect: bool | None = None
+    usable: bool | None = None
+    peers: tuple[str, ...] = ()
+    method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One network port: a card with two ports is two of them.
+
+    ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
+    ``bus_id`` is the PCI function, or in files that hide it the bridge it hangs under; "" is no PCI.
+    """
+
+    name: str
+    method: str
+    physical: bool | None = None
+    bus_id: str = ""
+    port: int | None = None
+    speed_mbit: int | None = None
+    state: str = ""
+    mtu: int | None = None
+    mac: str = ""
+    addresses: tuple[str, ...] = ()
+    numa: int | None = None
+    rdma_device: str = ""
+    link_layer: str = ""
+    guid: str = ""
+    gpudirect: bool | None = None
+    method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FabricLink:
+    """The NVLinks (or xGMI, C2C) that one GPU has to one end, as that GPU reports them.
+
+    ``target`` is a bus id, "nvswitch" for a switch that does not show itself, or "numa<n>" for a
+    CPU. A link between two GPUs is reported by both. ``gbs`` is GB/s of one link in one direction.
+    """
+
+    source: str
+    target: str
+    target_kind: Literal["gpu", "switch", "cpu", "unknown"]
+    kind: Literal["nvlink", "xgmi", "c2c"]
+    count: int
+    method: str
+    version: str = ""
+    gbs: float | None = None
+    method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong or doubtful: ``what`` is a stable word, ``where`` host and record."""
+
+    what: str
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine; ``cpus`` is in the kernel's list form and holds those this process may use."""
+
+    name: str
+    method: str
+    cores: int | None = None
+    cpus: str = ""
+    memory_bytes: int | None = None
+    numa: tuple[NumaNode, ...] = ()
+    pci: tuple[PciDevice, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    fabric: tuple[FabricLink, ...] = ()
+    method_of: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def usable_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that are not known to be kept from this process."""
+        return tuple(gpu for gpu in self.gpus if gpu.usable is not False)
+
+    @property
+    def physical_nics(self) -> tuple[Nic, ...]:
+        """The ports of real network cards."""
+        return tuple(nic for nic in self.nics if nic.physical)
+
+    def fabric_links(self) -> int:
+        """How many NVLinks and xGMI links there are, of those whose far end is known.
+
+        One that both of its ends report counts once.
+        """
+        pairs: dict[tuple[str, ...], dict[str, int]] = {}
+        for link in self.fabric:
+            if link.kind != "c2c" and link.target_kind != "unknown":
+                ends = pairs.setdefault(tuple(sorted((link.source, link.target))), {})
+                ends[link.source] = ends.get(link.source, 0) + link.count
+        return sum(max(reported.values()) for reported in pairs.values())
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The hosts of a cluster; ``notes`` say what could not be seen and why."""
+
+    hosts: tuple[Host, ...]
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def problems(self) -> list[str]:
+        """Every contradiction between the records, as ``path: what is wrong``."""
+        found = [f"hosts: {name!r} is there {n} times" for name, n in _repeated(h.name for h in self.hosts)]
+        for index, host in enumerate(self.hosts):
+            found += [f"hosts[{index}].{problem}" for problem in _host_problems(host)]
+        return found
+
+
+def normal_bus_id(text: str) -> str:
+    """A PCI bus id as sysfs writes it, ``0000:1b:00.0``, from any spelling; raises ValueError.
+
+    NVML writes eight upper-case digits of domain, people often none.
+    """
+    match = _BUS_ID.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"expected a PCI bus id such as 0000:1b:00.0, found {text!r}")
+    domain, bus, device, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
+
+
+def cpu_list(numbers: Iterable[int]) -> str:
+    """The kernel's list form of CPU numbers: 0, 1, 2, 5 is "0-2,5"."""
+    runs: list[tuple[int, int]] = []
+    for value in sorted(set(numbers)):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], value)
+        else:
+            runs.append((value, value))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def is_hidden(bus_id: str) -> bool:
+    """Whether this is the all-ones bus id that a virtual machine shows for a device it hides."""
+    return bus_id.startswith("ffff") and bus_id.split(":", 1)[1][:5] == "ff:ff"
+
+
+def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:
+    return [(name, count) for name, count in Counter(names).items() if count > 1]
+
+
+def _host_problems(host: Host) -> Iterator[str]:
+    for label, keys in (
+        ("numa", (str(node.index) for node in host.numa)),
+        ("pci", (device.bus_id for device in host.pci)),
+        ("gpus", (gpu.bus_id for gpu in host.gpus)),
+        ("gpus", (f"index {gpu.index}" for gpu in host.gpus)),
+        ("nics", (nic.name for nic in host.nics)),
+    ):
+        yield from (f"{label}: {name} is there {count} times" for name, count in _repeated(keys))
+    yield from _tree_problems(host)
+    known = {gpu.bus_id for gpu in host.gpus}
+    for row, link in enumerate(host.fabric):
+        if link.source not in known:
+            yield f"fabric[{row}].source: there is no GPU {link.source}"
+        if link.count < 1:
+            yield f"fabric[{row}].count: expected a number ≥ 1, found {link.count}"
+
+
+def _tree_problems(host: Host) -> Iterator[str]:
+    parents = {device.bus_id: device.parent for device in host.pci}
+    for row, device in enumerate(host.pci):
+        if device.parent and device.parent not in parents:
+            yield f"pci[{row}].parent: there is no device {device.parent}"
+        seen, here = {device.bus_id}, device.parent
+        while here and here not in seen:
+            seen.add(here)
+            here = parents.get(here, "")
+        if here == device.bus_id:
+            yield f"pci[{row}].parent: {device.bus_id} is its own ancestor"
