@@ -24,7 +24,7 @@ from ccctl import __version__
 from ccctl.atomic import write_atomically
 from ccctl.errors import DataError, MissingInputError
 
-__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "schema", "write"]
+__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "write"]
 
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
@@ -105,33 +105,6 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     if "body" not in document:
         raise DataError(source, ["body: missing"])
     return Artifact(kind, _body(document["body"], body_type(kind), source), source, digest)
-
-
-def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of an artifact's file, envelope included."""
-    import msgspec
-
-    from ccctl.columns import column_schema
-
-    (body,), components = msgspec.json.schema_components(
-        [body_type(kind)], schema_hook=column_schema, ref_template="#/$defs/{name}"
-    )
-    text = {"type": "string"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"ccctl {kind}",
-        "type": "object",
-        "required": ["schema", "body"],
-        "properties": {
-            "schema": {"const": f"ccctl/{kind}/{KINDS[kind][1]}"},
-            "created": {"type": "string", "format": "date-time"},
-            "tool": text,
-            "host": text,
-            "inputs": {"type": "object", "additionalProperties": text},
-            "body": body,
-        },
-        "$defs": components,
-    }
 
 
 def _inflated(content: bytes, source: str) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Iterator
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ccctl import __version__, artifacts, roff
 from ccctl.columns import column_dtype
+from ccctl.json_schema import nested
 
 __all__ = ["artifacts_page"]
 
@@ -22,8 +22,8 @@ _ENVELOPE = (
     ("body", "What the kind holds; see below."),
 )
 _FORM = """An artifact is what one command hands to the next: one JSON object in UTF-8, its keys sorted,
-with a trailing newline. A name that ends in .gz is compressed. The name - is standard input or output, so that
-commands pipe.
+with a trailing newline. A name that ends in .gz is compressed. The name - is standard input or output, so
+that commands pipe.
 
 Large tables are columns: one list of numbers a field, all of one length, entry i of each making row i.
 
@@ -51,8 +51,8 @@ def artifacts_page() -> str:
 
 def _kind(body: type) -> list[str]:
     lines = _fields(body)
-    for nested in _nested(body, []):
-        lines += [f".SS {roff.text(nested.__name__)}", *_fields(nested)]
+    for part in nested(body):
+        lines += [f".SS {roff.text(part.__name__)}", *_fields(part)]
     return lines
 
 
@@ -68,23 +68,6 @@ def _fields(cls: Any) -> list[str]:
 
 def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _nested(expected: Any, seen: list[type]) -> list[type]:
-    """The dataclasses below one, each once, in the order in which its fields name them."""
-    for hint in get_type_hints(expected).values():
-        for cls in _classes(hint):
-            if cls not in seen:
-                seen.append(cls)
-                _nested(cls, seen)
-    return seen
-
-
-def _classes(hint: Any) -> Iterator[type]:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        yield hint
-    for argument in get_args(hint):
-        yield from _classes(argument)
 
 
 def _type(hint: Any) -> str:

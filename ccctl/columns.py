@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_origin
 
-__all__ = ["column_dtype", "column_schema", "entry_range", "json_type", "to_column", "to_plain"]
+__all__ = ["column_dtype", "entry_range", "json_type", "to_column", "to_plain"]
 
 
 def column_dtype(expected: Any) -> Any:
@@ -43,15 +43,6 @@ def to_plain(value: object) -> object:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"cannot encode {type(value)}")
-
-
-def column_schema(column: Any) -> dict[str, Any]:
-    """The JSON Schema of a column."""
-    dtype = column_dtype(column)
-    if dtype.kind == "f":
-        return {"type": "array", "items": {"type": "number"}}
-    _, _, low, high = entry_range(dtype)
-    return {"type": "array", "items": {"type": "integer", "minimum": low, "maximum": high}}
 
 
 def entry_range(dtype: Any) -> tuple[set[type], str, Any, Any]:

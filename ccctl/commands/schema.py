@@ -36,4 +36,6 @@ def schema(
         return
     if kind not in artifacts.KINDS:
         raise UsageError(f"KIND: expected one of {', '.join(artifacts.KINDS)}, found {kind!r}")
-    console.summary(artifacts.schema(kind))
+    from ccctl import json_schema
+
+    console.summary(json_schema.schema(kind))
