@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bytes", "Floats", "Ints", "bytes_of", "floats", "ints"]
+__all__ = ["Bytes", "Floats", "Indices", "Ints", "Mask", "bytes_of", "floats", "ints"]
 
 Ints: TypeAlias = NDArray[np.int32]
+Indices: TypeAlias = NDArray[np.integer[Any]]
 Floats: TypeAlias = NDArray[np.float64]
 Bytes: TypeAlias = NDArray[np.uint8]
+Mask: TypeAlias = NDArray[np.bool_]
 
 
 def ints(values: object) -> Ints:

@@ -1,0 +1,130 @@
+"""Cuts of a network: sets of ranks, the links that enter them, and how fast those can deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from probes.columns import Floats, Indices, Mask
+from synth.network import Network
+
+__all__ = ["Cut", "Gates", "candidate_cuts", "cut_around", "gates"]
+
+_LEVEL_RATIO = 1.2
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A set of ranks (``inside``) and the rows of the links that lead into it."""
+
+    name: str
+    kind: str
+    inside: Mask
+    links: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """What delivers across a cut: one row for each port, or for each link without a shared one.
+
+    ``beta_s_per_byte`` and ``alpha_s`` are the least among the gate's links; ``tail`` is one rank
+    the gate is fed from, or -1 where there are several.
+    """
+
+    beta_s_per_byte: Floats
+    alpha_s: Floats
+    tail: Indices
+
+
+def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
+    """The cut of a set of ranks."""
+    links = np.flatnonzero(~inside[network.src] & inside[network.dst]).astype(np.int32)
+    return Cut(name, kind, inside, links)
+
+
+def candidate_cuts(network: Network) -> Iterator[Cut]:
+    """Each rank, all but each rank, each host, and each cluster of faster links, in and out."""
+    in_start, in_links = network.in_links
+    out_start, out_links = network.out_links
+    for rank in range(network.ranks):
+        inside = np.arange(network.ranks) == rank
+        entering = in_links[in_start[rank] : in_start[rank + 1]]
+        leaving = out_links[out_start[rank] : out_start[rank + 1]]
+        yield Cut(f"ingress of rank {rank}", "ingress", inside, entering)
+        yield Cut(f"egress of rank {rank}", "egress", ~inside, leaving)
+    for members, name in _groups(network):
+        yield cut_around(network, members, f"cut into {name}", "cut")
+        yield cut_around(network, ~members, f"cut out of {name}", "cut")
+
+
+def gates(network: Network, cut: Cut) -> Gates:
+    """What delivers across ``cut``; a link with several ports is counted at its busiest one."""
+    gate_of = _gate_of(network, cut.links)
+    count = int(gate_of.max(initial=-1)) + 1
+    beta = np.full(count, np.inf)
+    alpha = np.full(count, np.inf)
+    np.minimum.at(beta, gate_of, network.beta_s_per_byte[cut.links])
+    np.minimum.at(alpha, gate_of, network.alpha_s[cut.links])
+    tails = network.src[cut.links]
+    low = np.full(count, network.ranks)
+    high = np.full(count, -1)
+    np.minimum.at(low, gate_of, tails)
+    np.maximum.at(high, gate_of, tails)
+    return Gates(beta, alpha, np.where(low == high, low, -1).astype(np.int32))
+
+
+def _gate_of(network: Network, links: Indices) -> Indices:
+    counts = np.diff(network.link_port_start)[links]
+    if not counts.any():
+        return np.arange(len(links), dtype=np.int32)
+    owner = np.repeat(np.arange(len(links)), counts)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    port = network.link_port[np.repeat(network.link_port_start[:-1][links], counts) + within]
+    used = np.bincount(port, minlength=len(network.ports))
+    label = len(network.ports) + np.arange(len(links))
+    # Ports in the order of rising use: the last one written, the busiest, stays.
+    order = np.argsort(used[port], kind="stable")
+    label[owner[order]] = port[order]
+    return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int32)
+
+
+def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
+    """Hosts, and strongly connected clusters of links below each level of cost; none twice."""
+    seen: set[bytes] = set()
+    for labels, noun in _labelings(network):
+        for label in np.unique(labels):
+            members = labels == label
+            key = np.packbits(members).tobytes()
+            if 1 < members.sum() < network.ranks and key not in seen:
+                seen.add(key)
+                yield members, f"{noun} {_range(np.flatnonzero(members))}"
+
+
+def _labelings(network: Network) -> Iterator[tuple[Indices, str]]:
+    _, hosts = np.unique(network.hosts, return_inverse=True)
+    yield hosts, "host of ranks"
+    for level in cost_levels(network)[:-1]:
+        fast = network.beta_s_per_byte <= level * (1 + 1e-9)
+        ones = np.ones(int(fast.sum()))
+        shape = (network.ranks, network.ranks)
+        graph = coo_array((ones, (network.src[fast], network.dst[fast])), shape=shape)
+        _, labels = connected_components(graph, directed=True, connection="strong")
+        yield labels, "ranks"
+
+
+def cost_levels(network: Network) -> Floats:
+    """The distinct costs per byte, rising; costs within 20 % of each other are one level."""
+    costs = np.unique(network.beta_s_per_byte)
+    new_level = np.concatenate((costs[1:] > costs[:-1] * _LEVEL_RATIO, [True]))
+    return np.asarray(costs[new_level])
+
+
+def _range(members: Indices) -> str:
+    if len(members) > 1 and members[-1] - members[0] == len(members) - 1:
+        return f"{members[0]}–{members[-1]}"
+    listed = ", ".join(map(str, members[:6]))
+    return listed + (f", … ({len(members)})" if len(members) > 6 else "")

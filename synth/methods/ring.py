@@ -1,0 +1,150 @@
+"""The ring: every chunk travels round one cycle through all ranks (Patarasuk and Yuan).
+
+All-reduce takes 2(N−1) steps of M/N bytes, which is optimal in bandwidth where each rank has one
+port; broadcast and reduce run down the chain in a pipeline of chunks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Ints, Mask
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.ordering import Sends, fastest_links
+from synth.schedule import COPY, REDUCE, Schedule
+
+__all__ = ["cycle", "synthesize"]
+
+_MOST_STEPS = 20_000
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """The ring over the cheapest cycle found; raises NotApplicableError where no cycle is found.
+
+    O(ranks · chunks) sends.
+    """
+    if collective.kind == "all_to_all":
+        raise NotApplicableError("ring does not serve all_to_all")
+    links = fastest_links(network, chunk_bytes)
+    order = cycle(network, network.travel_s(chunk_bytes), links)
+    ranks = network.ranks
+    hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
+    place = np.argsort(order).astype(np.int32)
+    sends = Sends()
+    _FILL[collective.kind](sends, collective, hops, place)
+    return sends.schedule(network, collective, chunk_bytes, "ring", seed)
+
+
+def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -> list[int]:
+    """Ranks in the order of a cycle that visits each once: the cheaper of rank order and a search.
+
+    The cost of a cycle is its slowest link, then the sum. The search goes to the cheapest next rank,
+    the one with the fewest ways onward first (Warnsdorff), and gives up after 20 000 steps.
+    """
+    found = [
+        order
+        for order in (list(range(network.ranks)), _search(network, cost_s, links))
+        if _closed(order, links)
+    ]
+    if not found:
+        raise NotApplicableError(f"ring needs a cycle through all ranks; {network.name} showed none")
+
+    def cost(order: list[int]) -> tuple[float, float]:
+        hops = [cost_s[links[pair]] for pair in _pairs(order)]
+        return round(max(hops), 15), float(sum(hops))
+
+    return min(found, key=cost)
+
+
+def _pairs(order: list[int]) -> list[tuple[int, int]]:
+    return list(zip(order, order[1:] + order[:1], strict=True))
+
+
+def _closed(order: list[int], links: dict[tuple[int, int], int]) -> bool:
+    return len(order) > 1 and all(pair in links for pair in _pairs(order))
+
+
+def _search(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -> list[int]:
+    onward: list[list[int]] = [[] for _ in range(network.ranks)]
+    for src, dst in links:
+        onward[src].append(dst)
+    visited = np.zeros(network.ranks, dtype=bool)
+    visited[0] = True
+    path = [0]
+    choices = [_choices(0, onward, visited, cost_s, links)]
+    for _ in range(_MOST_STEPS):
+        if len(path) == network.ranks and (path[-1], 0) in links:
+            return path
+        if not choices:
+            return []
+        if choices[-1] and len(path) < network.ranks:
+            rank = choices[-1].pop()
+            visited[rank] = True
+            path.append(rank)
+            choices.append(_choices(rank, onward, visited, cost_s, links))
+        else:
+            choices.pop()
+            visited[path.pop()] = False
+    return []
+
+
+def _choices(
+    rank: int,
+    onward: list[list[int]],
+    visited: Mask,
+    cost_s: Floats,
+    links: dict[tuple[int, int], int],
+) -> list[int]:
+    """Ranks to go to next, the best last."""
+
+    def badness(other: int) -> tuple[float, int, int]:
+        ways = sum(not visited[next_rank] for next_rank in onward[other]) if len(onward[other]) < 16 else 0
+        return float(cost_s[links[rank, other]]), ways, other
+
+    return sorted((other for other in onward[rank] if not visited[other]), key=badness, reverse=True)
+
+
+def _fill_gather(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
+    chunk = np.arange(collective.chunks)
+    lap = chunk % collective.share
+    _round(sends, chunk, place[collective.source_of()], hops, COPY, lap * len(hops))
+
+
+def _fill_scatter(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
+    chunk = np.arange(collective.chunks)
+    lap = chunk % collective.share
+    _round(sends, chunk, place[collective.target_of()] + 1, hops, REDUCE, lap * len(hops))
+
+
+def _fill_all_reduce(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
+    chunk = np.arange(collective.chunks)
+    owner, lap = chunk % len(hops), chunk // len(hops)
+    _round(sends, chunk, owner + 1, hops, REDUCE, 2 * lap * len(hops))
+    _round(sends, chunk, owner, hops, COPY, (2 * lap + 1) * len(hops))
+
+
+def _fill_broadcast(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
+    chunk = np.arange(collective.chunks)
+    _round(sends, chunk, np.full_like(chunk, place[collective.root]), hops, COPY, chunk)
+
+
+def _fill_reduce(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
+    chunk = np.arange(collective.chunks)
+    _round(sends, chunk, np.full_like(chunk, place[collective.root] + 1), hops, REDUCE, chunk)
+
+
+def _round(sends: Sends, chunk: Indices, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
+    """Each chunk goes round, from the rank at its ``start`` to the one just before it."""
+    step = np.arange(len(hops) - 1)
+    sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)
+
+
+_FILL = {
+    "all_gather": _fill_gather,
+    "reduce_scatter": _fill_scatter,
+    "all_reduce": _fill_all_reduce,
+    "broadcast": _fill_broadcast,
+    "reduce": _fill_reduce,
+}

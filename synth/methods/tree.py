@@ -1,0 +1,89 @@
+"""Double binary trees: two trees, a rank that is inner in one is a leaf in the other (Sanders, Speck, Träff).
+
+Half of the chunks go through each tree, so every rank sends and receives each byte once up and once
+down, and the latency is logarithmic. This is what NCCL calls Tree.
+"""
+
+from __future__ import annotations
+
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.ordering import Sends, fastest_links, link_of
+from synth.schedule import COPY, REDUCE, Schedule
+
+__all__ = ["parents", "synthesize"]
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """Double binary trees over ranks in their order, for all_reduce, broadcast and reduce.
+
+    Raises NotApplicableError for other collectives and where a tree edge has no link.
+    """
+    if collective.kind not in ("all_reduce", "broadcast", "reduce"):
+        raise NotApplicableError(f"tree does not serve {collective.kind}")
+    links = fastest_links(network, chunk_bytes)
+    trees = [_rooted(tree, collective) for tree in parents(network.ranks)]
+    sends = Sends()
+    for chunk in range(collective.chunks):
+        parent = trees[chunk % 2]
+        depth = _depths(parent)
+        height = max(depth)
+        for rank, above in enumerate(parent):
+            if above < 0:
+                continue
+            if collective.reduces:
+                row = link_of(links, rank, above, "tree")
+                sends.add(chunk, row, REDUCE, chunk + height - depth[rank])
+            if collective.kind != "reduce":
+                row = link_of(links, above, rank, "tree")
+                sends.add(chunk, row, COPY, chunk + height + depth[rank])
+    return sends.schedule(network, collective, chunk_bytes, "tree", seed)
+
+
+def parents(ranks: int) -> tuple[list[int], list[int]]:
+    """For each of the two trees the parent of every rank, -1 at its root.
+
+    In the first tree a rank's height is the number of its trailing zero bits: odd ranks are leaves.
+    The second is its mirror image (an even number of ranks) or itself moved on by one (odd).
+    """
+    first = [-1]
+    for rank in range(1, ranks):
+        low = rank & -rank
+        above = (rank ^ low) | (low << 1)
+        first.append(above if above < ranks else rank ^ low)
+
+    def renamed(rank: int) -> int:
+        return ranks - 1 - rank if ranks % 2 == 0 else (rank + 1) % ranks
+
+    second = [-1] * ranks
+    for rank, above in enumerate(first):
+        second[renamed(rank)] = renamed(above) if above >= 0 else -1
+    return first, second
+
+
+def _rooted(parent: list[int], collective: Collective) -> list[int]:
+    """The same tree hung from the collective's root, if it has one: edges above the root turn round."""
+    if collective.kind == "all_reduce":
+        return parent
+    turned = list(parent)
+    rank, below = collective.root, -1
+    while rank >= 0:
+        above = parent[rank]
+        turned[rank] = below
+        rank, below = above, rank
+    return turned
+
+
+def _depths(parent: list[int]) -> list[int]:
+    depth = [-1] * len(parent)
+    for rank in range(len(parent)):
+        path = []
+        at = rank
+        while at >= 0 and depth[at] < 0:
+            path.append(at)
+            at = parent[at]
+        base = depth[at] if at >= 0 else -1
+        for steps, passed in enumerate(reversed(path), start=1):
+            depth[passed] = base + steps
+    return depth

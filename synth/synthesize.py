@@ -1,0 +1,187 @@
+"""The registry of methods, and the portfolio that keeps the best schedule by simulated time.
+
+Every schedule is judged by ``synth.check`` before it leaves here, and comes with its bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.bounds import bounds
+from synth.check import check
+from synth.collective import Collective, Kind, collective
+from synth.errors import NotApplicableError
+from synth.methods import greedy, ring, tree
+from synth.network import Network
+from synth.schedule import Bound, Outcome, Schedule
+from synth.simulate import replay
+
+__all__ = ["METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
+
+Method = Callable[..., Schedule]
+METHODS: dict[str, Method] = {
+    "ring": ring.synthesize,
+    "tree": tree.synthesize,
+    "greedy": greedy.synthesize,
+}
+_MOST_SENDS = 400_000
+_SMALLEST_CHUNK_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
+
+    ``size_bytes`` is nccl-tests' size; ``chunks`` is how many chunks each rank starts with.
+    """
+
+    network: Network
+    kind: Kind
+    size_bytes: int | None = None
+    chunk_bytes: int | None = None
+    chunks: int | None = None
+    root: int = 0
+    method: str = "auto"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One schedule that was tried, or why it could not be."""
+
+    method: str
+    chunks: int
+    time_s: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """The best schedule, proven and bounded, and everything that was tried."""
+
+    schedule: Schedule
+    attempts: tuple[Attempt, ...]
+
+
+def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
+    """The best schedule that the requested method, or every method, finds.
+
+    Raises UsageError where nothing applies, and RuntimeError if the judge refuses the winner, which
+    would be a bug.
+    """
+    proven = _bounds(request)
+    target_s = max(bound.time_s for bound in proven)
+    plans = list(_plans(request))
+    best: Schedule | None = None
+    best_s = float("inf")
+    attempts: list[Attempt] = []
+    for done, (name, method, shape, chunk_bytes) in enumerate(plans):
+        progress.update(done, len(plans), name)
+        if best_s <= target_s * (1 + 1e-9):
+            break
+        try:
+            schedule = method(request.network, shape, chunk_bytes, seed=request.seed + done)
+        except NotApplicableError as error:
+            attempts.append(Attempt(name, shape.chunks, None, error.message))
+            continue
+        time_s = replay(schedule).time_s
+        attempts.append(Attempt(name, shape.chunks, time_s))
+        if time_s < best_s * (1 - 1e-12):
+            best, best_s = replace(schedule, seed=request.seed), time_s
+    progress.update(len(plans), len(plans))
+    if best is None:
+        raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in attempts)))
+    return Synthesis(_proven(best, proven), tuple(attempts))
+
+
+def warm() -> None:
+    """Compile the hot loops, or load them from the cache, on the smallest problem there is."""
+    from synth.families import family
+
+    pair = family("ring:2", [1e-6], [1e9])
+    for kind in ("all_gather", "all_reduce"):
+        check(greedy.synthesize(pair, collective(kind, 2), 1))
+
+
+def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
+    timing = replay(schedule)
+    findings = check(schedule, timing)
+    if findings:
+        raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
+    outcome = Outcome(timing.time_s, proven)
+    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
+    return replace(schedule, outcome=replace(outcome, status=status))
+
+
+def _bounds(request: Request) -> tuple[Bound, ...]:
+    if request.chunk_bytes is not None:
+        shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
+        return tuple(bounds(request.network, shape, request.chunk_bytes))
+    shape, chunk_bytes = _shape(request, 1)
+    return tuple(bounds(request.network, shape, chunk_bytes, fluid=True))
+
+
+def _chunks(request: Request) -> int:
+    """Chunks that each rank starts with, unless they are given: one for every owner."""
+    if request.chunks is not None:
+        return request.chunks
+    return request.network.ranks if request.kind in ("all_reduce", "reduce_scatter") else 1
+
+
+def _shape(request: Request, split: int) -> tuple[Collective, int]:
+    """The collective with ``split`` chunks an owner, and the bytes of a chunk."""
+    ranks = request.network.ranks
+    per_rank = split * ranks if request.kind in ("reduce_scatter", "all_reduce") else split
+    shape = collective(request.kind, ranks, per_rank, request.root)
+    assert request.size_bytes is not None
+    return shape, max(1, -(-request.size_bytes // shape.chunks))
+
+
+def _plans(request: Request) -> Iterator[tuple[str, Method, Collective, int]]:
+    """(name, method, collective, chunk bytes) of everything worth trying, cheap ones first."""
+    names = list(METHODS) if request.method == "auto" else [request.method]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        known = ", ".join(["auto", *METHODS])
+        raise UsageError(f"--method {unknown[0]}: unknown method", hint=f"known: {known}")
+    for name in names:
+        for shape, chunk_bytes in _shapes(request):
+            if name != "greedy":
+                yield name, METHODS[name], shape, chunk_bytes
+                continue
+            for policy in greedy.POLICIES[: _runs(shape)]:
+                yield name, _with_policy(policy), shape, chunk_bytes
+
+
+def _with_policy(policy: greedy.Policy) -> Method:
+    def method(network: Network, shape: Collective, chunk_bytes: int, *, seed: int) -> Schedule:
+        return greedy.synthesize(network, shape, chunk_bytes, seed=seed, policy=policy)
+
+    return method
+
+
+def _runs(shape: Collective) -> int:
+    """How many policies to try: all on small problems, two at 512 ranks, one above."""
+    sends = shape.chunks * shape.ranks
+    return max(1, min(len(greedy.POLICIES), 2 * _MOST_SENDS // sends - 1))
+
+
+def _shapes(request: Request) -> Iterator[tuple[Collective, int]]:
+    if request.chunk_bytes is not None:
+        shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
+        yield shape, request.chunk_bytes
+        return
+    if request.size_bytes is None:
+        raise UsageError("expected --size, or --chunk")
+    most = 1024 if request.kind in ("broadcast", "reduce") else 64
+    split = 1
+    while split <= most:
+        shape, chunk_bytes = _shape(request, split)
+        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or shape.chunks * shape.ranks > _MOST_SENDS // 8
+        if split > 1 and small:
+            return
+        yield shape, chunk_bytes
+        split *= 2
