@@ -1,0 +1,125 @@
+"""The interpreter against the definition of each collective, on programs of random trees."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exec import reference
+from exec.interpreter import interpret
+from exec.layout import Layout, count_of, size_bytes_of
+from exec.redops import DTYPES, REDOPS
+from probes.columns import ints
+from probes.errors import DataError, UsageError
+from synth.collective import KINDS, collective
+from synth.compiler.lower import lower
+
+
+def by_definition(wanted, inputs, count, redop):
+    """The outputs, straight from the words of the MPI standard."""
+    ranks = wanted.ranks
+    combine = {"sum": np.sum, "prod": np.prod, "min": np.min, "max": np.max}[redop]
+    if wanted.reduces:
+        total = (
+            combine(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
+            if redop in ("sum", "prod")
+            else combine(np.stack(inputs), axis=0)
+        )
+    match wanted.kind:
+        case "all_reduce":
+            return [total] * ranks
+        case "reduce":
+            return [total if rank == wanted.root else total[:0] for rank in range(ranks)]
+        case "reduce_scatter":
+            return np.split(total, ranks)
+        case "broadcast":
+            return [inputs[wanted.root]] * ranks
+        case "all_gather":
+            return [np.concatenate(inputs)] * ranks
+        case "all_to_all":
+            blocks = [np.split(each, ranks) for each in inputs]
+            return [
+                np.concatenate([blocks[source][rank] for source in range(ranks)]) for rank in range(ranks)
+            ]
+
+
+@settings(deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    ranks=st.integers(1, 5),
+    chunks=st.integers(1, 3),
+    count=st.integers(1, 23),
+    seed=st.integers(0, 1 << 30),
+    redop=st.sampled_from(REDOPS),
+    dtype=st.sampled_from(DTYPES),
+    in_place=st.booleans(),
+)
+def test_random_trees_equal_the_definition(
+    random_schedule, kind, ranks, chunks, count, seed, redop, dtype, in_place
+):
+    program = lower(random_schedule(kind, ranks, chunks, seed))
+    in_place = in_place and program.in_place
+    layout = Layout(program, count)
+    inputs = [reference.given(layout, rank, np.dtype(dtype), redop) for rank in range(ranks)]
+    before = [each.copy() for each in inputs]
+    outputs = interpret(program, inputs, redop, in_place=in_place)
+    defined = by_definition(program.collective, inputs, count, redop)
+    for rank in range(ranks):
+        np.testing.assert_array_equal(inputs[rank], before[rank])
+        np.testing.assert_array_equal(outputs[rank], defined[rank])
+        np.testing.assert_array_equal(reference.expected(layout, rank, np.dtype(dtype), redop), defined[rank])
+
+
+def test_a_deadlock_names_who_waits_for_whom(ring_all_reduce):
+    program = lower(ring_all_reduce(2))
+    receives = [step for step in range(program.steps) if program.op[step] == 5]
+    waiting = program.wait_tb.copy(), program.wait_step.copy()
+    # Each rank's first send now waits for its reduce, which waits for the other's send.
+    for step in range(program.steps):
+        if program.op[step] == 1 and step == program.tb_start[program.tb_of[step]]:
+            mine = [
+                other
+                for other in receives
+                if program.tb_rank[program.tb_of[other]] == program.tb_rank[program.tb_of[step]]
+            ]
+            waiting[0][step], waiting[1][step] = program.tb_of[mine[0]], 0
+    stuck = replace(program, wait_tb=ints(waiting[0]), wait_step=ints(waiting[1]))
+    with pytest.raises(DataError) as caught:
+        interpret(stuck, [np.ones(4), np.ones(4)])
+    assert (
+        "rank 0 threadblock 0 step 0 (s) waits for rank 0 threadblock 1 step 0 (rrc)" in caught.value.message
+    )
+    assert "waits for a message from rank 0 on channel 0 that never comes" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [np.ones(4)],
+        [np.ones(4), np.ones(5)],
+        [np.ones((2, 2)), np.ones((2, 2))],
+        [np.ones(4), np.ones(4, np.float32)],
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(ring_all_reduce, inputs):
+    with pytest.raises(UsageError, match="inputs: expected"):
+        interpret(lower(ring_all_reduce(2)), inputs)
+
+
+def test_all_to_all_refuses_in_place(random_schedule):
+    program = lower(random_schedule("all_to_all", 2, 2, 0))
+    with pytest.raises(UsageError, match="in place"):
+        interpret(program, [np.ones(4), np.ones(4)], in_place=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size_bytes", [1, 8, 1000, 1 << 20])
+def test_sizes_are_those_of_nccl_tests(kind, size_bytes):
+    wanted = collective(kind, 4, 4)
+    count = count_of(wanted, size_bytes, 4)
+    assert count >= 1
+    actual = size_bytes_of(wanted, count, 4)
+    assert actual <= size_bytes or count == 1
+    assert actual > size_bytes - 4 * 4
