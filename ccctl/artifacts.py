@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ccctl import __version__
+from ccctl import __version__, console
 from ccctl.atomic import write_atomically
 from ccctl.errors import DataError, MissingInputError
 
@@ -78,8 +78,7 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
     """Write an artifact to ``path`` ("-" is stdout, ``.gz`` compresses); all of it or nothing."""
     content = encode(kind, body, inputs)
     if path == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        console.raw(content)
         return
     write_atomically(Path(path), gzip.compress(content, mtime=0) if path.endswith(".gz") else content)
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from ccctl.errors import CannotWriteError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,9 +24,11 @@ __all__ = [
     "data",
     "detail",
     "error",
+    "flush",
     "next_step",
     "note",
     "progress",
+    "raw",
     "summary",
     "table",
     "warn",
@@ -43,7 +47,22 @@ def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
 
 def data(text: str) -> None:
     """What was asked for, on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    with _stdout_told():
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def raw(content: bytes) -> None:
+    """An artifact as it is, on stdout."""
+    flush()
+    with _stdout_told():
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+
+
+def flush() -> None:
+    """Hand everything printed so far to whoever reads stdout."""
+    with _stdout_told():
+        sys.stdout.flush()
 
 
 def summary(values: dict[str, Any]) -> None:
@@ -160,6 +179,17 @@ def _width() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns - 2
+
+
+@contextmanager
+def _stdout_told() -> Iterator[None]:
+    """A full disk behind stdout is an expected error; a closed pipe is nobody's, and passes."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CannotWriteError(f"stdout: {error.strerror}") from error
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:

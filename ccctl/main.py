@@ -80,7 +80,9 @@ def _run() -> int:
     except typer.TyperException as error:
         return _usage(error)
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0
+        # typer turns a closed pipe into status 1, which here means that a problem was found.
+        closed_pipe = isinstance(leaving.__context__, BrokenPipeError)
+        return leaving.code if isinstance(leaving.code, int) and not closed_pipe else 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -120,9 +122,14 @@ def _prepare_streams() -> None:
 def _flush(status: int) -> int:
     """Write out what is left, so that a closed pipe or a full disk is met here and not at shutdown."""
     try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return _expected(CannotWriteError(f"stdout: {error.strerror}"))
+        console.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+    except CannotWriteError as error:
+        _discard_stdout()
+        return _expected(error)
     return status
+
+
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,118 @@
+"""The console: data and messages apart, nothing but plain text where nobody watches."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from ccctl import console
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    yield
+    console.configure(quiet=False, verbose=0)
+
+
+def test_data_goes_to_stdout_and_messages_to_stderr(capsys):
+    console.data("rows")
+    console.note("read")
+    console.warn("odd")
+    console.error("broken\ntwice", "mend it")
+    found = capsys.readouterr()
+    assert found.out == "rows\n"
+    assert found.err == "read\nwarning: odd\nccctl: broken\nccctl: twice\nhint: mend it\n"
+
+
+@pytest.mark.parametrize(
+    ("quiet", "verbose", "expected"),
+    [(False, 0, "note\n"), (False, 1, "note\ndetail\n"), (True, 0, ""), (True, 1, "")],
+)
+def test_quiet_and_verbose(quiet, verbose, expected, capsys):
+    console.configure(quiet=quiet, verbose=verbose)
+    console.note("note")
+    console.detail("detail")
+    console.error("always")
+    assert capsys.readouterr().err == expected + "ccctl: always\n"
+
+
+def test_a_summary_is_one_object(capsys):
+    console.summary({"time_s": 1.5, "name": "µ"})
+    assert json.loads(capsys.readouterr().out) == {"time_s": 1.5, "name": "µ"}
+
+
+def test_numbers_are_set_to_the_right(capsys):
+    console.table(("name", "size", "share"), [("a", 8, "7.5 %"), ("long name", 1024, "-")], title="sizes")
+    assert capsys.readouterr().out.splitlines() == [
+        "sizes",
+        "name       size  share",
+        "a             8  7.5 %",
+        "long name  1024      -",
+    ]
+
+
+def test_a_table_without_rows_has_its_head(capsys):
+    console.table(("a", "b"), [])
+    assert capsys.readouterr().out == "a  b\n"
+
+
+def test_nothing_moves_where_stderr_is_no_terminal(capsys):
+    with console.progress("work", 2.0) as bar:
+        bar.update(1.0, "half")
+    console.next_step("ccctl show x.json")
+    assert capsys.readouterr() == ("", "")
+
+
+SHOWN = """
+from ccctl import console
+console.table(("name", "size"), [("a", 8)])
+with console.progress("work", 2.0) as bar:
+    bar.update(1.0, "half")
+console.next_step("ccctl show")
+console.error("broken")
+"""
+
+
+def on_a_terminal(script, columns=80, **environment):
+    main, sub = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **environment}
+    env = {name: value for name, value in env.items() if value is not None}
+    process = subprocess.Popen([sys.executable, "-P", "-c", script], stdout=sub, stderr=sub, env=env)
+    os.close(sub)
+    seen = io.BytesIO()
+    while True:
+        try:
+            part = os.read(main, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen.write(part)
+    os.close(main)
+    assert process.wait(60) == 0
+    return seen.getvalue().decode()
+
+
+def test_a_terminal_gets_colour_and_the_next_step():
+    seen = on_a_terminal(SHOWN, NO_COLOR=None)
+    assert "next: ccctl show" in seen and "\x1b[31m" in seen
+
+
+def test_no_color_is_obeyed():
+    assert "\x1b[31m" not in on_a_terminal(SHOWN, NO_COLOR="1")
+
+
+def test_a_dumb_terminal_gets_plain_lines():
+    seen = on_a_terminal(SHOWN, TERM="dumb")
+    assert "\x1b" not in seen
+    assert "name  size" in seen
+
+
+def test_no_cell_is_cut_on_a_narrow_terminal():
+    script = "from ccctl import console; console.table(('a', 'b'), [('x' * 50, 'y' * 50)])"
+    seen = on_a_terminal(script, columns=40)
+    assert "x" * 50 in seen and "y" * 50 in seen

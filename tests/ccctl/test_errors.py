@@ -1,0 +1,31 @@
+"""The errors say what, where and what to do, and the tree drawn in the module is the real one."""
+
+import re
+
+import ccctl.errors
+import probes.errors
+from ccctl.errors import CcctlError, DataError
+
+
+def test_an_error_carries_message_and_hint():
+    error = CcctlError("expected 2, found 3", hint="count again")
+    assert (str(error), error.message, error.hint) == (
+        "expected 2, found 3",
+        "expected 2, found 3",
+        "count again",
+    )
+
+
+def test_a_data_error_names_its_source_in_every_line():
+    error = DataError("a.json", ["body.x: missing", "body.y: missing"])
+    assert error.problems == ("body.x: missing", "body.y: missing")
+    assert error.message == "a.json: body.x: missing\na.json: body.y: missing"
+
+
+def test_the_drawn_tree_holds_every_error_and_its_status():
+    for module in (ccctl.errors, probes.errors):
+        drawn = set(re.findall(r"^\W*([A-Z]\w+)\s{2,}", module.__doc__, flags=re.MULTILINE))
+        defined = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
+        assert drawn == defined
+    for name, status in re.findall(r"── (\w+)\s+(\d+)", ccctl.errors.__doc__):
+        assert ccctl.errors.EXIT_STATUS[getattr(ccctl.errors, name)] == int(status)

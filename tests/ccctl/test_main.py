@@ -1,0 +1,222 @@
+"""The command line as a whole: start, usage, streams, interruption, the way from error to status."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ccctl import main as command_line
+from ccctl.errors import (
+    EXIT_STATUS,
+    CannotWriteError,
+    CcctlError,
+    ConfigError,
+    DataError,
+    FoundProblem,
+    LockHeldError,
+    LostRankError,
+    MissingInputError,
+    TimeoutExpired,
+    UnavailableError,
+    UsageError,
+    exit_status,
+)
+
+HEAVY = [
+    "numpy",
+    "numba",
+    "scipy",
+    "pulp",
+    "mpi4py",
+    "cupy",
+    "rich",
+    "msgspec",
+    "psutil",
+    "pynvml",
+    "synth",
+    "exec",
+]
+
+
+def test_help_is_light():
+    script = (
+        "import sys; sys.argv = ['ccctl', '--help']\n"
+        "from ccctl.__main__ import main\n"
+        "try: main()\n"
+        f"finally: print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "Usage: ccctl" in done.stdout
+
+
+def test_version_is_one_line(run_ccctl):
+    done = run_ccctl("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ccctl ") and done.stdout.count("\n") == 1
+
+
+def test_no_command_shows_the_help_and_is_a_usage_error(run_ccctl):
+    done = run_ccctl()
+    assert done.returncode == 2
+    assert "Usage: ccctl" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_asked_for_in_two_ways(run_ccctl, option):
+    for arguments in ([option], ["show", option]):
+        done = run_ccctl(*arguments)
+        assert done.returncode == 0
+        assert "Usage: ccctl" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["bake"], "No such command 'bake'", "see ccctl --help"),
+        (["show"], "Missing argument 'ARTIFACT'", "see ccctl show --help"),
+        (["show", "--cake", "x"], "No such option: --cake", "see ccctl show --help"),
+        (["show", "--lines", "few", "x"], "'few' is not a valid int", "see ccctl show --help"),
+        (["schema", "cake"], "KIND: expected one of topology, ", ""),
+    ],
+)
+def test_usage_errors_are_two_lines_and_status_2(run_ccctl, arguments, message, hint):
+    done = run_ccctl(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("ccctl: ") and message in lines[0]
+    assert lines[1:] == ([f"hint: {hint}"] if hint else [])
+
+
+TABLE = {
+    FoundProblem: 1,
+    LostRankError: 1,
+    UsageError: 2,
+    DataError: 65,
+    MissingInputError: 66,
+    UnavailableError: 69,
+    CcctlError: 70,
+    CannotWriteError: 73,
+    LockHeldError: 75,
+    ConfigError: 78,
+    TimeoutExpired: 124,
+}
+
+
+@pytest.mark.parametrize("error", TABLE, ids=lambda cls: cls.__name__)
+def test_every_error_has_its_status(error):
+    assert set(TABLE) - {CcctlError} == set(EXIT_STATUS)
+    made = error("f", ["wrong"]) if error is DataError else error("wrong")
+    assert exit_status(made) == TABLE[error]
+    assert (
+        exit_status(type("Special", (error,), {})(*made.args, *([["x"]] if error is DataError else [])))
+        == TABLE[error]
+    )
+
+
+def ending(monkeypatch, capsys, raised):
+    """(status, stderr) of a command line whose command raises."""
+
+    class Command:
+        def main(self, **_):
+            if isinstance(raised, BaseException):
+                raise raised
+            return raised
+
+    monkeypatch.setattr(command_line.typer.main, "get_command", lambda _: Command())
+    with pytest.raises(SystemExit) as left:
+        command_line.main()
+    return left.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "stderr"),
+    [
+        (None, 0, ""),
+        (130, 130, ""),
+        (FoundProblem(""), 1, ""),
+        (FoundProblem("2 wrong"), 1, "ccctl: 2 wrong\n"),
+        (DataError("f", ["a: x", "b: y"], hint="h"), 65, "ccctl: f: a: x\nccctl: f: b: y\nhint: h\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, ""),
+        (SystemExit(143), 143, ""),
+        (SystemExit(), 0, ""),
+        (MemoryError(), 69, "ccctl: there is not enough memory on this machine for that\n"),
+    ],
+)
+def test_each_ending_has_its_status(monkeypatch, capsys, raised, status, stderr):
+    assert ending(monkeypatch, capsys, raised) == (status, stderr)
+
+
+def test_a_bug_is_told_from_a_mistake(monkeypatch, capsys):
+    status, stderr = ending(monkeypatch, capsys, ZeroDivisionError("seven"))
+    assert status == 70
+    assert "ZeroDivisionError: seven" in stderr and "please report" in stderr
+
+
+@pytest.mark.parametrize("command", ["schema profile", "--help", "--version"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_quiet(command, unbuffered):
+    line = f"{{ sleep 0.2; {sys.executable} -P -m ccctl {command}; echo $? >&2; }} | true"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment)
+    assert done.stderr.strip() == "0"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_stdout_is_said(unbuffered):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-P", "-m", "ccctl", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 73
+    assert done.stderr == "ccctl: stdout: No space left on device\n"
+
+
+def test_closed_streams_are_no_error():
+    line = f"{sys.executable} -P -m ccctl schema >&- 2>&-"
+    assert subprocess.run(["sh", "-c", line]).returncode == 0
+
+
+def test_no_character_is_fatal(run_ccctl):
+    done = run_ccctl("show", "ünknown\u2192.json", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert done.returncode == 66
+    assert "there is no such file" in done.stderr
+
+
+def test_interruption_is_status_130_without_a_traceback(tmp_path):
+    waiting = subprocess.Popen(
+        [sys.executable, "-P", "-m", "ccctl", "show", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Reading stdin is the only thing that leaves this command asleep.
+    deadline_s = time.monotonic() + 30
+    while not asleep(waiting.pid) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    waiting.send_signal(signal.SIGINT)
+    _, stderr = waiting.communicate(timeout=30)
+    assert (waiting.returncode, stderr) == (130, "")
+
+
+def asleep(pid):
+    return Path(f"/proc/{pid}/syscall").read_text().split()[:2] == ["0", "0x0"]
+
+
+@pytest.mark.parametrize("name", ["probes", "synth", "exec"])
+def test_a_file_that_shadows_a_package_is_named(name, tmp_path):
+    (tmp_path / f"{name}.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "ccctl", "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 78
+    assert f"expected the package {name!r}" in done.stderr and str(tmp_path / f"{name}.py") in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,83 @@
+"""`ccctl show` as a user runs it: every kind, from a file and from a pipe, and what is wrong."""
+
+import json
+
+import pytest
+
+from ccctl import artifacts
+
+SAYS = {
+    "topology": ["host"],
+    "profile": ["0", "1"],
+    "schedule": ["all_gather on 4 ranks: 4M in 4 chunks of 1M", "ring:4", "% of optimal", "rank 3", "copy"],
+    "program": [
+        "pass on: broadcast on 2 ranks",
+        "rank 0, threadblock 0",
+        "sends to 1",
+        "receives from 0",
+        "o[0]",
+    ],
+    "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "90%", "1.00x", "#wrong"],
+}
+
+
+@pytest.mark.parametrize("kind", artifacts.KINDS)
+def test_every_kind_is_drawn(kind, samples, run_ccctl, tmp_path):
+    path = tmp_path / "a.json"
+    artifacts.write(str(path), kind, samples[kind])
+    done = run_ccctl("show", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    for words in SAYS[kind]:
+        assert words in done.stdout
+    assert run_ccctl("show", "-", stdin=path.read_text()).stdout == done.stdout
+
+
+@pytest.mark.parametrize("kind", artifacts.KINDS)
+def test_json_outlines_what_is_there(kind, samples, run_ccctl, tmp_path):
+    path = tmp_path / "a.json"
+    artifacts.write(str(path), kind, samples[kind])
+    found = json.loads(run_ccctl("show", "--json", path).stdout)
+    assert found["kind"] == kind
+    assert found["sha256"] == artifacts.read(str(path)).sha256
+
+
+def test_what_is_cut_is_said(samples, run_ccctl, tmp_path):
+    artifacts.write(str(tmp_path / "s.json"), "schedule", samples["schedule"])
+    artifacts.write(str(tmp_path / "p.json"), "program", samples["program"])
+    schedule = run_ccctl("show", "--lines", 3, "s.json").stdout
+    assert "… and 1 more ranks; --lines 4 shows all" in schedule
+    assert "… and 9 more sends; --lines 12 shows all" in schedule
+    assert "… and 1 more steps; --lines 2 shows all" in run_ccctl("show", "--lines", 1, "p.json").stdout
+
+
+def test_the_timeline_shows_who_is_busy(samples, run_ccctl, tmp_path):
+    artifacts.write(str(tmp_path / "s.json"), "schedule", samples["schedule"])
+    lanes = [
+        line.split()[2]
+        for line in run_ccctl("show", "s.json").stdout.splitlines()
+        if line.startswith("rank ")
+    ]
+    assert len(lanes) == 4
+    # In a ring every rank sends and receives all the time.
+    assert all(set(lane) == {"#"} for lane in lanes)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (None, 66, "there is no such file"),
+        ("", 65, "empty, expected an artifact"),
+        ('{"schema": "ccctl/pro', 65, "truncated"),
+        ('{"schema": "ccctl/profile/9", "body": {}}', 65, "version 1, the file is version 9"),
+        ('{"schema": "ccctl/profile/1", "body": {}}', 65, "body.links: missing"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_printed(content, status, message, run_ccctl, tmp_path):
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content)
+    done = run_ccctl("show", path)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert all(line.startswith((f"ccctl: {path}: ", "hint: ")) for line in done.stderr.splitlines())
+    assert message in done.stderr

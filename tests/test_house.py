@@ -1,0 +1,82 @@
+"""The house: imports go down, stages neither print nor exit, and how big the modules are."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("probes", "synth", "exec", "ccctl")
+MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
+HEAVY = {"numpy", "numba", "scipy", "pulp", "mpi4py", "cupy", "rich", "psutil", "pynvml", "msgspec"}
+FAR_OFF = {"print", "exit", "quit", "input"}
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def imports(tree):
+    """(package, line, whether it happens when the module is imported) of each import in a module."""
+    inside = {
+        node for function in ast.walk(tree) if isinstance(function, FUNCTIONS) for node in ast.walk(function)
+    }
+    for block in ast.walk(tree):
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test):
+            inside |= set(ast.walk(block))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node.lineno, node not in inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0], node.lineno, node not in inside
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_imports_go_down(path):
+    above = FLOORS[FLOORS.index(path.relative_to(ROOT).parts[0]) + 1 :]
+    assert [found for found in imports(ast.parse(path.read_text())) if found[0] in above] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "ccctl" / "commands").glob("*.py")), ids=name)
+def test_commands_import_nothing_heavy_before_they_run(path):
+    heavy = HEAVY | {"synth", "exec", "probes"}
+    early = [found for found in imports(ast.parse(path.read_text())) if found[0] in heavy and found[2]]
+    assert early == []
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.relative_to(ROOT).parts[0] != "ccctl"], ids=name)
+def test_stages_neither_print_nor_exit(path):
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    named = [(call.func.id, call.lineno) for call in calls if isinstance(call.func, ast.Name)]
+    dotted = [(ast.unparse(call.func), call.lineno) for call in calls if isinstance(call.func, ast.Attribute)]
+    assert [call for call in named if call[0] in FAR_OFF] == []
+    assert [call for call in dotted if call[0] in {"sys.exit", "os._exit", "sys.stdout.write"}] == []
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_every_floor_says_that_it_is_typed(floor):
+    assert (ROOT / floor / "py.typed").exists()
+
+
+def test_sizes_are_told(capsys):
+    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
+    functions = [
+        (node.end_lineno - node.lineno + 1, f"{name(path)}: {node.name}")
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, FUNCTIONS)
+    ]
+    with capsys.disabled():
+        print(
+            f"\n{len(lines)} modules, {sum(lines.values())} lines; functions above 35 lines, modules above 250:"
+        )
+        for length, what in sorted(functions, reverse=True)[:5]:
+            if length > 35:
+                print(f"  {length:5} {what}")
+        for path, length in lines.items():
+            if length > 250:
+                print(f"  {length:5} {name(path)}")
+    assert functions
