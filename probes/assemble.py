@@ -176,5 +176,5 @@ def _findings(fits: _Fits, places: Sequence[Place]) -> tuple[str, ...]:
     found = [findings.describe(what, rows, fits.pairs, floats(times)) for what, rows, times in said if rows]
     missing = len(places) * (len(places) - 1) - len(fits.pairs)
     if missing:
-        found.append(f"{missing} links were not measured (a quick profile keeps strides 1, 2, 4, …)")
+        found.append(f"links not measured: {missing} (a quick profile of many ranks keeps strides 1, 2, 4, …)")
     return tuple(found)

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccctl.hosts import HostSlots, expand, parse, read_hostfile
+from probes.errors import DataError, MissingInputError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("login", {"login": 1}),
+        ("login:3", {"login": 3}),
+        ("gpu[01-03]:4", {"gpu01": 4, "gpu02": 4, "gpu03": 4}),
+        ("gpu[01-02]:4,login1:2", {"gpu01": 4, "gpu02": 4, "login1": 2}),
+        ("a[1-3,7]-b[0-1]", dict.fromkeys([f"a{i}-b{j}" for i in (1, 2, 3, 7) for j in (0, 1)], 1)),
+        ("n[8-11]", {"n8": 1, "n9": 1, "n10": 1, "n11": 1}),
+        ("n[098-101]", {"n098": 1, "n099": 1, "n100": 1, "n101": 1}),
+        ("a, b:2", {"a": 1, "b": 2}),
+        ("a,b,a:2", {"a": 3, "b": 1}),
+        ("10.77.0.1:2", {"10.77.0.1": 2}),
+        ("rack1.[1-2].example.org", {"rack1.1.example.org": 1, "rack1.2.example.org": 1}),
+    ],
+)
+def test_a_node_set_stands_for_its_hosts(text, hosts):
+    assert [(entry.host, entry.slots) for entry in parse(text)] == list(hosts.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a host name"),
+        ("a,,b", "not a host name"),
+        ("gpu[1-", "without its ]"),
+        ("gpu1]", "without its ["),
+        ("gpu[1[2]]", "without its ]"),
+        ("gpu[3-1]", "backwards"),
+        ("gpu[a-b]", "expected numbers"),
+        ("gpu[]", "expected numbers"),
+        ("gpu1:0", "positive number of slots"),
+        ("gpu1:x", "positive number of slots"),
+        ("gpu1:", "positive number of slots"),
+        ("gpu 1", "not a host name"),
+        ("-x", "not a host name"),
+        ("a;b", "not a host name"),
+        ("n[0-999999999]", "more than"),
+        ("n[1-999][1-999]", "more than"),
+    ],
+)
+def test_a_node_set_that_cannot_be_read_is_refused(text, said):
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert said in caught.value.message
+
+
+@given(st.integers(0, 200), st.integers(0, 50), st.integers(0, 5))
+def test_a_range_counts_up_with_its_width(first, more, zeros):
+    start = "0" * zeros + str(first)
+    names = expand(f"n[{start}-{first + more}]")
+    assert [int(name[1:]) for name in names] == list(range(first, first + more + 1))
+    assert names[0] == f"n{start if start.startswith('0') else first}"
+
+
+@pytest.mark.parametrize(
+    ("content", "hosts"),
+    [
+        ("a\nb slots=4\n", [HostSlots("a", 1), HostSlots("b", 4)]),
+        ("# ours\n\na:2  # two\n b slots=3 max_slots=8\n", [HostSlots("a", 2), HostSlots("b", 3)]),
+        ("gpu[01-02] slots=8", [HostSlots("gpu01", 8), HostSlots("gpu02", 8)]),
+        ("a\na\n", [HostSlots("a", 2)]),
+    ],
+)
+def test_a_hostfile_names_hosts_line_by_line(tmp_path, content, hosts):
+    path = tmp_path / "hosts"
+    path.write_text(content)
+    assert list(read_hostfile(str(path))) == hosts
+
+
+def test_every_wrong_line_of_a_hostfile_is_told(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("a cores=4\nb\nc:x\n")
+    with pytest.raises(DataError) as caught:
+        read_hostfile(str(path))
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["line 1", "line 3"]
+
+
+@pytest.mark.parametrize("content", ["", "# nobody\n"])
+def test_a_hostfile_without_hosts_is_refused(tmp_path, content):
+    path = tmp_path / "hosts"
+    path.write_text(content)
+    with pytest.raises(DataError, match="found none"):
+        read_hostfile(str(path))
+
+
+def test_a_hostfile_that_is_not_there_or_not_text(tmp_path):
+    with pytest.raises(MissingInputError):
+        read_hostfile(str(tmp_path / "none"))
+    (tmp_path / "raw").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError):
+        read_hostfile(str(tmp_path / "raw"))

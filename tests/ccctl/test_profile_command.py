@@ -1,0 +1,96 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from ccctl import artifacts
+
+pytestmark = pytest.mark.mpi
+CCCTL = [sys.executable, "-P", "-m", "ccctl"]
+
+
+def ccctl(*arguments, **options):
+    return subprocess.run([*CCCTL, *arguments], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_a_profile_is_written_and_drawn(tmp_path):
+    path = tmp_path / "profile.json"
+    done = ccctl("profile", "-n", "4", "-o", str(path))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    body = artifacts.read(str(path), "profile").body
+    assert len(body.ranks) == 4
+    assert len(body.links.src) == 12
+    assert "12 links" in done.stderr
+    drawn = ccctl("show", str(path))
+    assert drawn.returncode == 0, drawn.stderr
+    assert "bandwidth, GB/s" in drawn.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+
+
+def test_the_summary_is_one_object(tmp_path):
+    done = ccctl("profile", "-n", "2", "--quick", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary.keys() >= {"ranks", "links", "findings", "seconds"}
+    assert (summary["ranks"], summary["links"]) == (2, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_artifact_alone_goes_to_stdout():
+    done = ccctl("profile", "-n", "2", "--quick", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    assert artifacts.decode(done.stdout.encode(), "stdin", "profile").kind == "profile"
+
+
+@pytest.mark.parametrize("arguments", [["-n", "1"], [], ["-n", "0"], ["-n", "8", "--hosts", "a[1-2]"]])
+def test_what_cannot_be_profiled_is_a_usage_error(arguments):
+    done = ccctl("profile", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ccctl: ")
+
+
+def test_its_own_timeout_is_124(tmp_path):
+    done = ccctl("profile", "-n", "2", "--timeout", "0.2", "-o", str(tmp_path / "profile.json"))
+    assert done.returncode == 124
+    assert "not done within 0.2 s" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
+def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
+    command = [*CCCTL, "profile", "-n", "8", "-o", str(tmp_path / "profile.json")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        workers = at_work(started.pid, 8)
+        scratch = workers[5].environ()["CCCTL_SCRATCH"]
+        workers[5].send_signal(number)
+        _, said = started.communicate(timeout=60)
+    assert started.returncode == 1, said
+    assert f"rank 5 (host {os.uname().nodename}, pid {workers[5].pid})" in said
+    assert how in said
+    assert list(tmp_path.iterdir()) == []
+    assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
+    _, alive = psutil.wait_procs(workers.values(), timeout=5)
+    assert alive == []
+
+
+def at_work(pid, ranks):
+    """The workers of a command by rank, once each has said hello: its heartbeat thread starts after that."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        children = psutil.Process(pid).children(recursive=True)
+        found = {}
+        for child in children:
+            try:
+                if "ccctl.worker" in child.cmdline() and child.num_threads() > 1:
+                    found[int(child.environ()["OMPI_COMM_WORLD_RANK"])] = child
+            except (psutil.Error, KeyError):
+                continue
+        if len(found) == ranks:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"only ranks {sorted(found)} came to work")

@@ -1,0 +1,45 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from ccctl.launch import World, run_ranks
+from probes.errors import UsageError
+from probes.measure import Effort
+
+TASK = "probes.measure:measure_task"
+
+
+def measured(ranks, *, quick):
+    return run_ranks(TASK, Effort(quick=quick), World(ranks), label="profile", timeout_s=120)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, True), (4, False)])
+def test_every_link_is_measured_and_costs_something(ranks, quick):
+    profile = measured(ranks, quick=quick)
+    assert profile.problems() == []
+    links = profile.links
+    assert list(zip(links.src, links.dst, strict=True)) == list(itertools.permutations(range(ranks), 2))
+    assert (links.alpha_s > 0).all()
+    assert (links.alpha_median_s >= links.alpha_s).all()
+    assert (links.beta_low_s_per_byte <= links.beta_s_per_byte).all()
+    assert (links.beta_s_per_byte <= links.beta_high_s_per_byte).all()
+    assert (links.samples > 0).all()
+    # No two processes exchange less than 10 MB or more than 10 TB a second through memory.
+    assert ((links.beta_s_per_byte > 1e-13) & (links.beta_s_per_byte < 1e-7)).all()
+
+
+@pytest.mark.mpi
+def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank():
+    profile = measured(9, quick=True)
+    strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 9}
+    assert strides == {1, 2, 4, 5, 7, 8}
+    assert np.bincount(profile.links.dst, minlength=9).tolist() == [6] * 9
+    assert any("not measured: 18" in text for text in profile.findings)
+
+
+@pytest.mark.mpi
+def test_one_rank_has_no_links():
+    with pytest.raises(UsageError, match="at least 2 ranks"):
+        measured(1, quick=True)

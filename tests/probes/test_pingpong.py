@@ -1,0 +1,71 @@
+import queue
+import threading
+import time
+
+import pytest
+
+from probes import pingpong, trains
+
+
+class Wire:
+    """Two ends of a wire in one process, with the calls of a communicator that probes use."""
+
+    def __init__(self, rank, boxes, delay_s=0.0):
+        self.rank, self.boxes, self.delay_s = rank, boxes, delay_s
+        self.sent_bytes = []
+
+    def Send(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
+        self.sent_bytes.append(len(memoryview(buffer)))
+        self.boxes[peer].put((time.perf_counter() + self.delay_s, tag, bytes(buffer[:8])))
+
+    def Recv(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
+        due_s, sent_tag, content = self.boxes[self.rank].get(timeout=10)
+        assert tag == sent_tag
+        while time.perf_counter() < due_s:
+            pass
+        memoryview(buffer)[: len(content)] = content
+
+    def send(self, value, dest, tag):
+        self.boxes[dest].put((0.0, tag, value))
+
+    def recv(self, source, tag):
+        _, sent_tag, value = self.boxes[self.rank].get(timeout=10)
+        assert tag == sent_tag
+        return value
+
+
+def wires(delay_s=0.0):
+    boxes = [queue.SimpleQueue(), queue.SimpleQueue()]
+    return Wire(0, boxes, delay_s), Wire(1, boxes, delay_s)
+
+
+def both(first, second):
+    """Run ``second`` beside ``first`` and give back what ``first`` returns."""
+    other = threading.Thread(target=second)
+    other.start()
+    value = first()
+    other.join(10)
+    assert not other.is_alive()
+    return value
+
+
+@pytest.mark.parametrize("delay_s", [1e-4, 2e-3])
+def test_no_round_trip_is_shorter_than_twice_the_flight(delay_s):
+    here, there = wires(delay_s)
+    times = both(lambda: pingpong.round_trips(here, 1, 0.02), lambda: pingpong.answer(there, 0))
+    assert len(times) >= 20
+    assert times.min() >= 2 * delay_s
+
+
+def test_a_fast_pair_plays_more_but_not_without_end():
+    here, there = wires()
+    times = both(lambda: pingpong.round_trips(here, 1, 1e6), lambda: pingpong.answer(there, 0))
+    assert len(times) == 2000
+
+
+def test_a_receiver_times_the_trains_that_it_asked_for():
+    here, there = wires()
+    found = both(lambda: trains.receive(here, 1, 0.001), lambda: trains.send(there, 0))
+    assert len(found.seconds) >= 3
+    assert all(values and min(values) > 0 for values in found.seconds.values())
+    assert set(there.sent_bytes) >= set(found.seconds)

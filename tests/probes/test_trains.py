@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.trains import Trains, plan, spacings
+
+EAGER = 64 << 10
+
+
+@given(st.floats(1e-12, 1e-4))
+def test_a_plan_stays_on_one_side_of_the_eager_limit_and_within_reach(seconds_per_byte):
+    trains = plan(seconds_per_byte, 0.04)
+    sizes = [train.size_bytes for train in trains]
+    assert len(sizes) >= 3
+    assert sizes == sorted(set(sizes))
+    assert max(sizes) < EAGER or min(sizes) > EAGER
+    assert all(train.messages >= 5 and train.times >= 1 for train in trains)
+
+
+def test_a_slower_link_gets_no_larger_messages():
+    largest = [max(t.size_bytes for t in plan(cost, 0.04)) for cost in np.geomspace(1e-11, 1e-5, 40)]
+    assert largest == sorted(largest, reverse=True)
+    assert largest[0] >= 4 << 20
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_spacings_of_an_even_train_are_its_spacing(buffered):
+    arrived = np.arange(16) * 2e-3 + 5
+    assert spacings(arrived, buffered=buffered) == pytest.approx([2e-3] * (1 if buffered else 11))
+
+
+def test_the_burst_at_the_head_of_a_train_does_not_count():
+    arrived = np.concatenate((np.full(4, 1.0), 1.0 + np.arange(1, 13)))
+    assert spacings(arrived, buffered=True) == pytest.approx([1.0])
+
+
+def test_small_and_large_messages_are_never_in_one_fit():
+    mixed = Trains({1024: [1e-6], 131072: [1e-4], 262144: [2e-4]})
+    assert sorted(mixed.comparable()) == [131072, 262144]
+    assert sorted(Trains({1024: [1e-6], 2048: [2e-6]}).comparable()) == [1024, 2048]
+
+
+def test_samples_of_two_passes_are_put_together():
+    total = Trains({1024: [1.0]})
+    total.add(Trains({1024: [2.0], 2048: [3.0]}))
+    assert total.seconds == {1024: [1.0, 2.0], 2048: [3.0]}
