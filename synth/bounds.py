@@ -101,23 +101,24 @@ class _Problem:
 
     def promising(self) -> list[Cut]:
         """Of each kind the few cuts that take longest by bytes alone, no two of them alike."""
-        scored = [(self._bytes_s(cut), cut) for cut in self.cuts()]
+        scored = sorted(self.cuts(), key=lambda pair: -pair[0])
         chosen: list[Cut] = []
         for kind in ("ingress", "egress", "cut"):
             looks: set[tuple[float, int, int]] = set()
-            for bytes_s, cut in sorted(scored, key=lambda pair: -pair[0]):
+            for bytes_s, cut in scored:
                 look = (bytes_s, len(cut.links), int(cut.inside.sum()))
                 if cut.kind == kind and look not in looks and len(looks) < _MOST_CUTS:
                     looks.add(look)
                     chosen.append(cut)
         return chosen
 
-    def cuts(self) -> Iterable[Cut]:
-        """Candidate cuts, then those that max-flows find to be worse."""
+    def cuts(self) -> Iterable[tuple[float, Cut]]:
+        """(time by bytes alone, cut): the candidates, then those that max-flows find to be worse."""
         worst_s = 0.0
         for cut in candidate_cuts(self.network):
-            worst_s = max(worst_s, self._bytes_s(cut))
-            yield cut
+            bytes_s = self._bytes_s(cut)
+            worst_s = max(worst_s, bytes_s)
+            yield bytes_s, cut
         if self.collective.kind == "all_to_all":
             return
         supply = floats(self.supply * self.chunk_bytes)
@@ -129,7 +130,8 @@ class _Problem:
         for network in directions:
             for inside in slowest_sets(network, supply, worst_s):
                 into = inside if network is self.network else ~inside
-                yield cut_around(self.network, into, f"cut into {int(into.sum())} ranks", "cut")
+                cut = cut_around(self.network, into, f"cut into {int(into.sum())} ranks", "cut")
+                yield self._bytes_s(cut), cut
 
     def cut(self, cut: Cut) -> Bound:
         """The time that ``cut`` takes to let pass what is needed inside."""

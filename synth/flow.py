@@ -87,25 +87,23 @@ class _Graph:
 
 
 def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
+    """Each link as a path: its source, entry and exit of each of its ports, its destination."""
     ranks, ports = network.ranks, len(network.ports)
     rate = 1.0 / network.beta_s_per_byte
+    counts = np.diff(network.link_port_start)
+    owner = np.repeat(np.arange(network.links), counts)
     port_rate = np.zeros(ports)
-    tail: list[int] = []
-    head: list[int] = []
-    arc_rate: list[float] = []
-    for link in range(network.links):
-        used = network.ports_of(link)
-        np.maximum.at(port_rate, used, rate[link])
-        stops = [int(network.src[link])]
-        for port in used:
-            stops += [ranks + int(port), ranks + ports + int(port)]
-        stops.append(int(network.dst[link]))
-        for at in range(0, len(stops), 2):
-            tail.append(stops[at])
-            head.append(stops[at + 1])
-            arc_rate.append(rate[link])
-    for port in range(ports):
-        tail.append(ranks + port)
-        head.append(ranks + ports + port)
-        arc_rate.append(port_rate[port])
-    return np.array(tail), np.array(head), np.array(arc_rate)
+    np.maximum.at(port_rate, network.link_port, rate[owner])
+    # A link with p ports has p + 1 arcs: before its first port, between ports, after its last.
+    last = np.ones(len(owner), dtype=bool)
+    last[:-1] = owner[1:] != owner[:-1]
+    first = np.ones(len(owner), dtype=bool)
+    first[1:] = last[:-1]
+    entry, leave = ranks + network.link_port, ranks + ports + network.link_port
+    came_from = np.where(first, network.src[owner], np.roll(leave, 1))
+    plain = np.flatnonzero(counts == 0)
+    within = np.arange(ports)
+    tail = (network.src[plain], came_from, leave[last], ranks + within)
+    head = (network.dst[plain], entry, network.dst[owner[last]], ranks + ports + within)
+    rates = (rate[plain], rate[owner], rate[owner[last]], port_rate)
+    return np.concatenate(tail), np.concatenate(head), np.concatenate(rates)

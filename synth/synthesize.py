@@ -5,6 +5,7 @@ Every schedule is judged by ``synth.check`` before it leaves here, and comes wit
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -19,9 +20,10 @@ from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulate import replay
 
-__all__ = ["METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
+__all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
 
 Method = Callable[..., Schedule]
+KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 METHODS: dict[str, Method] = {
     "ring": ring.synthesize,
     "tree": tree.synthesize,
@@ -60,10 +62,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """The best schedule, proven and bounded, and everything that was tried."""
+    """The best schedule, proven and bounded, and everything that was tried.
+
+    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took.
+    """
 
     schedule: Schedule
     attempts: tuple[Attempt, ...]
+    synthesis_s: float
+    proof_s: float
 
 
 def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
@@ -72,7 +79,9 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
     Raises UsageError where nothing applies, and RuntimeError if the judge refuses the winner, which
     would be a bug.
     """
+    begun_s = time.perf_counter()
     proven = _bounds(request)
+    bounded_s = time.perf_counter()
     target_s = max(bound.time_s for bound in proven)
     plans = list(_plans(request))
     best: Schedule | None = None
@@ -94,7 +103,10 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
     progress.update(len(plans), len(plans))
     if best is None:
         raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in attempts)))
-    return Synthesis(_proven(best, proven), tuple(attempts))
+    found_s = time.perf_counter()
+    schedule = _proven(best, proven)
+    proof_s = bounded_s - begun_s + time.perf_counter() - found_s
+    return Synthesis(schedule, tuple(attempts), found_s - bounded_s, proof_s)
 
 
 def warm() -> None:
@@ -152,7 +164,7 @@ def _plans(request: Request) -> Iterator[tuple[str, Method, Collective, int]]:
             if name != "greedy":
                 yield name, METHODS[name], shape, chunk_bytes
                 continue
-            for policy in greedy.POLICIES[: _runs(shape)]:
+            for policy in greedy.policies(request.network)[: _runs(shape)]:
                 yield name, _with_policy(policy), shape, chunk_bytes
 
 
@@ -164,9 +176,8 @@ def _with_policy(policy: greedy.Policy) -> Method:
 
 
 def _runs(shape: Collective) -> int:
-    """How many policies to try: all on small problems, two at 512 ranks, one above."""
-    sends = shape.chunks * shape.ranks
-    return max(1, min(len(greedy.POLICIES), 2 * _MOST_SENDS // sends - 1))
+    """How many policies to try: all on small problems, one from 512 ranks on."""
+    return max(1, min(len(greedy.POLICIES), _MOST_SENDS // (shape.chunks * shape.ranks)))
 
 
 def _shapes(request: Request) -> Iterator[tuple[Collective, int]]:

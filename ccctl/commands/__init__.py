@@ -9,12 +9,18 @@ from ccctl.commands.doctor import doctor
 from ccctl.commands.profile import profile
 from ccctl.commands.schema import schema
 from ccctl.commands.show import show
+from ccctl.commands.simulate import simulate
+from ccctl.commands.synth import synth
+from ccctl.commands.verify import verify
 
 __all__ = ["COMMANDS"]
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     detect,
     profile,
+    synth,
+    verify,
+    simulate,
     show,
     doctor,
     schema,

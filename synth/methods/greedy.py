@@ -31,7 +31,7 @@ from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import COPY, REDUCE, Schedule
 
-__all__ = ["POLICIES", "Policy", "synthesize"]
+__all__ = ["POLICIES", "Policy", "policies", "synthesize"]
 
 _MOST_LEVELS = 8
 _PLAIN, _CLUSTER, _STRICT = range(3)
@@ -54,6 +54,13 @@ POLICIES = (
     Policy(_STRICT, 16),
     Policy(_CLUSTER, 1),
 )
+
+
+def policies(network: Network) -> tuple[Policy, ...]:
+    """All policies, the most promising first: strict where a switch joins clusters of faster links."""
+    if len(network.ports) and len(cost_levels(network)) > 1:
+        return (POLICIES[1], POLICIES[0], *POLICIES[2:])
+    return POLICIES
 
 
 def synthesize(

@@ -1,0 +1,228 @@
+"""`ccctl synth`: the best schedule for a collective on a network, proven and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccctl import artifacts, console
+from ccctl.errors import UsageError
+from ccctl.networks import load_network
+from ccctl.options import Json, Output, Quiet, Seed, Verbose
+from ccctl.sizes import parse_size
+
+if TYPE_CHECKING:
+    from synth.synthesize import Request, Synthesis
+
+__all__ = ["EXAMPLES", "synth"]
+
+EXAMPLES = (
+    (
+        "ccctl synth --network profile.json --collective all_reduce --size 16M -o schedule.json",
+        "the best all_reduce of 16 MiB on the measured network",
+    ),
+    (
+        "ccctl synth --network mesh:4x4 --bandwidth 50GiB/s --alpha 0.5us --collective all_gather --chunk 1M",
+        "an all_gather on a 4×4 mesh, one chunk of 1 MiB a rank",
+    ),
+    (
+        "ccctl synth --network rfs:2x4x4 --bandwidth 200,100,50GB/s --collective all_gather --size 32M"
+        " -o - | ccctl verify -",
+        "pipe a schedule into the judge",
+    ),
+)
+
+
+def synth(
+    network: Annotated[
+        str,
+        typer.Option(
+            "--network",
+            metavar="FAMILY|FILE",
+            help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
+            "ring_fc_switch:AxBxC; or a profile or topology artifact.",
+        ),
+    ],
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME",
+            help="all_gather, reduce_scatter, all_reduce, broadcast or reduce.",
+        ),
+    ] = "all_reduce",
+    alpha: Annotated[
+        str | None,
+        typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            "--bandwidth",
+            metavar="RATE",
+            help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
+        ),
+    ] = None,
+    chunk: Annotated[
+        str | None, typer.Option("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
+    ] = None,
+    chunks: Annotated[
+        int | None, typer.Option("--chunks", metavar="N", help="How many chunks each rank starts with.")
+    ] = None,
+    root: Annotated[
+        int, typer.Option("--root", metavar="RANK", help="The root of broadcast and reduce.")
+    ] = 0,
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="auto, ring, tree or greedy.")
+    ] = "auto",
+    hold_alpha: Annotated[
+        bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
+    ] = False,
+    seed: Seed = 0,
+    json: Json = False,
+    output: Output = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Synthesize a schedule: who sends which chunk to whom, and when.
+
+    Tries every method, keeps the fastest by simulation, proves it with an independent checker and
+    says how far it is from the largest proven lower bound.
+    """
+    from synth.synthesize import synthesize, warm
+
+    request, digests = _request(
+        network, collective, alpha, bandwidth, size, chunk, chunks, root, method, hold_alpha, seed
+    )
+    console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
+    warm()
+    with console.progress("synth", 1.0) as bar:
+        found = synthesize(request, _Bar(bar))
+    if output is not None:
+        artifacts.write(output, "schedule", found.schedule, digests)
+    if json and output != "-":
+        console.summary(_summary(found))
+    elif output is None:
+        _say(found, console.data)
+    else:
+        _say(found, console.note)
+    console.next_step(f"ccctl verify {output if output not in (None, '-') else 'schedule.json'}")
+
+
+class _Bar:
+    """Hands the stage's progress to the console's bar."""
+
+    def __init__(self, bar: console.Progress) -> None:
+        self._bar = bar
+
+    def update(self, done: float, total: float, text: str = "") -> None:
+        self._bar.update(done / total if total else 1.0, text)
+
+    def waiting(self, peer: int, what: str) -> None:
+        """Synthesis has no peers to wait for."""
+
+
+def _request(
+    network: str,
+    collective: str,
+    alpha: str | None,
+    bandwidth: str | None,
+    size: str | None,
+    chunk: str | None,
+    chunks: int | None,
+    root: int,
+    method: str,
+    hold_alpha: bool,
+    seed: int,
+) -> tuple[Request, dict[str, str]]:
+    from synth.synthesize import KINDS, Request
+
+    if collective not in KINDS:
+        raise UsageError(f"--collective {collective}: unknown collective", hint=f"known: {', '.join(KINDS)}")
+    if size is not None and chunk is not None:
+        raise UsageError(
+            "--size and --chunk exclude each other: --size chooses the chunks, --chunk fixes them"
+        )
+    if chunks is not None and chunk is None:
+        raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")
+    loaded, digests = load_network(network, alpha, bandwidth, hold_alpha=hold_alpha)
+    request = Request(
+        network=loaded,
+        kind=collective,
+        size_bytes=parse_size(size or "16M", "--size") if chunk is None else None,
+        chunk_bytes=parse_size(chunk, "--chunk") if chunk is not None else None,
+        chunks=chunks,
+        root=root,
+        method=method,
+        seed=seed,
+    )
+    return request, digests
+
+
+def _summary(found: Synthesis) -> dict[str, Any]:
+    schedule = found.schedule
+    outcome = schedule.outcome
+    assert outcome is not None
+    return {
+        "method": schedule.method,
+        "ranks": schedule.network.ranks,
+        "links": schedule.network.links,
+        "collective": schedule.collective.kind,
+        "size_bytes": schedule.collective.total_bytes(schedule.chunk_bytes),
+        "chunk_bytes": schedule.chunk_bytes,
+        "chunks": schedule.collective.chunks,
+        "sends": schedule.sends,
+        "checked": True,
+        "time_s": outcome.time_s,
+        "bound_s": outcome.binding.time_s,
+        "percent_of_optimal": outcome.percent_of_optimal,
+        "binding_bound": outcome.binding.name,
+        "bounds_s": {bound.name: bound.time_s for bound in outcome.bounds},
+        "status": outcome.status,
+        "synthesis_s": found.synthesis_s,
+        "proof_s": found.proof_s,
+        "attempts": [
+            {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
+            for tried in found.attempts
+        ],
+        "seed": schedule.seed,
+    }
+
+
+def _say(found: Synthesis, say: Callable[[str], None]) -> None:
+    from ccctl.pictures.units import plural, seconds
+    from ccctl.sizes import format_size
+
+    schedule = found.schedule
+    outcome = schedule.outcome
+    assert outcome is not None
+    shape = schedule.collective
+    say(
+        f"{shape.kind} of {format_size(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
+        f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
+        f"{format_size(schedule.chunk_bytes)}"
+    )
+    best: dict[str, float] = {}
+    for tried in found.attempts:
+        if tried.time_s is not None:
+            best[tried.method] = min(tried.time_s, best.get(tried.method, float("inf")))
+        else:
+            console.detail(f"{tried.method}: {tried.reason}")
+    for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
+        mark = "*" if name == schedule.method else " "
+        say(f"{mark} {name:8s} {seconds(time_s)}")
+    say(
+        f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
+        f"{outcome.binding.name}"
+    )
+    say(
+        f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, the proof {found.proof_s:.2f} s"
+    )
