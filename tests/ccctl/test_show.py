@@ -48,7 +48,7 @@ def test_what_is_cut_is_said(samples, run_ccctl, tmp_path):
     schedule = run_ccctl("show", "--lines", 3, "s.json").stdout
     assert "… and 1 more ranks; --lines 4 shows all" in schedule
     assert "… and 9 more sends; --lines 12 shows all" in schedule
-    assert "… and 1 more steps; --lines 2 shows all" in run_ccctl("show", "--lines", 1, "p.json").stdout
+    assert "… and 2 more steps; --lines 3 shows all" in run_ccctl("show", "--lines", 1, "p.json").stdout
 
 
 def test_the_timeline_shows_who_is_busy(samples, run_ccctl, tmp_path):

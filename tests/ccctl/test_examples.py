@@ -1,0 +1,62 @@
+"""Every example of every command runs, in the order of the data path, each on what those before it made."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ccctl import artifacts
+from ccctl.commands import COMMANDS
+from ccctl.main import examples
+
+STARTS_RANKS = {"profile", "run", "bench", "doctor"}
+XML = """<system version="1">
+  <cpu numaid="0" affinity="00000000,00000003" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <pci busid="0000:01:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="80" rank="0" gdr="0"/>
+    </pci>
+    <pci busid="0000:02:00.0" class="0x020000" link_speed="16.0 GT/s PCIe" link_width="16">
+      <nic>
+        <net name="mlx5_0" dev="0" speed="100000" port="1" guid="0x1" maxconn="131072" gdr="0"/>
+      </nic>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+def lines():
+    for command in COMMANDS:
+        marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
+        for line, _ in examples(command):
+            yield pytest.param(line, marks=marks, id=line)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, samples):
+    """A folder with an artifact of each kind, which the examples replace by real ones as they run."""
+    place = tmp_path_factory.mktemp("examples")
+    for kind, body in samples.items():
+        artifacts.write(str(place / f"{kind}.json"), kind, body)
+    (place / "nccl-topo.xml").write_text(XML)
+    (place / "bin").mkdir()
+    script = place / "bin" / "ccctl"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
+    script.chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("line", list(lines()))
+def test_the_example_runs(line, folder):
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
