@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ccctl.commands.bench import bench
+from ccctl.commands.compile import compile  # noqa: A004 - a command is a function of its name
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
 from ccctl.commands.profile import profile
+from ccctl.commands.run import run
 from ccctl.commands.schema import schema
 from ccctl.commands.show import show
 from ccctl.commands.simulate import simulate
@@ -19,8 +22,11 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     detect,
     profile,
     synth,
+    compile,
     verify,
     simulate,
+    run,
+    bench,
     show,
     doctor,
     schema,

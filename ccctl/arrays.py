@@ -1,0 +1,83 @@
+"""The ranks' data in .npy files: the rows of one, or one for each rank."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl.atomic import write_atomically
+from ccctl.errors import DataError, MissingInputError, UsageError
+
+if TYPE_CHECKING:
+    from exec.redops import Array
+    from synth.collective import Collective
+
+__all__ = ["read_ranks", "write_ranks"]
+
+
+def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
+    """The input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
+
+    Where only the root of a broadcast has an input, the file may hold just that. Raises
+    MissingInputError, DataError or UsageError.
+    """
+    holders = range(collective.ranks)
+    if collective.kind == "broadcast":
+        holders = range(collective.root, collective.root + 1)
+    if "{rank}" in name:
+        rows = {rank: _load(name.replace("{rank}", str(rank))).reshape(-1) for rank in holders}
+    else:
+        whole = _load(name)
+        if whole.ndim == 1 and len(holders) == 1:
+            whole = whole[None, :].repeat(collective.ranks, axis=0)
+        if whole.ndim < 2 or len(whole) != collective.ranks:
+            raise UsageError(
+                f"{name}: expected {collective.ranks} rows, one for each rank, found shape {whole.shape}",
+                hint="Or one file for each rank: --input 'x{rank}.npy'.",
+            )
+        rows = {rank: whole[rank].reshape(-1) for rank in holders}
+    nothing = next(iter(rows.values()))[:0]
+    return tuple(rows.get(rank, nothing) for rank in range(collective.ranks))
+
+
+def write_ranks(name: str, outputs: Sequence[Array]) -> None:
+    """Write what each rank ended with: rows of one file, or files where ``name`` has ``{rank}``."""
+    import numpy as np
+
+    filled = {rank: found for rank, found in enumerate(outputs) if found.size}
+    if "{rank}" in name:
+        for rank, found in filled.items():
+            write_atomically(Path(name.replace("{rank}", str(rank))), _npy(found))
+        return
+    content = _npy(np.stack(list(filled.values())))
+    if name == "-":
+        sys.stdout.buffer.write(content)
+    else:
+        write_atomically(Path(name), content)
+
+
+def _load(name: str) -> Array:
+    import numpy as np
+
+    try:
+        found: Array = np.load(name, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise MissingInputError(f"{name}: there is no such file") from error
+    except OSError as error:
+        raise MissingInputError(f"{name}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise DataError(name, [f"expected a .npy file: {error}"]) from error
+    if not isinstance(found, np.ndarray) or found.ndim == 0:
+        raise DataError(name, ["expected a .npy file with one array of at least one dimension"])
+    return found
+
+
+def _npy(found: Array) -> bytes:
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, found)
+    return stream.getvalue()

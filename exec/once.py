@@ -1,0 +1,69 @@
+"""One collective on the caller's data, over MPI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exec.layout import Layout
+from exec.mpi.plan import Plan
+from exec.redops import Array, dtype_of
+from probes.errors import UsageError
+from probes.progress import Progress
+from synth.program import INPUT, OUTPUT, Program
+
+__all__ = ["RunRequest", "fitting", "run_task"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunRequest:
+    """A program, the elements of a block, and the flat input of every rank."""
+
+    program: Program
+    count: int
+    inputs: tuple[Array, ...]
+    redop: str
+
+
+def fitting(program: Program, inputs: tuple[Array, ...], redop: str) -> RunRequest:
+    """A request whose inputs are known to fit; raises UsageError naming the rank whose does not."""
+    if len(inputs) != program.ranks:
+        raise UsageError(f"the program is for {program.ranks} ranks, the input is for {len(inputs)}")
+    blocks = Layout(program, 1)
+    first = next(rank for rank in range(program.ranks) if blocks.elements(rank, INPUT))
+    count, left = divmod(inputs[first].size, blocks.elements(first, INPUT))
+    if left or not count:
+        raise UsageError(
+            f"rank {first}: expected a positive multiple of {blocks.elements(first, INPUT)} elements for "
+            f"{program.collective.kind} on {program.ranks} ranks, found {inputs[first].size}"
+        )
+    layout = Layout(program, count)
+    for rank, given in enumerate(inputs):
+        dtype_of(given.dtype.name)
+        if given.dtype != inputs[first].dtype:
+            raise UsageError(f"rank {rank} has {given.dtype.name}, rank {first} {inputs[first].dtype.name}")
+        if given.size != layout.elements(rank, INPUT):
+            raise UsageError(
+                f"rank {rank}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
+                f"found {given.size}"
+            )
+    return RunRequest(
+        program, count, tuple(np.ascontiguousarray(given).reshape(-1) for given in inputs), redop
+    )
+
+
+def run_task(comm: Any, request: RunRequest, progress: Progress) -> list[Array] | None:
+    """The output of every rank, on rank 0; None on the others."""
+    layout = Layout(request.program, request.count)
+    rank = comm.Get_rank()
+    send = request.inputs[rank]
+    recv = np.zeros(layout.elements(rank, OUTPUT), send.dtype)
+    progress.waiting(-1, f"{request.program.name}: planning")
+    plan = Plan(layout, comm, send, recv, request.redop)
+    progress.waiting(-1, f"{request.program.name}: running")
+    plan.run()
+    plan.close()
+    gathered: list[Array] | None = comm.gather(recv)
+    return gathered
