@@ -120,7 +120,7 @@ class _Tree:
         device = self._devices[bus_id]
         for gpu in self._host.gpus:
             if gpu.bus_id == bus_id:
-                yield f"{bus_id}  {self._labels[bus_id]}  {_gpu_text(gpu)}{_pcie(device)}"
+                yield "  ".join((bus_id, self._labels[bus_id], *_gpu_words(gpu))) + _pcie(device)
         for nic in self._host.physical_nics:
             if nic.bus_id == bus_id:
                 yield f"{bus_id}  {self._nic_line(nic)}{_pcie(device) if device.role == 'device' else ''}"
@@ -204,11 +204,11 @@ def _cpus(listed: str) -> str:
     return f"cpus {','.join(runs[:_MOST_NAMES])},…"
 
 
-def _gpu_text(gpu: Gpu) -> str:
+def _gpu_words(gpu: Gpu) -> tuple[str, ...]:
     memory = _gib(gpu.memory_bytes) if gpu.memory_bytes else ""
     kept = "not given to this process" if gpu.usable is False else ""
-    mig = "MIG" if gpu.mig else ""
-    return "  ".join(part for part in (gpu.name or gpu.vendor or "GPU", gpu.arch, memory, mig, kept) if part)
+    words = (gpu.name or gpu.vendor, gpu.arch, memory, "MIG" if gpu.mig else "", kept)
+    return tuple(word for word in words if word)
 
 
 def _pcie(device: PciDevice) -> str:

@@ -203,20 +203,32 @@ def _far_end(element: Element, above: PciDevice, reading: _Reading) -> None:
 
 
 def _net(element: Element, above: PciDevice, reading: _Reading) -> None:
-    name = element.get("name") or f"net{element.get('dev')}"
+    port = integer(element.get("port")) or None
+    name = _port_name(element.get("name") or f"net{element.get('dev')}", port, above, reading)
     reading.places.setdefault(name, set()).add(above.bus_id or above.root)
     speed = integer(element.get("speed"))
     nic = Nic(
         name=name,
         method=METHOD,
         bus_id=above.bus_id,
-        port=integer(element.get("port")) or None,
+        port=port,
         speed_mbit=speed if speed and speed > 0 else None,
         numa=above.numa,
         guid=element.get("guid"),
         gpudirect=flag(element.get("gdr")),
     )
     reading.nics.setdefault(name, nic)
+
+
+def _port_name(name: str, port: int | None, above: PciDevice, reading: _Reading) -> str:
+    """A name of its own: both ports of a card, or the cards of a plugin, may have the same in the file."""
+    if not above.bus_id:
+        return name
+    if name in reading.nics and reading.nics[name].bus_id != above.bus_id:
+        name = f"{name}@{above.bus_id}"
+    if name in reading.nics and reading.nics[name].port != port:
+        name = f"{name}:{port or 0}"
+    return name
 
 
 def _bus_id(element: Element, attribute: str, reading: _Reading) -> str:
@@ -241,6 +253,8 @@ def _classify(reading: _Reading) -> None:
             reading.gpus[bus_id] = _bare_gpu(device, len(reading.gpus))
         elif not device.pci_class and device.role == "device" and bus_id not in {*carriers, *reading.gpus}:
             reading.findings.append(Finding("no-class", bus_id, "has no class: neither a GPU nor a NIC"))
+    if from_class and reading.gpus:
+        reading.notes.append(f"{reading.name}: GPUs are told by their PCI class: the file has no NVLinks")
 
 
 def _is_physical(nic: Nic, reading: _Reading) -> bool:

@@ -6,6 +6,7 @@ A port has a device behind it; bridges, veths and tunnels have none, whatever sp
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,8 +33,10 @@ class _RdmaPort:
 def read_nics(sys: Path, pci: Mapping[str, PciDevice], method: str) -> tuple[Nic, ...]:
     """Every network interface, and every RDMA port that has no interface of its own."""
     nics = [_nic(entry, pci, method) for entry in sorted(sys.glob("class/net/*")) if _is_network(entry)]
+    on_function = Counter(nic.bus_id for nic in nics)
     for port in _rdma_ports(sys, pci):
-        match = next((row for row, nic in enumerate(nics) if _is_same(nic, port, nics)), None)
+        alone = on_function[port.bus_id] == 1
+        match = next((row for row, nic in enumerate(nics) if _is_same(nic, port, alone)), None)
         if match is None:
             nics.append(_bare(port, pci, method))
         else:
@@ -93,13 +96,13 @@ def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
             )
 
 
-def _is_same(nic: Nic, port: _RdmaPort, nics: list[Nic]) -> bool:
+def _is_same(nic: Nic, port: _RdmaPort, alone: bool) -> bool:
+    """Whether this interface is that port; ``alone`` if it is the only one of its PCI function."""
+    if nic.rdma_device:
+        return False
     if port.netdev:
         return nic.name == port.netdev
-    if not port.bus_id or nic.bus_id != port.bus_id:
-        return False
-    alone = sum(other.bus_id == port.bus_id for other in nics) == 1
-    return alone or nic.port == port.port
+    return bool(port.bus_id) and nic.bus_id == port.bus_id and (alone or nic.port == port.port)
 
 
 def _joined(nic: Nic, port: _RdmaPort) -> Nic:
