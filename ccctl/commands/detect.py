@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import artifacts, console
-from ccctl.errors import MissingInputError, UsageError
+from ccctl.errors import MissingInputError
 from ccctl.options import Json, Output, Quiet, Verbose
 
 if TYPE_CHECKING:
@@ -47,16 +47,12 @@ def detect(
     """
     from ccctl.pictures import topology as picture
 
-    if json and output == "-":
-        raise UsageError(
-            "--json and -o - both want stdout", hint="Write the artifact to a file, or leave one out."
-        )
     found = _read(files) if files else _look()
-    if output:
+    if output is not None:
         artifacts.write(output, "topology", found)
-    if json:
+    if json and output != "-":
         console.summary(_summary(found))
-    if json or output == "-" or (output and quiet):
+    if json or output == "-" or (quiet and output is not None):
         picture.remarks(found)
         return
     picture.draw(found)

@@ -15,22 +15,22 @@ def read(host: str, psutil: Any) -> Topology:
     """Cores, memory and addresses of one host; each call that fails becomes a note."""
     notes: list[str] = []
 
-    def ask(call: str, *arguments: object, **options: object) -> Any:
+    def ask(whom: Any, call: str, **options: object) -> Any:
         try:
-            return getattr(psutil, call)(*arguments, **options)
+            return getattr(whom, call)(**options)
         except (OSError, RuntimeError, AttributeError, psutil.Error) as error:
             notes.append(f"{host}: psutil: {call}: {error}")
             return None
 
-    process = ask("Process")
-    memory = ask("virtual_memory")
+    process = ask(psutil, "Process")
+    memory = ask(psutil, "virtual_memory")
     found = Host(
         name=host,
         method=METHOD,
-        cores=ask("cpu_count", logical=False) or ask("cpu_count"),
-        cpus=cpu_list(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else "",
+        cores=ask(psutil, "cpu_count", logical=False) or ask(psutil, "cpu_count"),
+        cpus=cpu_list(ask(process, "cpu_affinity") or ()) if process else "",
         memory_bytes=memory.total if memory else None,
-        nics=_nics(ask("net_if_addrs") or {}, ask("net_if_stats") or {}),
+        nics=_nics(ask(psutil, "net_if_addrs") or {}, ask(psutil, "net_if_stats") or {}),
     )
     return Topology((found,), notes=tuple(notes))
 
