@@ -1,7 +1,7 @@
 """Watches the ranks of one run: who is alive, what each does, and whose end ends the run.
 
 A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for
-``SILENCE_S`` and is stopped or out of sight. A rank of this host that is silent yet running (a
+a while and is stopped or out of sight. A rank of this host that is silent yet running (a
 library that holds the interpreter) is left alone.
 """
 
@@ -26,6 +26,8 @@ from probes.errors import LostRankError, UnavailableError
 __all__ = ["Rank", "RankFailed", "Watchdog"]
 
 SILENCE_S = 5.0
+# A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
+FAR_SILENCE_S = 7.5
 START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
@@ -145,7 +147,8 @@ class Watchdog:
         self._looked_s = now_s
         for rank in self.ranks.values():
             silent_s = now_s - rank.heard_s
-            if not rank.finished and silent_s > SILENCE_S and (state := self._state(rank)) != "running":
+            allowed_s = SILENCE_S if rank.host == self._here else FAR_SILENCE_S
+            if not rank.finished and silent_s > allowed_s and (state := self._state(rank)) != "running":
                 raise self._lost(rank, f"{state}, silent for {silent_s:.0f} s")
 
     def _state(self, rank: Rank) -> str:

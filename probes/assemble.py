@@ -148,9 +148,13 @@ def _fitted(samples: Samples, places: Sequence[Place]) -> _Fits:
     pairs = sorted(samples.trains)
     return _Fits(
         pairs=pairs,
-        fits=[fit(samples.trains[pair].comparable()) for pair in pairs],
+        fits=[_fit(samples.trains[pair]) for pair in pairs],
         kinds=["host" if places[src].host == places[dst].host else "network" for src, dst in pairs],
     )
+
+
+def _fit(found: Trains) -> LinkFit:
+    return fit(found.comparable(), one_sided=not found.buffered)
 
 
 def _flags(fits: _Fits) -> tuple[str, ...]:
@@ -176,5 +180,7 @@ def _findings(fits: _Fits, places: Sequence[Place]) -> tuple[str, ...]:
     found = [findings.describe(what, rows, fits.pairs, floats(times)) for what, rows, times in said if rows]
     missing = len(places) * (len(places) - 1) - len(fits.pairs)
     if missing:
-        found.append(f"links not measured: {missing} (a quick profile of many ranks keeps strides 1, 2, 4, …)")
+        found.append(
+            f"links not measured: {missing} (a quick profile of many ranks keeps strides 1, 2, 4, …)"
+        )
     return tuple(found)

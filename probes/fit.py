@@ -1,4 +1,4 @@
-"""Alpha and beta from timed messages whose errors are one-sided: a disturbed message is only ever late.
+"""Beta from timed messages, whose errors are mostly one-sided: a disturbed message is only ever late.
 
 The smallest time of each size is what the link can do, and a line through those minima by the
 median of all slopes (Theil 1950, Sen 1968) bears almost a third of the sizes being spoiled. Of the
@@ -7,8 +7,9 @@ estimators tried on a loaded machine, least squares among them, it alone stayed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,10 @@ _BOOTSTRAPS = 200
 
 @dataclass(frozen=True)
 class Line:
-    """seconds = intercept_s + slope_s_per_byte · bytes."""
+    """y = intercept + slope · x."""
 
-    intercept_s: float
-    slope_s_per_byte: float
+    intercept: float
+    slope: float
 
 
 @dataclass(frozen=True)
@@ -40,29 +41,33 @@ class LinkFit:
     sound: bool
 
 
-def theil_sen(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -> Line:
-    """The line of median slope and median intercept, in O(n²); needs two different sizes."""
-    x, y = floats(sizes), floats(seconds)
+def theil_sen(xs: Sequence[float] | Floats, ys: Sequence[float] | Floats) -> Line:
+    """The line of median slope and median intercept, in O(n²); needs two points, every x different."""
+    x, y = floats(xs), floats(ys)
     slope = float(_median_slopes(x, y[None, :])[0])
     return Line(float(np.median(y - slope * x)), slope)
 
 
-def fit(seconds: Mapping[int, Sequence[float]], seed: int = 0) -> LinkFit:
+def fit(seconds: Mapping[int, Sequence[float]], *, one_sided: bool = True, seed: int = 0) -> LinkFit:
     """Beta from the seconds that messages of each size took.
 
-    The interval is a 95 % bootstrap over the samples of each size; ``residual`` is how far the
-    minima are from the line, relative, in the middle of the sizes. A slope that is not positive is
+    Where errors are not ``one_sided`` (the pace of buffered trains), the median of each size stands
+    in for its minimum.
+
+    The interval is a 95 % bootstrap over the samples of each size; ``residual`` is how far these
+    values are from the line, relative, in the middle of the sizes. A slope that is not positive is
     refused: ``sound`` is False, and beta is that of the largest messages, time in flight included.
     """
     sizes = floats(sorted(seconds))
     samples = [floats(seconds[int(size)]) for size in sizes]
-    minima = floats([values.min() for values in samples])
+    best = np.min if one_sided else np.median
+    bests = floats([best(values) for values in samples])
     medians = floats([np.median(values) for values in samples])
-    beta, sound = _positive_slope(sizes, minima)
+    beta, sound = _positive_slope(sizes, bests)
     middle, _ = _positive_slope(sizes, medians)
-    intercept = float(np.median(minima - beta * sizes))
-    misfit = np.abs(minima - intercept - beta * sizes) / minima
-    low, high = _interval(sizes, samples, seed) if sound else (beta, beta)
+    intercept = float(np.median(bests - beta * sizes))
+    misfit = np.abs(bests - intercept - beta * sizes) / bests
+    low, high = _interval(sizes, samples, best, seed) if sound else (beta, beta)
     return LinkFit(
         beta_s_per_byte=beta,
         beta_median_s_per_byte=max(middle, beta),
@@ -75,14 +80,16 @@ def fit(seconds: Mapping[int, Sequence[float]], seed: int = 0) -> LinkFit:
 
 
 def _positive_slope(sizes: Floats, seconds: Floats) -> tuple[float, bool]:
-    if len(sizes) > 1 and (slope := theil_sen(sizes, seconds).slope_s_per_byte) > 0:
+    if len(sizes) > 1 and (slope := theil_sen(sizes, seconds).slope) > 0:
         return slope, True
     return float(seconds[-1] / sizes[-1]), False
 
 
-def _interval(sizes: Floats, samples: Sequence[Floats], seed: int) -> tuple[float, float]:
+def _interval(
+    sizes: Floats, samples: Sequence[Floats], best: Callable[..., Any], seed: int
+) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
-    drawn = [rng.choice(values, (_BOOTSTRAPS, len(values))).min(axis=1) for values in samples]
+    drawn = [best(rng.choice(values, (_BOOTSTRAPS, len(values))), axis=1) for values in samples]
     slopes = _median_slopes(sizes, np.stack(drawn, axis=1))
     low, high = np.quantile(slopes, (0.025, 0.975))
     return max(float(low), np.finfo(float).tiny), float(high)

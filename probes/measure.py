@@ -38,6 +38,11 @@ class Effort:
         return 2 if self.quick else 5
 
     @property
+    def enough_s(self) -> float:
+        """After two passes, none begins later than this: slow links take long and vary little."""
+        return 1.0 if self.quick else 3.0
+
+    @property
     def pingpong_s(self) -> float:
         return 0.01 if self.quick else 0.03
 
@@ -85,6 +90,11 @@ class _Prober:
                 found.trains[src, dst] = trains.receive(self._comm, src, self._effort.trains_s)
         return found
 
+    def agreed(self, decision: bool) -> bool:
+        """What rank 0 decides."""
+        self._progress.waiting(0, "whether another pass is needed")
+        return bool(self._comm.bcast(decision))
+
     def _start(self, wave: Sequence[Pair], step: str) -> None:
         """Wait for all ranks, asleep: ranks that poll take the cores of those that measure."""
         self._progress.update(self._done, self._total, step)
@@ -107,7 +117,8 @@ def measure_task(comm: Any, effort: Effort, progress: Progress) -> Profile | Non
     rounds = rings(ranks, effort.strides(ranks))
     prober = _Prober(comm, effort, progress)
     trains.warm_buffer()
-    samples = _gathered(comm, _passes(prober, effort, rounds, places))
+    passes, found = _passes(prober, effort, rounds, places)
+    samples = _gathered(comm, found)
     again = comm.bcast(suspects(samples, places) if comm.Get_rank() == 0 else None)
     retested = _gathered(comm, _retest(prober, again))
     if comm.Get_rank() != 0:
@@ -118,28 +129,31 @@ def measure_task(comm: Any, effort: Effort, progress: Progress) -> Profile | Non
         places,
         library=_library(),
         seconds=time.perf_counter() - started_s,
-        rounds=len(rounds) * effort.passes,
+        rounds=len(rounds) * passes,
     )
 
 
 def _passes(
     prober: _Prober, effort: Effort, rounds: Sequence[Sequence[Pair]], places: Sequence[Place]
-) -> Samples:
-    """This rank's samples of all passes."""
+) -> tuple[int, Samples]:
+    """How many passes were made, and this rank's samples of them."""
     host_of = [place.host for place in places]
     cores_of = {place.host: place.cores for place in places}
     met = _meetings(rounds) if effort.quick else pairings(len(places))
     alpha = [wave for pairs in met for wave in waves(pairs, host_of, cores_of)]
     beta = [wave for pairs in rounds for wave in waves(pairs, host_of, cores_of)]
     found = Samples()
+    started_s = time.perf_counter()
     prober.expect(effort.passes * (len(alpha) + len(beta)))
     for number in range(1, effort.passes + 1):
+        if number > 2 and prober.agreed(time.perf_counter() - started_s > effort.enough_s):
+            return number - 1, found
         of = f"pass {number} of {effort.passes}"
         for index, wave in enumerate(alpha, start=1):
             found.add(prober.alpha(wave, f"latency, {of}, wave {index} of {len(alpha)}"))
         for index, wave in enumerate(beta, start=1):
             found.add(prober.beta(wave, f"bandwidth, {of}, wave {index} of {len(beta)}"))
-    return found
+    return effort.passes, found
 
 
 def _retest(prober: _Prober, pairs: Sequence[Pair]) -> Samples:

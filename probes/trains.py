@@ -1,10 +1,11 @@
 """Beta: how far apart the messages of a train arrive, as the receiver sees it.
 
 Only the receiver's clock counts, so no acknowledgement queues behind data on its way back. A train
-of large messages has one outstanding at a time and gives a sample for each; a train of small ones
-is buffered on its way and arrives in clumps, so it gives one sample, the mean spacing. Each message
-starts further on in a large buffer, as the chunks of a collective do: measured on one buffer that
-stays in the cache, a copy looks twice as fast as it will be.
+of large messages has one outstanding at a time and gives a sample for each, which can only be too
+long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, its
+steady pace, which a late look at the clock may also shorten. Each message starts further on in a
+large buffer, as the chunks of a collective do: measured on one buffer that stays in the cache, a
+copy looks twice as fast as it will be.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Bytes, Floats
+from probes.columns import Bytes, Floats, floats
+from probes.fit import theil_sen
 
 __all__ = ["Train", "Trains", "plan", "receive", "send", "spacings", "warm_buffer"]
 
@@ -25,8 +27,11 @@ _BUFFER_BYTES = 32 * MIB
 _PROBE = (32 * KIB, 4, 3)  # bytes, messages, times
 # Below the size at which MPI libraries stop buffering (64 KiB over TCP), and above it: never both in
 # one fit, as the handshake of large messages would be taken for their length.
-_SMALL = tuple(KIB << step for step in range(6))
+_SMALL = tuple(8 * KIB << step for step in range(3))
 _LARGE = tuple(128 * KIB << step for step in range(6))
+# So long that neither the burst which a shaped link lets through at once nor the clumps in which the
+# kernel hands data over (64 KiB) weigh much.
+_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 0.1
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_MESSAGE_S = 20e-3
 
@@ -50,6 +55,11 @@ class Trains:
         for size, values in other.seconds.items():
             self.seconds.setdefault(size, []).extend(values)
 
+    @property
+    def buffered(self) -> bool:
+        """Only small messages were sent: the link is slow."""
+        return not any(size in _LARGE for size in self.seconds)
+
     def comparable(self) -> dict[int, list[float]]:
         """The samples that one line can describe: those of large messages, where there are any."""
         large = {size: values for size, values in self.seconds.items() if size in _LARGE}
@@ -59,8 +69,8 @@ class Trains:
 def plan(seconds_per_byte: float, budget_s: float) -> list[Train]:
     """Which trains tell most about a link of about this speed within about ``budget_s`` seconds."""
     if seconds_per_byte > _SLOW_S_PER_BYTE:
-        largest = max(_SMALL[2], _LONGEST_MESSAGE_S / seconds_per_byte)
-        return [Train(size, 16, 1) for size in _SMALL if size <= largest]
+        length = min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte)
+        return [Train(size, max(16, int(length / size)), 1) for size in _SMALL]
     sizes = [size for size in _LARGE if size <= max(_LARGE[2], _LONGEST_MESSAGE_S / seconds_per_byte)]
     each_s = budget_s / len(sizes)
     counts = [int(max(5, min(32, each_s / (size * seconds_per_byte)))) for size in sizes]
@@ -92,7 +102,7 @@ def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
     """Seconds a message from the arrival times of a train, without its first quarter (the burst)."""
     steady = arrived_s[len(arrived_s) // 4 :]
     if buffered:
-        return [float(steady[-1] - steady[0]) / (len(steady) - 1)]
+        return [theil_sen(floats(range(len(steady))), steady).slope]
     return [float(gap) for gap in np.diff(steady)]
 
 

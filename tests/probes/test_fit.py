@@ -40,8 +40,8 @@ def test_a_spoiled_size_does_not_move_beta(spoiled, seed):
 
 def test_exact_times_give_the_exact_line():
     line = theil_sen(SIZES, [2e-6 + 3e-10 * size for size in SIZES])
-    assert line.intercept_s == pytest.approx(2e-6)
-    assert line.slope_s_per_byte == pytest.approx(3e-10)
+    assert line.intercept == pytest.approx(2e-6)
+    assert line.slope == pytest.approx(3e-10)
     assert fit({size: [2e-6 + 3e-10 * size] for size in SIZES}).residual == pytest.approx(0, abs=1e-9)
 
 
@@ -68,3 +68,10 @@ def test_a_line_that_does_not_describe_the_times_leaves_a_residual():
 def test_the_same_samples_give_the_same_interval():
     samples = timed(1e-6, 1e-9, np.random.default_rng(7))
     assert fit(samples) == fit(samples)
+
+
+def test_errors_both_ways_take_the_middle_instead_of_the_minimum():
+    rng = np.random.default_rng(3)
+    both_ways = {size: list(1e-9 * size * rng.normal(1, 0.1, 25)) for size in SIZES}
+    assert fit(both_ways, one_sided=False).beta_s_per_byte == pytest.approx(1e-9, rel=0.05)
+    assert fit(both_ways).beta_s_per_byte < 0.9e-9

@@ -24,6 +24,13 @@ def test_a_slower_link_gets_no_larger_messages():
     assert largest[0] >= 4 << 20
 
 
+@pytest.mark.parametrize("clump", [2, 3, 8])
+def test_a_train_that_arrives_in_clumps_keeps_its_pace(clump):
+    sent = np.arange(1, 97) * 1e-3
+    arrived = sent[np.minimum((np.arange(96) // clump + 1) * clump - 1, 95)]
+    assert spacings(arrived, buffered=True) == pytest.approx([1e-3], rel=0.06)
+
+
 @pytest.mark.parametrize("buffered", [False, True])
 def test_spacings_of_an_even_train_are_its_spacing(buffered):
     arrived = np.arange(16) * 2e-3 + 5
@@ -38,7 +45,10 @@ def test_the_burst_at_the_head_of_a_train_does_not_count():
 def test_small_and_large_messages_are_never_in_one_fit():
     mixed = Trains({1024: [1e-6], 131072: [1e-4], 262144: [2e-4]})
     assert sorted(mixed.comparable()) == [131072, 262144]
-    assert sorted(Trains({1024: [1e-6], 2048: [2e-6]}).comparable()) == [1024, 2048]
+    assert not mixed.buffered
+    slow = Trains({1024: [1e-6], 2048: [2e-6]})
+    assert sorted(slow.comparable()) == [1024, 2048]
+    assert slow.buffered
 
 
 def test_samples_of_two_passes_are_put_together():
