@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from ccctl import artifacts
@@ -40,6 +41,9 @@ def folder(tmp_path_factory, samples):
     for kind, body in samples.items():
         artifacts.write(str(place / f"{kind}.json"), kind, body)
     (place / "nccl-topo.xml").write_text(XML)
+    np.save(place / "x.npy", np.ones((4, 64), np.float32))
+    for rank in range(4):
+        np.save(place / f"x{rank}.npy", np.ones(64, np.float32))
     (place / "bin").mkdir()
     script = place / "bin" / "ccctl"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
