@@ -52,8 +52,9 @@ def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float
     """
     from ccctl.worker import function_of, import_mpi
 
-    comm = import_mpi().COMM_WORLD
-    _check_size(comm.Get_size(), comm.Get_rank(), asked)
+    mpi = import_mpi()
+    comm = mpi.COMM_WORLD
+    _check_size(mpi, asked)
     state = _State()
     over = threading.Event()
     if timeout_s is not None:
@@ -70,7 +71,8 @@ def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float
     return value
 
 
-def _check_size(size: int, rank: int, asked: int | None) -> None:
+def _check_size(mpi: Any, asked: int | None) -> None:
+    size, rank = mpi.COMM_WORLD.Get_size(), mpi.COMM_WORLD.Get_rank()
     told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
     if size != told:
         raise UnavailableError(
@@ -78,6 +80,8 @@ def _check_size(size: int, rank: int, asked: int | None) -> None:
             hint="Start it with the mpirun of the MPI library that mpi4py loads.",
         )
     if asked is not None and asked != size:
+        # Every rank comes here: leaving MPI together lets it clear its shared memory away.
+        mpi.Finalize()
         if rank != 0:
             raise SystemExit(2)
         raise UsageError(

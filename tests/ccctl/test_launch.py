@@ -164,14 +164,15 @@ def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
     from ccctl import mpirun
 
     launcher = mpirun.find()
-    environment = mpirun.variables(3, str(tasks.parent), "/dev/shm")
+    environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
     command = mpirun.command(launcher, 2, (), [sys.executable, str(tasks), "total"])
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split()) == (0, ["1"]), done.stderr
     command = mpirun.command(launcher, 3, (), [sys.executable, str(tasks), "total"])
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
-    assert "-n asks for 2 ranks, but this runs inside a world of 3" in done.stderr
+    assert done.stderr.count("-n asks for 2 ranks, but this runs inside a world of 3") == 1
+    assert list(tasks.parent.glob("sm_segment*")) == []
 
 
 @pytest.mark.mpi
