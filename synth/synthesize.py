@@ -148,7 +148,8 @@ def _shape(request: Request, split: int) -> tuple[Collective, int]:
     ranks = request.network.ranks
     per_rank = split * ranks if request.kind in ("reduce_scatter", "all_reduce") else split
     shape = collective(request.kind, ranks, per_rank, request.root)
-    assert request.size_bytes is not None
+    if request.size_bytes is None:
+        raise UsageError("expected --size, or --chunk")
     return shape, max(1, -(-request.size_bytes // shape.chunks))
 
 
@@ -185,8 +186,6 @@ def _shapes(request: Request) -> Iterator[tuple[Collective, int]]:
         shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
         yield shape, request.chunk_bytes
         return
-    if request.size_bytes is None:
-        raise UsageError("expected --size, or --chunk")
     most = 1024 if request.kind in ("broadcast", "reduce") else 64
     split = 1
     while split <= most:

@@ -224,5 +224,6 @@ def _say(found: Synthesis, say: Callable[[str], None]) -> None:
         f"{outcome.binding.name}"
     )
     say(
-        f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, the proof {found.proof_s:.2f} s"
+        f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
+        f"the proof {found.proof_s:.2f} s"
     )

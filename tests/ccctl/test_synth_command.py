@@ -1,0 +1,96 @@
+"""`ccctl synth`, `verify` and `simulate` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
+
+
+def test_summary_of_a_synthesis(run_ccctl):
+    done = run_ccctl("synth", *MESH, "--collective", "all_gather", "--chunk", "1MiB", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["percent_of_optimal"] == pytest.approx(100)
+    assert summary["checked"] is True
+    assert summary["binding_bound"] == "ingress of rank 0"
+    assert summary["sends"] == 16 * 15
+    assert summary["time_s"] == pytest.approx(157.25e-6, rel=1e-6)
+    assert {"method", "bound_s", "synthesis_s"} <= set(summary)
+
+
+def test_without_output_nothing_is_written(run_ccctl, tmp_path):
+    done = run_ccctl("synth", *MESH)
+    assert done.returncode == 0
+    assert "% of optimal, bound: " in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"])
+def test_pipes_into_verify_and_simulate(run_ccctl, kind):
+    made = run_ccctl("synth", *MESH, "--collective", kind, "--size", "1M", "-o", "-")
+    assert made.returncode == 0, made.stderr
+    judged = run_ccctl("verify", "-", stdin=made.stdout)
+    assert judged.returncode == 0
+    assert judged.stdout.startswith("proven: ")
+    timed = run_ccctl("simulate", "-", "--json", stdin=made.stdout)
+    body = json.loads(made.stdout)["body"]
+    assert json.loads(timed.stdout)["time_s"] == pytest.approx(body["outcome"]["time_s"])
+
+
+def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):
+    run_ccctl("synth", *MESH, "--size", "1M", "-o", "s.json")
+    document = json.loads((tmp_path / "s.json").read_text())
+    for column in ("chunk", "link", "op"):
+        document["body"][column] = document["body"][column][1:]
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    judged = run_ccctl("verify", "s.json", "--json")
+    assert judged.returncode == 1
+    assert json.loads(judged.stdout)["ok"] is False
+    assert any("ends without the complete chunk" in f for f in json.loads(judged.stdout)["findings"])
+    assert "this schedule is wrong" in judged.stderr
+
+
+def test_simulate_at_another_size_and_on_another_network(run_ccctl, tmp_path):
+    run_ccctl("synth", *MESH, "--size", "1M", "--method", "greedy", "-o", "s.json")
+    once, twice = (
+        json.loads(run_ccctl("simulate", "s.json", "--size", size, "--json").stdout)
+        for size in ("64M", "128M")
+    )
+    assert twice["time_s"] == pytest.approx(2 * once["time_s"], rel=0.05)
+    run_ccctl("synth", "--network", "mesh:2x2", "--bandwidth", "1GB/s", "-o", "small.json")
+    refused = run_ccctl("simulate", "s.json", "--network", "small.json")
+    assert refused.returncode == 2
+    assert "it has 4 ranks, the schedule 16" in refused.stderr
+
+
+def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
+    for name in ("a.json", "b.json"):
+        run_ccctl("synth", *MESH, "--seed", "5", "-o", name, SOURCE_DATE_EPOCH="0")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--network", "mesh:4x4"), 2, "needs the bandwidth"),
+        (("--network", "mesh:4x4", "--bandwidth", "fast"), 2, "--bandwidth: expected a rate"),
+        (("--network", "mesh:4x4", "--bandwidth", "1GB/s", "--alpha", "5"), 2, "--alpha: expected a time"),
+        (("--network", "nonsense"), 2, "neither a file nor a family"),
+        (("--network", "missing.json"), 66, "missing.json: there is no such file"),
+        ((*MESH, "--collective", "all_sum"), 2, "unknown collective"),
+        ((*MESH, "--size", "1M", "--chunk", "1K"), 2, "exclude each other"),
+        ((*MESH, "--chunks", "4"), 2, "add --chunk"),
+        ((*MESH, "--method", "magic"), 2, "unknown method"),
+        ((*MESH, "--root", "77", "--collective", "reduce"), 2, "there is no rank 77"),
+        ((*MESH, "-o", "no/such/folder.json"), 73, "no/such/folder.json"),
+    ],
+)
+def test_refuses_and_says_why(run_ccctl, tmp_path, arguments, status, words):
+    done = run_ccctl("synth", *arguments)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert done.stdout == "" or "-o" in arguments
+    assert list(tmp_path.iterdir()) == []

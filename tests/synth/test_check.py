@@ -1,0 +1,165 @@
+"""The judge accepts what is right, and every mutation of it that is wrong is caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_networks import named, networks
+
+from probes.columns import bytes_of, floats, ints
+from synth.check import check
+from synth.collective import Collective, collective
+from synth.methods import greedy
+from synth.network import Link, build
+from synth.schedule import COPY, REDUCE, Schedule
+from synth.simulate import Timing, replay
+from synth.synthesize import KINDS
+
+
+def _hand(rows, shape, network):
+    chunk, link, op = zip(*rows, strict=True)
+    return Schedule(network, shape, 1000, "hand", 0, ints(chunk), ints(link), bytes_of(op))
+
+
+@pytest.fixture
+def triangle():
+    pairs = [(0, 1), (1, 2), (2, 0), (1, 0), (2, 1), (0, 2)]
+    return build("triangle", ["a", "b", "c"], [Link(s, d, 1e-6, 1e-9) for s, d in pairs])
+
+
+def _drop(schedule, row):
+    kept = np.arange(schedule.sends) != row
+    return replace(
+        schedule,
+        chunk=ints(schedule.chunk[kept]),
+        link=ints(schedule.link[kept]),
+        op=bytes_of(schedule.op[kept]),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from(KINDS), st.integers(1, 3), st.data())
+def test_a_dropped_send_is_always_caught(network, kind, chunks, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, chunks), 1000)
+    assert check(schedule) == []
+    row = data.draw(st.integers(0, schedule.sends - 1))
+    assert check(_drop(schedule, row)) != []
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from(("reduce_scatter", "all_reduce", "reduce")), st.data())
+def test_a_reduce_that_is_done_twice_is_always_caught(network, kind, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)
+    row = data.draw(st.sampled_from(np.flatnonzero(schedule.op == REDUCE).tolist()))
+    twice = replace(
+        schedule,
+        chunk=ints(np.insert(schedule.chunk, row, schedule.chunk[row])),
+        link=ints(np.insert(schedule.link, row, schedule.link[row])),
+        op=bytes_of(np.insert(schedule.op, row, REDUCE)),
+    )
+    assert any("again" in finding for finding in check(twice))
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from(KINDS), st.data())
+def test_a_send_that_is_claimed_earlier_is_always_caught(network, kind, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1 << 16)
+    timing = replay(schedule)
+    later = np.flatnonzero(timing.start_s > 0).tolist()
+    if not later:
+        return
+    row = data.draw(st.sampled_from(later))
+    start_s = timing.start_s.copy()
+    start_s[row] *= data.draw(st.sampled_from([0.0, 0.5, 0.99]))
+    claimed = Timing(floats(start_s), timing.arrival_s, timing.time_s)
+    honest = start_s + network.travel_s(schedule.chunk_bytes)[schedule.link]
+    early = Timing(floats(start_s), floats(np.where(start_s < timing.start_s, honest, timing.arrival_s)), 1.0)
+    # Replay starts every send as early as it can: any earlier breaks a link, a port or causality.
+    assert check(schedule, early) != [] or check(schedule, claimed) != []
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from(KINDS), st.data())
+def test_a_swapped_chunk_is_always_caught(network, kind, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, 4), 1000)
+    first = data.draw(st.integers(0, schedule.sends - 1))
+    others = np.flatnonzero(schedule.chunk != schedule.chunk[first]).tolist()
+    if not others:
+        return
+    chunk = schedule.chunk.copy()
+    chunk[first] = chunk[data.draw(st.sampled_from(others))]
+    # One rank is left without what that send brought it: a greedy schedule brings nothing twice.
+    assert check(replace(schedule, chunk=ints(chunk))) != []
+
+
+def test_names_the_send_and_the_rank(triangle):
+    gather = Collective("all_gather", 3, 3)
+    rows = [(0, 1, COPY), (0, 0, COPY), (1, 1, COPY), (1, 3, COPY), (2, 4, COPY), (2, 2, COPY)]
+    found = check(_hand(rows, gather, triangle))
+    assert "send 0 (chunk 0 over 1→2): rank 1 does not hold chunk 0 when it starts" in found
+    assert "rank 2 ends without the complete chunk 0" in found
+
+
+def test_overwriting_a_partial_sum_loses_contributions(triangle):
+    reduce = Collective("reduce", 3, 1, root=2)
+    right = [(0, 0, REDUCE), (0, 1, REDUCE)]
+    assert check(_hand(right, reduce, triangle)) == []
+    wrong = [(0, 0, COPY), (0, 1, REDUCE)]
+    assert check(_hand(wrong, reduce, triangle)) == ["rank 2 ends without the complete chunk 0"]
+
+
+def test_a_slot_that_changes_while_it_is_sent_is_a_race(triangle):
+    reduce = Collective("reduce", 3, 1, root=2)
+    rows = [(0, 1, REDUCE), (0, 0, REDUCE), (0, 1, REDUCE)]
+    claimed = Timing(floats([0.0, -0.0, 2e-6]), floats([2e-6, 2e-6, 4e-6]), 4e-6)
+    found = check(_hand(rows, reduce, triangle), claimed)
+    assert any("again" in finding for finding in found)
+    slow = replace(triangle, beta_s_per_byte=floats([1e-9, 9e-9, 1e-9, 1e-9, 1e-9, 1e-9]))
+    found = check(_hand([(0, 1, REDUCE), (0, 0, REDUCE)], reduce, slow))
+    assert any("changes at rank 1 while it is being sent" in finding for finding in found)
+
+
+def test_two_sends_on_one_link_or_port_at_once():
+    links = [Link(0, 1, 0, 1e-9, ("nic",)), Link(0, 2, 0, 1e-9, ("nic",))]
+    network = build("nic", ["a", "b", "c"], links)
+    schedule = _hand(
+        [(0, 0, COPY), (1, 0, COPY), (0, 1, COPY), (1, 1, COPY)], Collective("broadcast", 3, 2), network
+    )
+    together = Timing(floats([0, 0, 1e-6, 2e-6]), floats([1e-6, 1e-6, 2e-6, 3e-6]), 3e-6)
+    found = check(schedule, together)
+    assert any(finding.startswith("link 0→1 carries sends 0 and 1") for finding in found)
+    assert any(finding.startswith("port nic carries sends 0 and 1") for finding in found)
+
+
+def test_impossible_times(triangle):
+    schedule = _hand([(0, 0, COPY), (0, 5, COPY)], Collective("broadcast", 3, 1), triangle)
+    fine = replay(schedule)
+    assert check(schedule, fine) == []
+    hurried = replace(fine, arrival_s=floats(fine.arrival_s * 0.9))
+    assert any("arrives sooner" in finding for finding in check(schedule, hurried))
+    boast = replace(fine, time_s=fine.time_s / 2)
+    assert any("after the claimed" in finding for finding in check(schedule, boast))
+    assert any(
+        "before time 0" in finding for finding in check(schedule, replace(fine, start_s=floats([-1e-6, 0])))
+    )
+
+
+def test_a_file_that_contradicts_itself_is_not_replayed(triangle):
+    schedule = _hand([(7, 0, COPY)], Collective("broadcast", 3, 1), triangle)
+    assert check(schedule) == ["chunk[0]: expected 0 … 0, found 7"]
+
+
+def test_a_large_schedule_of_64_and_more_ranks_uses_several_words():
+    network = named("torus")
+    big = build("two", [*network.hosts] * 3, [])
+    assert big.ranks == 81
+    pairs = [(rank, (rank + 1) % 81) for rank in range(81)]
+    chain = build("chain", big.hosts, [Link(s, d, 0, 1e-9) for s, d in pairs])
+    shape = Collective("reduce", 81, 1, root=80)
+    rows = [(0, rank, REDUCE) for rank in range(80)]
+    assert check(_hand(rows, shape, chain)) == []
+    assert check(_hand(rows[1:], shape, chain)) == ["rank 80 ends without the complete chunk 0"]

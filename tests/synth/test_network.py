@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probes.columns import floats, ints
+from synth.network import Link, build
+
+
+@pytest.fixture
+def shared_nic():
+    links = [
+        Link(0, 2, 1e-6, 1e-9, ("nic out",)),
+        Link(1, 2, 1e-6, 1e-9, ("nic out", "rank 2 in")),
+        Link(0, 1, 5e-7, 1e-10),
+    ]
+    return build("shared", ["a", "a", "b"], links)
+
+
+def test_ports_are_named_once_and_found_from_both_sides(shared_nic):
+    assert shared_nic.ports == ("nic out", "rank 2 in")
+    assert [list(shared_nic.ports_of(link)) for link in range(3)] == [[0], [0, 1], []]
+    start, links = shared_nic.port_links
+    assert list(links[start[0] : start[1]]) == [0, 1]
+    assert list(links[start[1] : start[2]]) == [1]
+
+
+def test_links_are_grouped_by_both_ends(shared_nic):
+    start, links = shared_nic.out_links
+    assert [list(links[start[r] : start[r + 1]]) for r in range(3)] == [[0, 2], [1], []]
+    start, links = shared_nic.in_links
+    assert [list(links[start[r] : start[r + 1]]) for r in range(3)] == [[], [2], [0, 1]]
+
+
+def test_a_link_is_held_for_beta_and_with_tacos_model_for_alpha_too(shared_nic):
+    assert np.allclose(shared_nic.hold_s(1000), [1e-6, 1e-6, 1e-7])
+    assert np.allclose(replace(shared_nic, hold_alpha=True).hold_s(1000), [2e-6, 2e-6, 6e-7])
+    assert np.allclose(shared_nic.travel_s(1000), [2e-6, 2e-6, 6e-7])
+
+
+def test_transposed_twice_is_the_same(shared_nic):
+    twice = shared_nic.transposed().transposed()
+    assert list(twice.src) == list(shared_nic.src)
+    assert list(twice.dst) == list(shared_nic.dst)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"dst": ints([2, 2])}, "dst: expected 3"),
+        ({"dst": ints([2, 2, 9])}, "dst[2]: there is no rank 9"),
+        ({"dst": ints([2, 2, 0])}, "dst[2]: link 2 leads from rank 0 to itself"),
+        ({"alpha_s": floats([-1.0, 0, 0])}, "alpha_s[0]: expected a number ≥ 0"),
+        ({"beta_s_per_byte": floats([1e-9, 0, 1e-9])}, "beta_s_per_byte[1]: expected a number > 0"),
+        ({"beta_s_per_byte": floats([1e-9, np.nan, 1e-9])}, "beta_s_per_byte[1]"),
+        ({"link_port": ints([0, 0, 7])}, "link_port[2]: there is no port 7"),
+        ({"link_port_start": ints([0, 3, 1, 3])}, "link_port_start: expected to rise"),
+        ({"link_port_start": ints([0, 1])}, "link_port_start: expected 4 values"),
+    ],
+)
+def test_problems_name_the_path(shared_nic, change, path):
+    assert shared_nic.problems() == []
+    assert any(problem.startswith(path) for problem in replace(shared_nic, **change).problems())
