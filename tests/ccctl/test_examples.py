@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import numpy as np
 import pytest
 
 from ccctl import artifacts
@@ -41,6 +42,10 @@ def folder(tmp_path_factory, samples):
     for kind, body in samples.items():
         artifacts.write(str(place / f"{kind}.json"), kind, body)
     (place / "nccl-topo.xml").write_text(XML)
+    rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
+    np.save(place / "x.npy", rows)
+    for rank, row in enumerate(rows):
+        np.save(place / f"x{rank}.npy", row)
     np.save(place / "x.npy", np.ones((4, 64), np.float32))
     for rank in range(4):
         np.save(place / f"x{rank}.npy", np.ones(64, np.float32))
