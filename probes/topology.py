@@ -7,9 +7,8 @@ so that partial topologies can be laid over each other.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,12 +21,7 @@ __all__ = [
     "NumaNode",
     "PciDevice",
     "Topology",
-    "cpu_list",
-    "is_hidden",
-    "normal_bus_id",
 ]
-
-_BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
 
 
 @dataclass(frozen=True)
@@ -209,34 +203,6 @@ class Topology:
         for index, host in enumerate(self.hosts):
             found += [f"hosts[{index}].{problem}" for problem in _host_problems(host)]
         return found
-
-
-def normal_bus_id(text: str) -> str:
-    """A PCI bus id as sysfs writes it, ``0000:1b:00.0``, from any spelling; raises ValueError.
-
-    NVML writes eight upper-case digits of domain, people often none.
-    """
-    match = _BUS_ID.fullmatch(text.strip().lower())
-    if match is None:
-        raise ValueError(f"expected a PCI bus id such as 0000:1b:00.0, found {text!r}")
-    domain, bus, device, function = match.groups()
-    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
-
-
-def cpu_list(numbers: Iterable[int]) -> str:
-    """The kernel's list form of CPU numbers: 0, 1, 2, 5 is "0-2,5"."""
-    runs: list[tuple[int, int]] = []
-    for value in sorted(set(numbers)):
-        if runs and value == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], value)
-        else:
-            runs.append((value, value))
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def is_hidden(bus_id: str) -> bool:
-    """Whether this is the all-ones bus id that a virtual machine shows for a device it hides."""
-    return bus_id.startswith("ffff") and bus_id.split(":", 1)[1][:5] == "ff:ff"
 
 
 def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:

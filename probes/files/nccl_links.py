@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.topology import FabricLink, Finding, is_hidden
+from probes.spelling import is_hidden
+from probes.topology import FabricLink, Finding
 
 __all__ = ["FarEnd", "links_of"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from probes.topology import cpu_list
+from probes.spelling import cpu_list
 
-__all__ = ["affinity_list", "architecture", "capability", "flag", "integer", "speed_gts"]
+__all__ = ["affinity_list", "architecture", "capability", "flag", "hexadecimal", "integer", "speed_gts"]
 
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
 
@@ -17,6 +17,12 @@ def integer(text: str) -> int | None:
         return int(text, 16 if text.lower().startswith("0x") else 10)
     except ValueError:
         return None
+
+
+def hexadecimal(text: str) -> str:
+    """A class or id as "0x…" in lower case; some files leave the 0x out."""
+    digits = text.lower()
+    return digits if not digits or digits.startswith("0x") else f"0x{digits}"
 
 
 def flag(text: str) -> bool | None:

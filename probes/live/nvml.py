@@ -11,7 +11,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from probes.topology import FabricLink, Gpu, Host, PciDevice, Topology, is_hidden, normal_bus_id
+from probes.spelling import is_hidden, normal_bus_id
+from probes.topology import FabricLink, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "read"]
 

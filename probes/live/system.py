@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.topology import Host, Nic, Topology, cpu_list
+from probes.spelling import cpu_list
+from probes.topology import Host, Nic, Topology
 
 __all__ = ["METHOD", "read"]
 

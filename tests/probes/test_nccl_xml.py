@@ -240,6 +240,7 @@ def test_a_network_function_without_a_net_is_a_port_beside_those_that_have_one()
         (b"\x00\xff" * 50, "not whole XML"),
         (b"<system/>", "no PCI device"),
         (b'<system><cpu><pci busid="0:0:0.0" class="0x060400"/></cpu></system>', "of other classes"),
+        (b"<system><cpu><nic><net name='docker0'/></nic></cpu></system>", "no PCI device"),
         (b"<html><body/></html>", "found <html>"),
         (b'<!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology/>', "hwloc"),
         (b'<!DOCTYPE x [<!ENTITY a "b"><!ENTITY c "&a;&a;">]><system>&c;</system>', "document type"),
@@ -257,6 +258,26 @@ def test_what_is_no_topology_is_refused_with_its_reason(content, reason):
     assert reason in caught.value.message
     assert caught.value.message.startswith("odd.xml: ")
     assert caught.value.hint
+
+
+def test_looser_spellings_are_read():
+    host = host_of(
+        '<pci busid="00000000:0A:00.0" class="030200" vendor="10DE"/>'
+        '<pci busid="0000:0b:00.0" class="0X020700"/><pci busid="0000:0c:00.0"><net name="eth7"/></pci>'
+    )
+    assert [(g.bus_id, g.vendor) for g in host.gpus] == [("0000:0a:00.0", "nvidia")]
+    assert [nic.name for nic in host.physical_nics] == ["eth7", "0000:0b:00.0"]
+    assert [node.index for node in host.numa] == [-1]
+
+
+def test_a_cpu_without_host_hash_belongs_to_the_host_that_has_one():
+    found = read(f'<system><cpu host_hash="0x1">{gpu("01")}</cpu><cpu>{gpu("02")}</cpu></system>')
+    assert [len(host.gpus) for host in found.hosts] == [2]
+
+
+def test_a_function_of_a_gpus_class_without_its_element_is_noted():
+    found = read(f'<system><cpu>{gpu("01")}<pci busid="0:2:0.0" class="0x030200"/></cpu></system>')
+    assert any("0000:02:00.0" in note and "not counted" in note for note in found.notes)
 
 
 def test_other_encodings_are_read():

@@ -1,0 +1,36 @@
+"""Which ``<net>`` elements of NCCL's files are ports of real cards, and a name for each of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sized
+
+from probes.topology import Nic
+
+__all__ = ["is_physical", "own_name"]
+
+_SOFTWARE = re.compile(
+    r"lo$|br[-\d]|(tun|tap|gre|erspan|sit|ip6tnl|ip_vti|ip6_vti|dummy|ifb|bond|team|veth|vnet|virbr|docker"
+    r"|podman|cni|cali|lxc|lxd|flannel|cilium|vxlan|geneve|kube|weave|ovs|macv|ipvl|wg|zt|tailscale)"
+)
+
+
+def is_physical(nic: Nic, places: Sized) -> bool:
+    """Whether this is a port of a card; ``places`` are the PCI devices or CPUs it is shown below."""
+    if "+" in nic.name:  # NCCL's own fusion of several ports, which are listed too
+        return False
+    if nic.bus_id:
+        return True
+    # Without a PCI device NCCL shows a software interface below every CPU that has a GPU.
+    return len(places) == 1 and _SOFTWARE.match(nic.name) is None
+
+
+def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic]) -> str:
+    """A name of its own: both ports of a card, or the cards of a plugin, may have the same in the file."""
+    if not bus_id:
+        return name
+    if name in taken and taken[name].bus_id != bus_id:
+        name = f"{name}@{bus_id}"
+    if name in taken and taken[name].port != port:
+        name = f"{name}:{port or 0}"
+    return name
