@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
 
 from exec import reference
 from exec.interpreter import interpret
@@ -56,9 +57,7 @@ def by_definition(wanted, inputs, count, redop):
     dtype=st.sampled_from(DTYPES),
     in_place=st.booleans(),
 )
-def test_random_trees_equal_the_definition(
-    random_schedule, kind, ranks, chunks, count, seed, redop, dtype, in_place
-):
+def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, redop, dtype, in_place):
     program = lower(random_schedule(kind, ranks, chunks, seed))
     in_place = in_place and program.in_place
     layout = Layout(program, count)
@@ -72,7 +71,7 @@ def test_random_trees_equal_the_definition(
         np.testing.assert_array_equal(reference.expected(layout, rank, np.dtype(dtype), redop), defined[rank])
 
 
-def test_a_deadlock_names_who_waits_for_whom(ring_all_reduce):
+def test_a_deadlock_names_who_waits_for_whom():
     program = lower(ring_all_reduce(2))
     receives = [step for step in range(program.steps) if program.op[step] == 5]
     waiting = program.wait_tb.copy(), program.wait_step.copy()
@@ -103,12 +102,12 @@ def test_a_deadlock_names_who_waits_for_whom(ring_all_reduce):
         [np.ones(4), np.ones(4, np.float32)],
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(ring_all_reduce, inputs):
+def test_inputs_that_do_not_fit_are_refused(inputs):
     with pytest.raises(UsageError, match="inputs: expected"):
         interpret(lower(ring_all_reduce(2)), inputs)
 
 
-def test_all_to_all_refuses_in_place(random_schedule):
+def test_all_to_all_refuses_in_place():
     program = lower(random_schedule("all_to_all", 2, 2, 0))
     with pytest.raises(UsageError, match="in place"):
         interpret(program, [np.ones(4), np.ones(4)], in_place=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.layout import Layout
 from exec.moves import moves
@@ -113,7 +114,7 @@ def wide_broadcast():
     return build.program("wide broadcast", [0, 3, 0])
 
 
-def programs(ranks, random_schedule, ring_all_reduce):
+def programs(ranks):
     found = [lower(random_schedule(kind, ranks, 2, seed)) for kind in KINDS for seed in range(3)]
     if ranks > 1:
         found.append(lower(ring_all_reduce(ranks, 2)))
@@ -126,7 +127,7 @@ def programs(ranks, random_schedule, ring_all_reduce):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_programs_equal_the_interpreter(ranks, random_schedule, ring_all_reduce, tmp_path):
+def test_programs_equal_the_interpreter(ranks, tmp_path):
     import pickle
 
     from exec import reference
@@ -134,7 +135,7 @@ def test_programs_equal_the_interpreter(ranks, random_schedule, ring_all_reduce,
 
     cases = []
     # The largest is beyond every eager limit, so that a send ends only once it is received.
-    for number, program in enumerate(programs(ranks, random_schedule, ring_all_reduce)):
+    for number, program in enumerate(programs(ranks)):
         assert judge(program) == []
         for count in (1, 7, 64, 50_000):
             redop = ("sum", "prod", "min", "max")[(number + count) % 4]
@@ -174,7 +175,7 @@ def depends_on_the_past(line, every):
     seed=st.integers(0, 1 << 30),
     in_place=st.booleans(),
 )
-def test_no_rank_can_wait_for_itself(random_schedule, kind, ranks, chunks, seed, in_place):
+def test_no_rank_can_wait_for_itself(kind, ranks, chunks, seed, in_place):
     layout = Layout(lower(random_schedule(kind, ranks, chunks, seed)), 12)
     every = moves(layout)
     depends_on_the_past(timeline(layout, every, in_place=in_place and layout.program.in_place), every)
@@ -192,7 +193,7 @@ def test_an_exchange_through_one_slot_is_buffered(program):
     assert all((message.staging >= 0) != copies for message in line)
 
 
-def test_receives_of_a_connection_are_posted_in_the_order_of_its_messages(ring_all_reduce):
+def test_receives_of_a_connection_are_posted_in_the_order_of_its_messages():
     layout = Layout(lower(ring_all_reduce(4, 3)), 12)
     last = {}
     for message in timeline(layout, moves(layout), in_place=False):

@@ -1,70 +1,17 @@
 """The lowering is judged by the replay of what it emits."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_schedules import complete, random_schedule, schedule_of
 
 from probes.columns import bytes_of, ints
 from probes.errors import UsageError
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
 from synth.compiler.replay import judge
-from synth.network import Link, build
 from synth.program import OPS
-from synth.schedule import COPY, REDUCE, Schedule
-
-
-def complete(ranks, parallel=1):
-    links = [
-        Link(a, b, 1e-6, 1e-9) for a in range(ranks) for b in range(ranks) if a != b for _ in range(parallel)
-    ]
-    return build(f"complete:{ranks}", [f"h{r}" for r in range(ranks)], links)
-
-
-def schedule_of(network, wanted, sends):
-    """A schedule from (chunk, src, dst, op), over the first link of each pair."""
-    link_of = {}
-    for link, pair in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True)):
-        link_of.setdefault(pair, link)
-    return Schedule(
-        network=network,
-        collective=wanted,
-        chunk_bytes=1024,
-        method="by hand",
-        seed=0,
-        chunk=ints([send[0] for send in sends]),
-        link=ints([link_of[send[1], send[2]] for send in sends]),
-        op=bytes_of([send[3] for send in sends]),
-    )
-
-
-def tree_sends(wanted, rng):
-    """For each chunk random trees: an in-tree of reduces to a root, an out-tree of copies from it."""
-    ranks, per_chunk = wanted.ranks, []
-    for chunk in range(wanted.chunks):
-        source, target = int(wanted.source_of()[chunk]), int(wanted.target_of()[chunk])
-        root = source if source >= 0 else target if target >= 0 else int(rng.integers(ranks))
-        order = [root, *(int(r) for r in rng.permutation(ranks) if r != root)]
-        parent = {rank: order[int(rng.integers(at))] for at, rank in enumerate(order) if at}
-        sends = []
-        if wanted.reduces:
-            sends += [(chunk, rank, parent[rank], REDUCE) for rank in reversed(order[1:])]
-        if target < 0 or wanted.kind == "all_to_all":
-            used = order[1:]
-            if target >= 0:
-                used, rank = [], target
-                while rank != root:
-                    used.append(rank)
-                    rank = parent[rank]
-                used.reverse()
-            sends += [(chunk, parent[rank], rank, COPY) for rank in used]
-        per_chunk.append(sends)
-    mixed = []
-    while any(per_chunk):
-        sends = per_chunk[int(rng.choice([at for at, left in enumerate(per_chunk) if left]))]
-        mixed.append(sends.pop(0))
-    return mixed
+from synth.schedule import COPY, Schedule
 
 
 @given(
@@ -75,10 +22,7 @@ def tree_sends(wanted, rng):
     depth=st.integers(1, 3),
 )
 def test_any_trees_lower_to_a_proven_program(kind, ranks, chunks, seed, depth):
-    rng = np.random.default_rng(seed)
-    wanted = collective(kind, ranks, chunks, root=int(rng.integers(ranks)))
-    schedule = schedule_of(complete(ranks), wanted, tree_sends(wanted, rng))
-    program = lower(schedule)
+    program = lower(random_schedule(kind, ranks, chunks, seed))
     assert program.problems() == []
     assert judge(program, depth) == []
     assert program.in_place == (kind != "all_to_all")

@@ -1,0 +1,137 @@
+"""The benchmark over every collective, ours and the library's, with what they must end with."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_schedules import complete, random_schedule, ring_all_reduce
+
+from exec import reference
+from exec.bench import BenchRequest, busbw_factor
+from exec.buffers import Buffers
+from exec.layout import Layout
+from exec.predict import onto, predicted_s
+from exec.redops import REDOPS, dtype_of, ufunc_of
+from probes.columns import floats
+from probes.errors import UsageError
+from synth.collective import KINDS
+from synth.compiler.lower import lower
+from synth.network import Link, build
+
+WORKER = """
+import pickle, sys
+from mpi4py import MPI
+from exec.bench import bench_task
+from probes.progress import SILENT
+
+with open(sys.argv[1], "rb") as stream:
+    requests = pickle.load(stream)
+reports = [bench_task(MPI.COMM_WORLD, request, SILENT) for request in requests]
+if MPI.COMM_WORLD.Get_rank() == 0:
+    with open(sys.argv[2], "wb") as stream:
+        pickle.dump(reports, stream)
+"""
+
+
+@pytest.mark.mpi
+def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_path):
+    requests = []
+    for number, kind in enumerate(KINDS):
+        program = lower(random_schedule(kind, 3, 2, 1))
+        placements = (False, True)[: 1 + program.in_place]
+        for order in {placements, placements[::-1]}:
+            dtype, redop = ("float32", "int64")[number % 2], REDOPS[number % 4]
+            predicted = (1e-6, None, 1e-3)
+            requests.append(
+                BenchRequest(program, (1, 17, 9000), predicted, dtype, redop, 1, 3, order, ("mpi",))
+            )
+    (tmp_path / "requests").write_bytes(pickle.dumps(requests))
+    (tmp_path / "worker.py").write_text(WORKER)
+    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
+    worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "requests", tmp_path / "reports"]
+    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    reports = pickle.loads((tmp_path / "reports").read_bytes())
+    for request, report in zip(requests, reports, strict=True):
+        assert report.ranks == 3
+        for row, count in zip(report.rows, request.counts, strict=True):
+            blocks = 3 if row.collective in ("all_gather", "reduce_scatter", "all_to_all") else 1
+            assert (row.count, row.size_bytes) == (count, blocks * count * dtype_of(request.dtype).itemsize)
+            found = {False: row.out_of_place, True: row.in_place}
+            for in_place, measured in found.items():
+                assert (measured is None) == (in_place not in request.placements)
+            for measured in [*filter(None, found.values()), row.peers["mpi"]]:
+                assert measured.wrong == 0, (row.collective, row.count)
+                assert 0 < measured.p50_s <= measured.p99_s
+                assert 0 <= measured.slowest_rank < 3
+                factor = busbw_factor(row.collective, 3)
+                assert measured.busbw_gbs == pytest.approx(measured.algbw_gbs * factor)
+
+
+def test_bandwidth_factors_are_those_of_nccl_tests():
+    factors = {kind: busbw_factor(kind, 4) for kind in KINDS}
+    assert factors.pop("all_reduce") == 1.5
+    assert factors.pop("broadcast") == factors.pop("reduce") == 1.0
+    assert set(factors.values()) == {0.75}
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    count=st.integers(1, 9000),
+    redop=st.sampled_from(REDOPS),
+    element=st.integers(0, 1 << 30),
+)
+def test_one_wrong_element_is_counted(kind, count, redop, element):
+    layout = Layout(lower(random_schedule(kind, 3, 1, 0)), count)
+    rank = layout.program.collective.root
+    buffers = Buffers(layout, rank, np.dtype("float32"), in_place=False)
+    buffers.fill(redop)
+    assert buffers.wrong(buffers.recv, redop) == buffers.recv.size
+    buffers.recv[:] = reference.expected(layout, rank, buffers.dtype, redop)
+    assert buffers.wrong(buffers.recv, redop) == 0
+    buffers.recv[element % buffers.recv.size] += 1
+    assert buffers.wrong(buffers.recv, redop) == 1
+
+
+def test_out_of_place_a_changed_input_is_wrong():
+    layout = Layout(lower(ring_all_reduce(2)), 8)
+    buffers = Buffers(layout, 0, np.dtype("int32"), in_place=False)
+    buffers.fill("sum")
+    buffers.recv[:] = reference.expected(layout, 0, buffers.dtype, "sum")
+    buffers.send[3] += 1
+    assert buffers.wrong(buffers.recv, "sum") == 1
+
+
+def test_the_prediction_scales_with_the_chunk_and_moves_to_another_network():
+    schedule = ring_all_reduce(4)
+    # Six steps of alpha 1 us and a byte a nanosecond.
+    assert predicted_s(schedule, 1000) == pytest.approx(6 * 2e-6)
+    assert predicted_s(schedule, 1_000_000) == pytest.approx(6 * 1.001e-3)
+    links = [Link(rank, (rank + 1) % 4, 2e-6, 2e-9) for rank in range(4)]
+    slower = onto(schedule, build("slower", ["h"] * 4, links))
+    assert predicted_s(slower, 1000) == pytest.approx(6 * 4e-6)
+    assert (floats(schedule.network.alpha_s) == 1e-6).all()
+
+
+def test_a_network_without_the_links_of_the_schedule_is_refused():
+    schedule = ring_all_reduce(3)
+    with pytest.raises(UsageError, match="for 3 ranks, complete:4 has 4"):
+        onto(schedule, complete(4))
+    line = build("line", ["h"] * 3, [Link(0, 1, 0, 1e-9), Link(1, 2, 0, 1e-9)])
+    with pytest.raises(UsageError, match="from rank 2 to 0, for which line has no link"):
+        onto(schedule, line)
+
+
+def test_names_of_types_and_operators():
+    assert dtype_of("double") == dtype_of("float64") == np.float64
+    assert dtype_of("float") == np.float32
+    for refused in ("half", "", "uint8", "object"):
+        with pytest.raises(UsageError, match="element type"):
+            dtype_of(refused)
+    with pytest.raises(UsageError, match="operator"):
+        ufunc_of("avg")
