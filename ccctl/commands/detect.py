@@ -22,7 +22,7 @@ EXAMPLES = (
     ("ccctl detect -o topology.json", "keep what was found"),
     ("ccctl detect --from nccl-topo.xml --json", "count what a file of NCCL or RCCL describes"),
 )
-_LISTED_RANKS = 4
+_PROCESSES = 4
 
 
 def detect(
@@ -56,7 +56,7 @@ def detect(
         picture.remarks(found)
         return
     picture.draw(found)
-    console.next_step(f"ccctl profile -n {_ranks(found)}")
+    console.next_step(_next(found, files, output))
 
 
 def _look() -> Topology:
@@ -104,6 +104,12 @@ def _summary(found: Topology) -> dict[str, Any]:
     }
 
 
-def _ranks(found: Topology) -> int:
+def _next(found: Topology, files: list[str] | None, output: str | None) -> str:
     gpus = sum(len(host.usable_gpus) for host in found.hosts)
-    return gpus if gpus > 1 else _LISTED_RANKS
+    if not files:
+        return f"ccctl profile -n {gpus if gpus > 1 else _PROCESSES}"
+    if output is None:
+        return f"ccctl detect {' '.join(f'--from {name}' for name in files)} -o topology.json"
+    if gpus > 1:
+        return f"ccctl synth --network {output} --collective all_reduce"
+    return f"ccctl show {output}"

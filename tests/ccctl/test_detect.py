@@ -117,20 +117,28 @@ def test_a_real_file_that_holds_no_device_ends_with_65(run_ccctl, name):
     assert name in done.stderr
 
 
-def test_on_a_terminal_the_last_line_is_the_next_command(box):
+@pytest.mark.parametrize(
+    ("arguments", "following"),
+    [
+        ((), "ccctl profile -n "),
+        (("--from", "box.xml"), "ccctl detect --from box.xml -o topology.json"),
+        (("--from", "box.xml", "-o", "t.json"), "ccctl synth --network t.json --collective all_reduce"),
+    ],
+)
+def test_on_a_terminal_the_last_line_is_the_next_command(box, arguments, following):
     master, slave = pty.openpty()
-    command = [sys.executable, "-P", "-m", "ccctl", "detect", "--from", str(box)]
     done = subprocess.run(
-        command,
+        [sys.executable, "-P", "-m", "ccctl", "detect", *arguments],
         stdout=slave,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=box.parent,
         timeout=60,
         env={**os.environ, "TERM": "xterm"},
     )
     os.close(slave)
     os.close(master)
-    assert done.stderr.splitlines()[-1] == "next: ccctl profile -n 2"
+    assert done.stderr.splitlines()[-1].startswith(f"next: {following}")
 
 
 def test_equal_findings_share_a_line_and_what_is_kept_away_is_said(capsys):
