@@ -1,5 +1,4 @@
 import dataclasses
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,14 +115,13 @@ def test_a_machine_that_shows_nothing_is_one_host_and_notes(tmp_path):
     assert {"sysfs", "nvml", "psutil"} == {note.split(": ")[1] for note in found.notes}
 
 
-def test_this_machine_is_found_fast_and_whole():
-    before = time.monotonic()
+def test_this_machine_is_found_whole():
     found = detect.live()
-    assert time.monotonic() - before < 30
+    (host,) = found.hosts
     assert found.problems() == []
-    assert found.hosts[0].cores
-    assert found.hosts[0].memory_bytes == psutil.virtual_memory().total
-    assert {nic.name for nic in found.hosts[0].nics} == set(psutil.net_if_addrs()) - {"lo"}
+    assert host.cores
+    assert host.memory_bytes == psutil.virtual_memory().total
+    assert {nic.name for nic in host.nics} >= set(psutil.net_if_addrs()) - {"lo"}
 
 
 def gpu(bus, method, **fields):
