@@ -8,7 +8,8 @@ over bandwidth plus the least alpha. All hold for every schedule that reduces at
   (ForestColl). When nothing crosses twice, the last chunk to enter must still spread inside S; when
   something does, there is one more crossing to wait for.
 - *latency*: a chunk that leaves at 0 travels at least the shortest path to whoever wants it.
-- *count*: an all_reduce sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
+- *count*: whoever lacks what it wants must receive it, over all links and ports together; an all_reduce
+  sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
 
 reduce_scatter and reduce are bounded as all_gather and broadcast on the transposed network, of which
 they are the reversal in time.
@@ -54,9 +55,7 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
 
 def _bounds(network: Network, collective: Collective, chunk_bytes: int, fluid: bool) -> list[Bound]:
     problem = _Problem(network, collective, chunk_bytes, fluid)
-    best: dict[str, Bound] = {"latency": problem.latency()}
-    if collective.kind == "all_reduce":
-        best["count"] = problem.count()
+    best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
     for cut in problem.promising():
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
@@ -160,14 +159,23 @@ class _Problem:
         return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
 
     def count(self) -> Bound:
-        """2(N−1) sends of every chunk, over everything that all ranks can send at once."""
-        rate = 0.0
-        for cut in candidate_cuts(self.network):
-            if cut.kind == "egress":
-                rate += float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
-        sends = 2 * (self.network.ranks - 1) * self.collective.chunks
-        time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min())
-        return Bound("count", time_s, f"{sends} sends over {rate / 1e9:.4g} GB/s of egress in all")
+        """All sends that are needed, over all that links and ports can carry at once."""
+        shape = self.collective
+        sends = int((shape.wanted() & ~shape.held()).sum())
+        if shape.kind == "all_reduce":
+            sends = 2 * (shape.ranks - 1) * shape.chunks
+        rate = self._rate_in_all()
+        time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
+        return Bound("count", time_s, f"{sends} sends over {rate / 1e9:.4g} GB/s in all")
+
+    def _rate_in_all(self) -> float:
+        """Bytes per second over all links, each counted at one of its ports: the least of three ways."""
+        rates = dict.fromkeys(("all", "egress", "ingress"), 0.0)
+        everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
+        for cut in (everything, *candidate_cuts(self.network)):
+            if cut.kind in rates:
+                rates[cut.kind] += float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        return min(rates.values())
 
     def _bytes_s(self, cut: Cut) -> float:
         if not len(cut.links):
