@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ccctl.errors import CannotWriteError
 
-__all__ = ["write_atomically"]
+__all__ = ["refuse_unwritable", "write_atomically"]
 
 _SETTLED_S = 60.0
 
@@ -21,17 +21,26 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     A symbolic link stays and its target is replaced; a device or a pipe is written to as it is.
     """
+    refuse_unwritable(path)
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not target.is_file():
             target.write_bytes(content)
-            return
-        _replace(target, content)
-    except FileNotFoundError as error:
-        hint = f"mkdir -p {path.parent}"
-        raise CannotWriteError(f"{path}: there is no folder {path.parent}", hint=hint) from error
+        else:
+            _replace(target, content)
     except OSError as error:
         raise CannotWriteError(f"{path}: {error.strerror}") from error
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise CannotWriteError where ``path`` plainly cannot be written, so that no work is done in vain."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise CannotWriteError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
+    if target.is_dir():
+        raise CannotWriteError(f"{path}: is a folder", hint="name a file in it")
+    if not os.access(target if target.exists() and not target.is_file() else target.parent, os.W_OK):
+        raise CannotWriteError(f"{path}: no permission to write there")
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ccctl import console
+from ccctl.atomic import refuse_unwritable
 
 __all__ = ["Hostfile", "Hosts", "Json", "Output", "Quiet", "Ranks", "Seed", "TimeoutSeconds", "Verbose"]
 
@@ -21,10 +23,22 @@ def _verbose(value: int) -> int:
     return value
 
 
+def _output(value: str | None) -> str | None:
+    if value is not None and value != "-":
+        refuse_unwritable(Path(value))
+    return value
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 Output = Annotated[
     str | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write the artifact to FILE; - prints it to stdout."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        callback=_output,
+        help="Write the artifact to FILE; - prints it to stdout.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]

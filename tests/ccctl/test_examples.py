@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import numpy as np
-import numpy as np
 import pytest
 
 from ccctl import artifacts
@@ -46,9 +45,6 @@ def folder(tmp_path_factory, samples):
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):
         np.save(place / f"x{rank}.npy", row)
-    np.save(place / "x.npy", np.ones((4, 64), np.float32))
-    for rank in range(4):
-        np.save(place / f"x{rank}.npy", np.ones(64, np.float32))
     (place / "bin").mkdir()
     script = place / "bin" / "ccctl"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')

@@ -211,6 +211,13 @@ def asleep(pid):
     return Path(f"/proc/{pid}/syscall").read_text().split()[:2] == ["0", "0x0"]
 
 
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(run_ccctl, tmp_path):
+    done = run_ccctl("detect", "-o", "none/topology.json")
+    assert (done.returncode, done.stdout) == (73, "")
+    assert done.stderr == "ccctl: none/topology.json: there is no folder none\nhint: mkdir -p none\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["probes", "synth", "exec"])
 def test_a_file_that_shadows_a_package_is_named(name, tmp_path):
     (tmp_path / f"{name}.py").write_text("")
