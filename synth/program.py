@@ -47,6 +47,8 @@ READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
 WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
+# A file must not be able to ask for more memory than a judge has.
+_MOST_SCRATCH = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ class Program:
         for name in ("src_slot", "dst_slot"):
             found += _outside(name, getattr(self, name), -1, 1 << 31)
         found += _outside("count", self.count, 1, 1 << 31)
-        found += _outside("scratch_chunks", np.array(self.scratch_chunks, dtype=np.int64), 0, 1 << 31)
+        found += _outside("scratch_chunks", np.array(self.scratch_chunks, dtype=np.int64), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
         return found + (waits or self._waits())
 

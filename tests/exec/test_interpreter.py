@@ -16,6 +16,7 @@ from probes.columns import ints
 from probes.errors import DataError, UsageError
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
+from synth.compiler.replay import judge
 
 
 def by_definition(wanted, inputs, count, redop):
@@ -69,6 +70,27 @@ def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, red
         np.testing.assert_array_equal(inputs[rank], before[rank])
         np.testing.assert_array_equal(outputs[rank], defined[rank])
         np.testing.assert_array_equal(reference.expected(layout, rank, np.dtype(dtype), redop), defined[rank])
+
+
+@settings(deadline=None, max_examples=300)
+@given(kind=st.sampled_from(KINDS), seed=st.integers(0, 1 << 30), data=st.data())
+def test_what_the_judge_accepts_gives_the_right_result(kind, seed, data):
+    program = lower(random_schedule(kind, 3, 2, seed))
+    column = data.draw(st.sampled_from(("op", "src_buffer", "src_slot", "dst_buffer", "dst_slot", "wait_tb")))
+    values = getattr(program, column).copy()
+    limit = 9 if column == "op" else 3 if "buffer" in column else 4
+    row = data.draw(st.integers(0, program.steps - 1))
+    values[row] = data.draw(st.integers(0 if values.dtype == np.uint8 else -1, limit - 1))
+    values.setflags(write=False)
+    changed = replace(program, **{column: values})
+    if changed.problems() or judge(changed):
+        return
+    layout = Layout(changed, 6)
+    inputs = [reference.given(layout, rank, np.dtype("int64"), "sum") for rank in range(3)]
+    for in_place in (False, True)[: 1 + changed.in_place]:
+        for rank, output in enumerate(interpret(changed, inputs, in_place=in_place)):
+            right = reference.expected(layout, rank, np.dtype("int64"), "sum")
+            np.testing.assert_array_equal(output, right)
 
 
 def test_a_deadlock_names_who_waits_for_whom():
