@@ -6,6 +6,7 @@ ends are processes of one user that share a secret key; messages are pickled.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from dataclasses import dataclass, field
@@ -23,12 +24,14 @@ __all__ = [
     "Finished",
     "Hello",
     "Job",
+    "Started",
     "Status",
     "connect",
     "environment",
     "rebuilt",
     "run_directories",
     "scratch_directory",
+    "segments",
     "taken_apart",
 ]
 
@@ -55,6 +58,13 @@ class Job:
     task: str
     arguments: Any
     ranks: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """MPI is up; ``segments`` are the files of shared memory that nobody clears away after a kill."""
+
+    segments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,14 @@ def run_directories() -> list[str]:
     """Every folder of this host that goes with the run; ours alone if the command was killed outright."""
     session = os.environ.get("TMPDIR", "")
     return [scratch_directory(), *([session] if Path(session).name.startswith(SESSION_PREFIX) else [])]
+
+
+def segments() -> tuple[str, ...]:
+    """The shared memory of MPICH that this process maps: MPICH names it itself, and leaves it when killed."""
+    with contextlib.suppress(OSError):
+        words = Path("/proc/self/maps").read_text().split()
+        return tuple({word for word in words if word.startswith("/dev/shm/mpich_shm_")})
+    return ()
 
 
 def connect() -> Connection[Any, Any]:

