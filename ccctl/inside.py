@@ -15,15 +15,9 @@ from ccctl.control import Status
 from ccctl.errors import INTERNAL, TimeoutExpired, exit_status
 from probes.errors import CcctlError, UnavailableError, UsageError
 
-__all__ = ["run_inside", "started_by_mpi"]
+__all__ = ["run_inside"]
 
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_MARKS = (*_SIZES, "PMI_RANK", "PMIX_RANK")
-
-
-def started_by_mpi() -> bool:
-    """Whether mpirun, mpiexec or srun started this process as a rank."""
-    return any(name in os.environ for name in _MARKS)
 
 
 class _State:

@@ -6,15 +6,17 @@ or ``srun`` it is one of the ranks and calls the function itself.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from ccctl import console
 from ccctl.hosts import HostSlots, parse, read_hostfile
-from ccctl.inside import run_inside, started_by_mpi
 from probes.errors import UsageError
 
-__all__ = ["World", "run_ranks"]
+__all__ = ["World", "run_ranks", "started_by_mpi"]
+
+_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class World:
         return self.ranks or slots, where
 
 
+def started_by_mpi() -> bool:
+    """Whether mpirun, mpiexec or srun started this process as a rank."""
+    return any(name in os.environ for name in _MARKS)
+
+
 def run_ranks(
     task: str, arguments: object, world: World, *, label: str, timeout_s: float | None = None
 ) -> Any:
@@ -60,6 +67,8 @@ def run_ranks(
     mpirun or srun only rank 0 returns: the others leave with status 0.
     """
     if started_by_mpi():
+        from ccctl.inside import run_inside
+
         return run_inside(task, arguments, world.ranks, timeout_s)
     ranks, where = world.placed()
     from ccctl.ranks import StartedRanks

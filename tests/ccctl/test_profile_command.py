@@ -9,6 +9,9 @@ import psutil
 import pytest
 
 from ccctl import artifacts
+from ccctl.pictures.profile import draw
+from probes.assemble import Place, Samples, assemble
+from probes.trains import Trains
 
 pytestmark = pytest.mark.mpi
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
@@ -94,3 +97,20 @@ def at_work(pid, ranks):
             return found
         time.sleep(0.05)
     raise AssertionError(f"only ranks {sorted(found)} came to work")
+
+
+def test_many_ranks_are_drawn_by_kind_of_link(capsys):
+    found = Samples()
+    places = [Place(f"host{rank // 10}", 64) for rank in range(20)]
+    for pair in ((0, 1), (1, 0), (0, 10), (10, 0)):
+        cost = 1e-10 if places[pair[0]] == places[pair[1]] else 1e-9
+        found.trains[pair] = Trains({size << 17: [cost * (size << 17)] for size in (1, 2, 4)})
+        found.round_trips_s[pair] = [2e-6]
+    draw(assemble(found, places, library="Some MPI", seconds=1.0, rounds=1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "20 ranks on 2 hosts (host0, host1), 4 links, Some MPI"
+    assert [line.split()[:5] for line in lines if line.startswith(("inside", "between"))] == [
+        ["inside", "a", "host", "2", "10"],
+        ["between", "hosts", "2", "1", "1"],
+    ]
+    assert any(line.startswith("finding: links not measured: 376") for line in lines)
