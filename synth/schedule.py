@@ -51,8 +51,8 @@ class Outcome:
 class Schedule:
     """Sends as columns: ``chunk`` over ``link`` (a row of the network's links), ``op`` COPY or REDUCE.
 
-    A REDUCE adds what the source holds to what the destination holds and leaves nothing at the
-    source to be sent again; a COPY overwrites the destination's slot.
+    A REDUCE adds what the source holds to what the destination holds, and leaves the source's slot
+    as it was; a COPY overwrites the destination's slot.
     """
 
     network: Network
