@@ -6,7 +6,7 @@ import dataclasses
 
 from ccctl import console
 from ccctl.errors import UnavailableError
-from ccctl.options import Json
+from ccctl.options import Json, Quiet, Verbose
 
 __all__ = ["EXAMPLES", "doctor"]
 
@@ -16,11 +16,12 @@ EXAMPLES = (
 )
 
 
-def doctor(json: Json = False) -> None:
+def doctor(json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
     """Say what this machine has and lacks for each stage.
 
     Ends with 0 where the pipeline works on CPUs, with 69 where something that it needs is missing;
-    a note is about something that only some commands need. Starts two ranks over MPI.
+    a note is about something that only some commands need. Starts two ranks over MPI. With -q it prints
+    only what is missing.
     """
     from ccctl.health import examine
 
@@ -28,7 +29,7 @@ def doctor(json: Json = False) -> None:
     missing = [check.name for check in checks if check.state == "missing"]
     if json:
         console.summary({"works": not missing, "checks": [dataclasses.asdict(check) for check in checks]})
-    else:
+    elif not quiet:
         rows = [(check.name, check.state, check.found, check.hint) for check in checks]
         console.table(("what", "state", "found", "hint"), rows)
     if missing:
