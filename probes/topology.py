@@ -7,16 +7,17 @@ so that partial topologies can be laid over each other.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
+
+from probes.contradictions import problems_of
 
 __all__ = [
     "FabricLink",
     "Finding",
     "Gpu",
     "Host",
+    "Matrix",
     "Nic",
     "NumaNode",
     "PciDevice",
@@ -49,6 +50,7 @@ class PciDevice:
 
     ``role``: a "switch" stands for a whole PCIe switch, as NCCL's files have it; "root", "upstream"
     and "downstream" are single ports. Speeds are in GT/s a lane: as trained now, and at most.
+    ``raw_gbs`` is the GB/s on the wire as trained now, where a source gives only that.
     """
 
     bus_id: str
@@ -68,6 +70,7 @@ class PciDevice:
     width: int | None = None
     max_speed_gts: float | None = None
     max_width: int | None = None
+    raw_gbs: float | None = None
     method_of: dict[str, str] = field(default_factory=dict)
 
 
@@ -77,6 +80,9 @@ class Gpu:
 
     ``arch`` is "sm_90" or "gfx942". ``usable`` is False for one that is on the bus but that the
     driver does not give to this process. ``peers`` are the bus ids that it can read directly.
+    A source that has only numbers calls GPU 3 "gpu3" in place of its bus id. GPUs whose
+    ``fabric_cluster`` and ``fabric_clique`` are equal reach each other over NVLink (or the xGMI hive
+    of that id), also from host to host, once ``fabric_state`` is "completed".
     """
 
     bus_id: str
@@ -93,6 +99,9 @@ class Gpu:
     gpudirect: bool | None = None
     usable: bool | None = None
     peers: tuple[str, ...] = ()
+    fabric_cluster: str = ""
+    fabric_clique: int | None = None
+    fabric_state: Literal["not supported", "not started", "in progress", "completed", ""] = ""
     method_of: dict[str, str] = field(default_factory=dict)
 
 
@@ -102,6 +111,7 @@ class Nic:
 
     ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
     ``bus_id`` is the PCI function, or in files that hide it the bridge it hangs under; "" is no PCI.
+    ``errors`` are the error counters of an RDMA port since its driver was loaded.
     """
 
     name: str
@@ -111,6 +121,7 @@ class Nic:
     port: int | None = None
     speed_mbit: int | None = None
     state: str = ""
+    physical_state: str = ""
     mtu: int | None = None
     mac: str = ""
     addresses: tuple[str, ...] = ()
@@ -119,6 +130,7 @@ class Nic:
     link_layer: str = ""
     guid: str = ""
     gpudirect: bool | None = None
+    errors: dict[str, int] = field(default_factory=dict)
     method_of: dict[str, str] = field(default_factory=dict)
 
 
@@ -128,6 +140,8 @@ class FabricLink:
 
     ``target`` is a bus id, "nvswitch" for a switch that does not show itself, or "numa<n>" for a
     CPU. A link between two GPUs is reported by both. ``gbs`` is GB/s of one link in one direction.
+    ``numbers`` are the links' own numbers on the GPU. Links that are down lead nowhere: their
+    ``target`` is "" and its kind "unknown".
     """
 
     source: str
@@ -138,7 +152,31 @@ class FabricLink:
     method: str
     version: str = ""
     gbs: float | None = None
+    state: Literal["up", "down", ""] = ""
+    numbers: tuple[int, ...] = ()
     method_of: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a source states of every pair of devices: ``cells[i][j]`` is said of devices i and j.
+
+    Of "path" the words are path types ("PIX", "NV12", "X" a device with itself), of the others
+    whether one GPU can do it to the other ("OK", or why not: "CNS" chipset, "GNS" GPU, "TNS"
+    topology, "NS" not supported, "DR" disabled, "U" unknown). "" is a pair of which nothing is said.
+    ``devices`` are bus ids of GPUs and names of NICs.
+    """
+
+    what: Literal["path", "p2p", "p2p_read", "p2p_write", "p2p_nvlink", "p2p_atomics", "p2p_pcie"]
+    devices: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    method: str
+
+    def cell(self, a: str, b: str) -> str:
+        """What is said of two devices; "" where one of them is not in it."""
+        if a not in self.devices or b not in self.devices:
+            return ""
+        return self.cells[self.devices.index(a)][self.devices.index(b)]
 
 
 @dataclass(frozen=True)
@@ -164,6 +202,7 @@ class Host:
     gpus: tuple[Gpu, ...] = ()
     nics: tuple[Nic, ...] = ()
     fabric: tuple[FabricLink, ...] = ()
+    matrices: tuple[Matrix, ...] = ()
     method_of: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -199,42 +238,4 @@ class Topology:
 
     def problems(self) -> list[str]:
         """Every contradiction between the records, as ``path: what is wrong``."""
-        found = [f"hosts: {name!r} is there {n} times" for name, n in _repeated(h.name for h in self.hosts)]
-        for index, host in enumerate(self.hosts):
-            found += [f"hosts[{index}].{problem}" for problem in _host_problems(host)]
-        return found
-
-
-def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:
-    return [(name, count) for name, count in Counter(names).items() if count > 1]
-
-
-def _host_problems(host: Host) -> Iterator[str]:
-    for label, keys in (
-        ("numa", (str(node.index) for node in host.numa)),
-        ("pci", (device.bus_id for device in host.pci)),
-        ("gpus", (gpu.bus_id for gpu in host.gpus)),
-        ("gpus", (f"index {gpu.index}" for gpu in host.gpus)),
-        ("nics", (nic.name for nic in host.nics)),
-    ):
-        yield from (f"{label}: {name} is there {count} times" for name, count in _repeated(keys))
-    yield from _tree_problems(host)
-    known = {gpu.bus_id for gpu in host.gpus}
-    for row, link in enumerate(host.fabric):
-        if link.source not in known:
-            yield f"fabric[{row}].source: there is no GPU {link.source}"
-        if link.count < 1:
-            yield f"fabric[{row}].count: expected a number ≥ 1, found {link.count}"
-
-
-def _tree_problems(host: Host) -> Iterator[str]:
-    parents = {device.bus_id: device.parent for device in host.pci}
-    for row, device in enumerate(host.pci):
-        if device.parent and device.parent not in parents:
-            yield f"pci[{row}].parent: there is no device {device.parent}"
-        seen, here = {device.bus_id}, device.parent
-        while here and here not in seen:
-            seen.add(here)
-            here = parents.get(here, "")
-        if here == device.bus_id:
-            yield f"pci[{row}].parent: {device.bus_id} is its own ancestor"
+        return problems_of(self)

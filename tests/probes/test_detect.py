@@ -90,7 +90,7 @@ def test_a_recorded_machine_survives_being_written_and_read(machine, name):
 
 
 def test_what_nvml_refuses_is_noted_and_the_rest_is_there(machine):
-    found, _ = replayed(machine("awkward-vm"))
+    found, _ = replayed(machine("linux-hyperv-h100"))
     notes = "\n".join(found.notes)
     assert "nvmlDeviceGetUUID is not answered: Insufficient Permissions (2 times)" in notes
     assert "nvmlDeviceGetHandleByIndex is not answered: GPU is lost" in notes
@@ -100,7 +100,7 @@ def test_what_nvml_refuses_is_noted_and_the_rest_is_there(machine):
 
 @pytest.mark.parametrize("code", [9, 12, 18, 999])
 def test_without_a_driver_the_gpus_of_the_pci_bus_are_there_with_a_note(machine, code):
-    recorded = machine("nvswitch-8gpu")
+    recorded = machine("linux-nvidia-dgxa100")
     found = detect.live("box", root=recorded.root, driver=NoNvml(code), processes=NoPsutil())
     assert len(found.hosts[0].gpus) == 8
     assert [gpu.index for gpu in found.hosts[0].gpus] == list(range(8))
@@ -221,7 +221,7 @@ def test_psutil_gives_addresses_and_the_cpus_that_may_be_used():
 
 
 def test_every_record_says_which_method_gave_it(machine):
-    _, host = replayed(machine("nvswitch-8gpu"))
+    _, host = replayed(machine("linux-nvidia-dgxa100"))
     for table in ("numa", "pci", "gpus", "nics", "fabric"):
         for record in getattr(host, table):
             assert record.method in ("sysfs", "nvml")
