@@ -33,6 +33,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     """
     from dataclasses import replace
 
+    from ccctl.pictures.units import plural
     from ccctl.programs import proven_program
 
     found = proven_program(schedule, "schedule")
@@ -53,7 +54,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     else:
         console.data(
             f"{program.name}: {program.steps} instructions on {program.ranks} ranks, at most "
-            f"{program.threadblocks_max} threadblocks a rank, {program.channels} channels, "
+            f"{program.threadblocks_max} threadblocks a rank, {plural(program.channels, 'channel')}, "
             f"compiled in {found.compile_s * 1e3:.1f} ms; proven"
         )
     console.next_step(f"ccctl bench {output or schedule} --vs mpi")
