@@ -14,8 +14,10 @@ from pathlib import Path
 
 from probes.errors import DataError, MissingInputError, UsageError
 
-__all__ = ["HostSlots", "expand", "parse", "read_hostfile"]
+__all__ = ["HOSTS_VARIABLE", "HostSlots", "expand", "parse", "read_hostfile"]
 
+# Where --hosts is not given; a lab sets it for what runs inside.
+HOSTS_VARIABLE = "CCCTL_HOSTS"
 _MOST_HOSTS = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")

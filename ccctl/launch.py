@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccctl import console
-from ccctl.hosts import HostSlots, parse, read_hostfile
+from ccctl.hosts import HOSTS_VARIABLE, HostSlots, parse, read_hostfile
 from probes.errors import UsageError
 
 __all__ = ["World", "run_ranks", "started_by_mpi"]
@@ -31,12 +31,13 @@ class World:
         """(how many ranks, the hosts they run on; none means here); raises UsageError."""
         if self.ranks is not None and self.ranks < 1:
             raise UsageError(f"-n: expected at least 1 rank, found {self.ranks}")
-        if self.hosts is not None and self.hostfile is not None:
+        by_default = self.hosts is not None and self.hosts == os.environ.get(HOSTS_VARIABLE)
+        if self.hosts is not None and self.hostfile is not None and not by_default:
             raise UsageError("--hosts and --hostfile both say where the ranks run: give one of them")
-        if self.hosts is not None:
-            where = parse(self.hosts)
-        elif self.hostfile is not None:
+        if self.hostfile is not None:
             where = read_hostfile(self.hostfile)
+        elif self.hosts is not None:
+            where = parse(self.hosts)
         elif self.ranks is None:
             raise UsageError(
                 "how many ranks is not said", hint="Add -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."

@@ -6,7 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated
+from inspect import signature
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +18,19 @@ from ccctl import __version__, console
 from ccctl.commands import COMMANDS
 from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, UnavailableError, exit_status
 
-__all__ = ["app", "examples", "main"]
+__all__ = ["app", "examples", "main", "verbs"]
+
+
+class _InOrder(typer.core.TyperGroup):
+    """Lists the commands in the order of the data path, those with verbs among them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [command.__name__ for command in COMMANDS]
+
 
 app = typer.Typer(
     name="ccctl",
+    cls=_InOrder,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -59,8 +69,27 @@ def _epilog(command: Callable[..., None]) -> str | None:
     return "\n".join(["\b", "Examples:", *lines]) if lines else None
 
 
+def verbs(command: Callable[..., None]) -> tuple[Callable[..., None], ...]:
+    """What follows the name of a command that is several in one: ``lab up``, ``lab run``; often nothing."""
+    found: tuple[Callable[..., None], ...] = getattr(sys.modules[command.__module__], "VERBS", ())
+    return found
+
+
+def _group(command: Callable[..., None]) -> typer.Typer:
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group.callback()(command)
+    for verb in verbs(command):
+        # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
+        interspersed = "command" not in signature(verb).parameters
+        group.command(context_settings={"allow_interspersed_args": interspersed})(verb)
+    return group
+
+
 for _command in COMMANDS:
-    app.command(epilog=_epilog(_command))(_command)
+    if verbs(_command):
+        app.add_typer(_group(_command), name=_command.__name__, epilog=_epilog(_command))
+    else:
+        app.command(epilog=_epilog(_command))(_command)
 completion_init()
 
 

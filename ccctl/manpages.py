@@ -36,11 +36,14 @@ _ENVIRONMENT = (
     ("NO_COLOR", "Set to anything: no colour on a terminal."),
     ("TERM", "With the value dumb: neither colour nor progress bars."),
     ("XDG_CACHE_HOME", "Compiled loops are kept in ccctl/numba below it; ~/.cache where it is not set."),
+    ("CCCTL_HOSTS", "Hosts where --hosts is not given; set for what runs inside a lab."),
+    ("CCCTL_LAB", "Which lab, where --lab is not given."),
     ("SOURCE_DATE_EPOCH", "Seconds since 1970 to record as the moment in which an artifact was created."),
     ("_CCCTL_COMPLETE", "Used by the shell completions."),
 )
 _FILES = (
     ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),
+    ("/run/ccctl/labs", "The labs that are up."),
     ("~/.cache/ccctl/numba", "Compiled loops; may be removed at any time."),
 )
 
@@ -58,7 +61,7 @@ def pages() -> dict[str, str]:
 
 
 def _root_page(root: Any, context: typer.Context) -> str:
-    commands = [(f"ccctl-{name}(1)", _claim(command)) for name, command in root.commands.items()]
+    commands = [(f"ccctl-{name}(1)", _claim(root.commands[name])) for name in root.list_commands(context)]
     shown = [
         line
         for function in COMMANDS
@@ -86,9 +89,10 @@ def _command_page(command: Any, context: typer.Context, shown: tuple[tuple[str, 
     lines = [
         *roff.heading(name, 1, __version__),
         *roff.section("NAME", [rf"{roff.text(name)} \- {roff.text(claim[0].lower() + claim[1:])}"]),
-        *roff.section("SYNOPSIS", [_synopsis(command, context)]),
+        *roff.section("SYNOPSIS", _synopses(command, context)),
         *roff.section("DESCRIPTION", roff.paragraphs(command.help)),
         *_parameters(command, context),
+        *roff.section("COMMANDS", _verbs(command, context)),
         *roff.section("EXIT STATUS", ["The same for every command: see", r"\fBccctl\fR(1)."]),
         *roff.section("EXAMPLES", roff.code(line for cmd, what in shown for line in (f"# {what}", cmd))),
         *roff.section("SEE ALSO", [r"\fBccctl\fR(1),", r"\fBccctl\-artifacts\fR(5)"]),
@@ -105,15 +109,42 @@ def _synopsis(command: Any, context: typer.Context) -> str:
     return f"{roff.bold(context.command_path)} {roff.text(pieces)}"
 
 
+def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Context]]:
+    """What a command is made of, each with its context: itself, or the verbs that may follow it."""
+    verbs = getattr(command, "commands", {})
+    if not verbs:
+        return [(command, context)]
+    return [(verb, typer.Context(verb, info_name=name, parent=context)) for name, verb in verbs.items()]
+
+
+def _synopses(command: Any, context: typer.Context) -> list[str]:
+    lines = [_synopsis(*one) for one in _contexts(command, context)]
+    return [line for number, one in enumerate(lines) for line in ([".br", one] if number else [one])]
+
+
+def _verbs(command: Any, context: typer.Context) -> list[str]:
+    lines: list[str] = []
+    for verb, inner in _contexts(command, context):
+        if verb is not command:
+            rows = [row for kind in _rows(verb, inner).values() for row in kind]
+            lines += roff.subsection(str(inner.info_name), [*roff.paragraphs(verb.help), *roff.entries(rows)])
+    return lines
+
+
 def _parameters(command: Any, context: typer.Context) -> list[str]:
-    rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
-    for parameter in command.get_params(context):
-        if record := parameter.get_help_record(context):
-            rows[parameter.param_type_name].append((record[0], " ".join(record[1].split())))
+    rows = _rows(command, context)
     return [
         *roff.section("ARGUMENTS", roff.entries(rows["argument"])),
         *roff.section("OPTIONS", roff.entries(rows["option"])),
     ]
+
+
+def _rows(command: Any, context: typer.Context) -> dict[str, list[tuple[str, str]]]:
+    rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+    for parameter in command.get_params(context):
+        if record := parameter.get_help_record(context):
+            rows[parameter.param_type_name].append((record[0], " ".join(record[1].split())))
+    return rows
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import typer
 
 from ccctl import console
 from ccctl.atomic import refuse_unwritable
+from ccctl.hosts import HOSTS_VARIABLE
 
 __all__ = ["Hostfile", "Hosts", "Json", "Output", "Quiet", "Ranks", "Seed", "TimeoutSeconds", "Verbose"]
 
@@ -48,7 +49,9 @@ Ranks = Annotated[
 ]
 Hosts = Annotated[
     str | None,
-    typer.Option("--hosts", metavar="SET", help="Hosts and their slots: gpu[01-08]:4,login1:2."),
+    typer.Option(
+        "--hosts", metavar="SET", envvar=HOSTS_VARIABLE, help="Hosts and their slots: gpu[01-08]:4,login1:2."
+    ),
 ]
 Hostfile = Annotated[
     str | None,

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Listener
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console, control, mpirun
 from ccctl.hosts import HostSlots
+from ccctl.signals import unwinding
 from ccctl.watchdog import RankFailed, Watchdog
 from probes.errors import UnavailableError
 
@@ -43,7 +42,7 @@ class StartedRanks:
     def __enter__(self) -> StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find()
-            stack.enter_context(_signals_unwind())
+            stack.enter_context(unwinding())
             folder = Path(tempfile.mkdtemp(prefix=control.SESSION_PREFIX))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             scratch = (_MEMORY if _MEMORY.is_dir() else folder) / f"ccctl-{secrets.token_hex(8)}"
@@ -142,21 +141,3 @@ def _kill(process: psutil.Process) -> None:
 
     with contextlib.suppress(psutil.Error):
         process.kill()
-
-
-@contextlib.contextmanager
-def _signals_unwind() -> Iterator[None]:
-    """While the block runs, SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that ranks are ended."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["bold", "code", "entries", "heading", "paragraphs", "section", "text"]
+__all__ = ["bold", "code", "entries", "heading", "paragraphs", "section", "subsection", "text"]
 
 # A page carries the date of the last change to its template, so that it is the same on every day.
 _DATE = "2026-11-20"
@@ -21,6 +21,11 @@ def section(title: str, body: Iterable[str]) -> list[str]:
     """A section, or nothing where the body is empty."""
     lines = list(body)
     return [f".SH {title}", *lines] if lines else []
+
+
+def subsection(title: str, body: Iterable[str]) -> list[str]:
+    """A part of a section."""
+    return [f".SS {text(title)}", *body]
 
 
 def paragraphs(words: str) -> list[str]:

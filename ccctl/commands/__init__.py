@@ -8,6 +8,7 @@ from ccctl.commands.bench import bench
 from ccctl.commands.compile import compile  # noqa: A004 - a command is a function of its name
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
+from ccctl.commands.lab import lab
 from ccctl.commands.profile import profile
 from ccctl.commands.run import run
 from ccctl.commands.schema import schema
@@ -28,6 +29,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     bench,
     show,
+    lab,
     doctor,
     schema,
 )

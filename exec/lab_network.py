@@ -1,0 +1,86 @@
+"""What an emulated cluster is: its hosts, how fast each may send and receive, and what lies between.
+
+A path carries the least of what its sender, its directed pair, the trunks between the racks and its
+receiver let through; None is no limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEVICE", "MOST_HOSTS", "SUBNET", "Lab", "LabHost", "PairRate"]
+
+# A lab's network touches no other, so every lab may use the same addresses.
+SUBNET = "10.77.0.0/16"
+MOST_HOSTS = 250
+DEVICE = "eth0"
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """One host: the ranks it takes, and what its network interface carries each way."""
+
+    name: str
+    slots: int = 1
+    egress_bytes_per_s: float | None = None
+    ingress_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class PairRate:
+    """What flows from ``src`` to ``dst`` at most, whatever the two could carry otherwise."""
+
+    src: str
+    dst: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An emulated cluster: hosts on one switch, or in ``racks`` whose switches meet over trunks."""
+
+    name: str
+    hosts: tuple[LabHost, ...]
+    pairs: tuple[PairRate, ...] = ()
+    racks: tuple[tuple[str, ...], ...] = ()
+    trunk_bytes_per_s: float | None = None
+
+    @property
+    def switch(self) -> str:
+        """The namespace of the switches."""
+        return f"ccctl.{self.name}"
+
+    def namespace(self, host: str) -> str:
+        """The namespace that is ``host``; a lab's name holds no dot, so no two labs share one."""
+        return f"ccctl.{self.name}.{host}"
+
+    def host(self, name: str) -> LabHost:
+        """The host of that name; raises KeyError."""
+        return self.hosts[self.number(name)]
+
+    def number(self, name: str) -> int:
+        """The position of the host of that name; raises KeyError."""
+        for number, host in enumerate(self.hosts):
+            if host.name == name:
+                return number
+        raise KeyError(name)
+
+    def address(self, name: str) -> str:
+        """The address of a host within the lab."""
+        return f"10.77.0.{self.number(name) + 1}"
+
+    def rack(self, name: str) -> int:
+        """The rack that a host stands in; 0 where there are none."""
+        return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
+
+    def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
+        """What one flow from ``src`` to ``dst`` gets on an idle network, headers included."""
+        limits = [self.host(src).egress_bytes_per_s, self.host(dst).ingress_bytes_per_s]
+        limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
+        if self.rack(src) != self.rack(dst):
+            limits.append(self.trunk_bytes_per_s)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def slots(self) -> str:
+        """Every host with its slots, as ``--hosts`` reads it."""
+        return ",".join(f"{host.name}:{host.slots}" for host in self.hosts)

@@ -1,0 +1,77 @@
+"""The kernel's network tools: ip and tc, with their refusals turned into errors that say what lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from probes.errors import UnavailableError
+
+__all__ = ["batch", "in_namespace", "ip", "ip_json", "namespaces", "require"]
+
+_NAMESPACES = Path("/run/netns")
+_TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "sh": "dash"}
+_LACKS = (
+    ("qdisc kind is unknown", "the kernel lacks the htb queue (CONFIG_NET_SCH_HTB)"),
+    ("classifier", "the kernel lacks the u32 classifier (CONFIG_NET_CLS_U32)"),
+    ("Unknown device type", "the kernel lacks veth pairs or bridges (CONFIG_VETH, CONFIG_BRIDGE)"),
+    ("Operation not permitted", "root here is not allowed to (CAP_SYS_ADMIN and CAP_NET_ADMIN)"),
+    ("Invalid argument", "the kernel may lack network namespaces (CONFIG_NET_NS)"),
+)
+
+
+def require() -> None:
+    """Raise UnavailableError unless this user and machine can hold a lab."""
+    if os.geteuid() != 0:
+        raise UnavailableError(
+            "a lab needs root: it makes network namespaces and shapes their traffic",
+            hint="Run it as root, or in a container with --privileged.",
+        )
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
+        raise UnavailableError(
+            f"a lab needs the commands {', '.join(missing)}, which are not on PATH",
+            hint=f"On Debian: apt-get install {packages}",
+        )
+
+
+def ip(*arguments: str) -> str:
+    """What ``ip`` prints; raises UnavailableError with what it says when it refuses."""
+    return _run(["ip", *arguments])
+
+
+def ip_json(*arguments: str) -> Any:
+    """What ``ip -json`` tells, as a value."""
+    return json.loads(ip("-json", *arguments) or "[]")
+
+
+def batch(tool: str, lines: Sequence[str], namespace: str | None = None) -> None:
+    """Have ``ip`` or ``tc`` do ``lines``, in ``namespace`` or in this one, up to the first that fails."""
+    if lines:
+        where = ["-netns", namespace] if namespace is not None else []
+        _run([tool, *where, "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def in_namespace(namespace: str, script: str) -> None:
+    """Run a line of shell in ``namespace``."""
+    _run(["ip", "netns", "exec", namespace, "sh", "-c", script])
+
+
+def namespaces() -> list[str]:
+    """The names of every network namespace of this machine, as ``ip netns`` keeps them."""
+    return sorted(path.name for path in _NAMESPACES.iterdir()) if _NAMESPACES.is_dir() else []
+
+
+def _run(command: Sequence[str], stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout
+    said = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
+    why = next((reason for mark, reason in _LACKS if mark in said), "")
+    raise UnavailableError(f"{' '.join(command)}: {said}", hint=why)
