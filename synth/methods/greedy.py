@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from probes.columns import Bytes, Floats, Indices, Ints, Mask, bytes_of, ints
+from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, ints
 from probes.errors import UsageError
 from synth.collective import Collective
 from synth.cuts import cost_levels
+from synth.events import is_free, occupy, pop, push
 from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import COPY, REDUCE, Schedule
@@ -242,7 +243,7 @@ def _run(
         for at_level in range(levels):
             for at in range(candidates):
                 link = candidate[at]
-                if level[link] != at_level or not _is_free(
+                if level[link] != at_level or not is_free(
                     link, resource_free, link_port_start, link_port, links
                 ):
                     continue
@@ -258,12 +259,12 @@ def _run(
                     continue
                 _await(awaited, in_cluster, cluster, dst[link], chunk)
                 copies[chunk] += 1
-                _occupy(link, resource_free, link_port_start, link_port, links, False)
+                occupy(link, resource_free, link_port_start, link_port, links, False)
                 sent_chunk[sent] = chunk
                 sent_link[sent] = link
                 arrival_s[sent] = now_s + travel_s[link]
-                heap_size = _push(heap_s, heap_what, heap_size, now_s + hold_s[link], -1 - sent)
-                heap_size = _push(heap_s, heap_what, heap_size, arrival_s[sent], sent)
+                heap_size = push(heap_s, heap_what, heap_size, now_s + hold_s[link], -1 - sent)
+                heap_size = push(heap_s, heap_what, heap_size, arrival_s[sent], sent)
                 sent += 1
         if heap_size == 0:
             break
@@ -272,16 +273,16 @@ def _run(
         candidates = 0
         while heap_size > 0 and heap_s[0] <= now_s * (1 + 1e-12):
             what = heap_what[0]
-            heap_size = _pop(heap_s, heap_what, heap_size)
+            heap_size = pop(heap_s, heap_what, heap_size)
             if what < 0:
                 link = sent_link[-1 - what]
-                _occupy(link, resource_free, link_port_start, link_port, links, True)
-                if _is_free(link, resource_free, link_port_start, link_port, links):
+                occupy(link, resource_free, link_port_start, link_port, links, True)
+                if is_free(link, resource_free, link_port_start, link_port, links):
                     candidates = _offer(link, queued, instant, candidate, candidates)
                 for at in range(link_port_start[link], link_port_start[link + 1]):
                     for other in range(port_start[link_port[at]], port_start[link_port[at] + 1]):
                         sibling = port_links[other]
-                        if _is_free(sibling, resource_free, link_port_start, link_port, links):
+                        if is_free(sibling, resource_free, link_port_start, link_port, links):
                             candidates = _offer(sibling, queued, instant, candidate, candidates)
             else:
                 rank = dst[sent_link[what]]
@@ -296,7 +297,7 @@ def _run(
                         continue
                     at += 1
                     # An idle link had nothing to take before: only this chunk can be of use to it.
-                    if not _has(awaited[dst[link]], chunk) and _is_free(
+                    if not _has(awaited[dst[link]], chunk) and is_free(
                         link, resource_free, link_port_start, link_port, links
                     ):
                         candidates = _offer(link, queued, instant, candidate, candidates)
@@ -394,23 +395,6 @@ def _await(awaited: Words, in_cluster: Words, cluster: Indices, rank: int, chunk
 
 
 @compiled
-def _is_free(link: int, free: Mask, start: Indices, port: Indices, links: int) -> bool:
-    if not free[link]:
-        return False
-    for at in range(start[link], start[link + 1]):  # noqa: SIM110 - numba compiles no generators
-        if not free[links + port[at]]:
-            return False
-    return True
-
-
-@compiled
-def _occupy(link: int, free: Mask, start: Indices, port: Indices, links: int, value: bool) -> None:
-    free[link] = value
-    for at in range(start[link], start[link + 1]):
-        free[links + port[at]] = value
-
-
-@compiled
 def _offer(link: int, queued: Indices, instant: int, candidate: Indices, candidates: int) -> int:
     if queued[link] == instant:
         return candidates
@@ -440,35 +424,3 @@ def _shuffle(candidate: Indices, count: int) -> None:
     for at in range(count - 1, 0, -1):
         other = np.random.randint(at + 1)
         candidate[at], candidate[other] = candidate[other], candidate[at]
-
-
-@compiled
-def _push(heap_s: Floats, heap_what: Indices, size: int, time_s: float, what: int) -> int:
-    at = size
-    while at > 0:
-        parent = (at - 1) // 2
-        if heap_s[parent] <= time_s:
-            break
-        heap_s[at], heap_what[at] = heap_s[parent], heap_what[parent]
-        at = parent
-    heap_s[at], heap_what[at] = time_s, what
-    return size + 1
-
-
-@compiled
-def _pop(heap_s: Floats, heap_what: Indices, size: int) -> int:
-    size -= 1
-    time_s, what = heap_s[size], heap_what[size]
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap_s[child + 1] < heap_s[child]:
-            child += 1
-        if heap_s[child] >= time_s:
-            break
-        heap_s[at], heap_what[at] = heap_s[child], heap_what[child]
-        at = child
-    heap_s[at], heap_what[at] = time_s, what
-    return size

@@ -22,7 +22,8 @@ from synth.synthesize import KINDS, METHODS
 def _judge(schedule):
     timing = replay(schedule)
     assert check(schedule, timing) == []
-    assert (timing.start_s[1:] >= timing.start_s[:-1]).all() or schedule.method == "greedy"
+    # The table is in the order of starts, up to rounding.
+    assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all() or schedule.method == "greedy"
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     for bound in proven:
         assert bound.time_s <= timing.time_s * (1 + 1e-9), bound
