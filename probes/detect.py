@@ -7,6 +7,7 @@ about itself costs less and comes first.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 from probes.bandwidth import Bandwidths, load
 from probes.complete import complete
-from probes.files import nccl_xml
+from probes.files import hwloc, nccl_xml, smi
 from probes.live import nvml, sysfs, system
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
 
@@ -24,6 +25,8 @@ __all__ = ["from_file", "live", "merge", "side_by_side"]
 
 _Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink)
 _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
+_ENOUGH = 4096
+_HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
 _NESTED = {"numa", "pci", "gpus", "nics", "fabric"}
 
 
@@ -53,7 +56,14 @@ def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> 
 
     Raises DataError for what is no such file.
     """
-    return complete(nccl_xml.read(content, source), tables or load())
+    tables = tables or load()
+    # By content, not by name: a byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if not start.startswith(b"<"):
+        return complete(smi.read(content, source), tables)
+    if _HWLOC.search(start):
+        return complete(hwloc.read(content, source, tables), tables)
+    return complete(nccl_xml.read(content, source), tables)
 
 
 def side_by_side(topologies: Sequence[Topology]) -> Topology:

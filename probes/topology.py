@@ -95,6 +95,7 @@ class Gpu:
     arch: str = ""
     compute_capability: str = ""
     numa: int | None = None
+    cpus: str = ""
     mig: bool | None = None
     gpudirect: bool | None = None
     usable: bool | None = None

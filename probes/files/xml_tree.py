@@ -17,12 +17,13 @@ _OTHERS = {"topology": "an hwloc topology (lstopo)", "nvidia_smi_log": "the outp
 
 @dataclass
 class Element:
-    """One element: its tag and attributes, what is inside it, and the line it starts on."""
+    """One element: its tag and attributes, the line it starts on, what is inside it, text together."""
 
     tag: str
     attributes: dict[str, str]
     line: int
     children: list[Element] = field(default_factory=list)
+    text: str = ""
 
     def get(self, name: str) -> str:
         """An attribute without surrounding space; "" if it is not there."""
@@ -34,13 +35,15 @@ class _Refused(Exception):  # noqa: N818 - leaves the parser's callbacks, never 
 
 
 class _Builder:
-    def __init__(self, parser: expat.XMLParserType) -> None:
+    def __init__(self, parser: expat.XMLParserType, doctype: str) -> None:
         self._parser = parser
+        self._allowed = doctype
         self._open: list[Element] = []
         self._count = 0
         self.root: Element | None = None
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -54,22 +57,30 @@ class _Builder:
             self.root = element
         self._open.append(element)
 
+    def _text(self, text: str) -> None:
+        self._open[-1].text += text
+
     def _end(self, tag: str) -> None:
         self._open.pop()
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
+        if name == self._allowed and not internal:
+            return
         what = _OTHERS.get(name, f"a document of type {name!r}")
         raise _Refused(f"expected a file without a document type, found {what}")
 
 
-def parse_xml(content: bytes, source: str) -> Element:
-    """The root element of a document; raises DataError that says why it is none."""
+def parse_xml(content: bytes, source: str, doctype: str = "") -> Element:
+    """The root element of a document; raises DataError that says why it is none.
+
+    ``doctype`` is the one that may be named in it; an external definition is never fetched.
+    """
     if not content.strip():
         raise DataError(source, ["the file is empty"])
     if len(content) > _MOST_BYTES:
         raise DataError(source, [f"expected at most {_MOST_BYTES >> 20} MiB, found {len(content)} bytes"])
     parser = expat.ParserCreate()
-    builder = _Builder(parser)
+    builder = _Builder(parser, doctype)
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:

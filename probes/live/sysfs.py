@@ -40,7 +40,11 @@ def read(host: str, root: Path = Path("/")) -> Topology:
         method=METHOD,
         numa=tuple(_numa(sys)),
         pci=pci,
-        gpus=tuple(_gpu(device, sys) for device in pci if devices.is_gpu(device.pci_class, device.vendor)),
+        gpus=tuple(
+            _gpu(device, sys)
+            for device in pci
+            if devices.is_gpu(device.pci_class, device.vendor, device.device)
+        ),
         nics=read_nics(sys, {device.bus_id: device for device in pci}, METHOD),
     )
     return Topology((found,), notes=tuple(f"{host}: {note}" for note in notes))
@@ -90,15 +94,12 @@ def _pci(sys: Path) -> Iterator[PciDevice]:
 def _role(
     device: PciDevice, found: dict[str, PciDevice]
 ) -> Literal["root", "upstream", "downstream", "device"]:
-    """Ports of switches alternate below a root port: upstream, downstream, upstream …"""
     if not devices.is_bridge(device.pci_class):
         return "device"
     depth, here = 0, found.get(device.parent)
     while here is not None:
         depth, here = depth + 1, found.get(here.parent)
-    if depth == 0:
-        return "root"
-    return "upstream" if depth % 2 else "downstream"
+    return devices.port_role(depth)
 
 
 def _gpu(device: PciDevice, sys: Path) -> Gpu:

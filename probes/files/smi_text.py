@@ -1,0 +1,166 @@
+"""The matrices that nvidia-smi prints for people, found in text and taken apart.
+
+Cells are told by white space alone: which tabs and spaces stand between them depends on the driver's
+age and on who pasted them. A matrix that is not whole is refused, never completed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from probes.errors import DataError
+
+__all__ = ["CPUS", "NODE", "P2P_WORDS", "Grid", "decoded", "grids"]
+
+CPUS, NODE = "CPU Affinity", "NUMA Affinity"
+PATH_WORDS = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
+P2P_WORDS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_DEVICE = re.compile(r"GPU\d+|NIC\d+|[a-z][\w.-]*\d[\w.-]*")
+_NVLINKS = re.compile(r"NV[1-9]\d*")
+_LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
+_LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
+_MOST_DEVICES = 256
+
+
+@dataclass
+class Grid:
+    """One matrix: a word for each pair of ``devices``, and by device what further columns say."""
+
+    line: int
+    devices: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    further: dict[str, dict[str, str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def words(self) -> set[str]:
+        """Every word but the X of a device with itself."""
+        return {word for cells in self.rows.values() for word in cells} - {"X"}
+
+    @property
+    def is_p2p(self) -> bool:
+        """Whether this is a matrix of what GPUs can do to each other, not of paths."""
+        return bool(self.words) and self.words <= P2P_WORDS
+
+
+def decoded(content: bytes) -> str:
+    """Text as a terminal would show it: any Unicode, any line ends, no colours or underlines."""
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+
+
+def grids(text: str, source: str) -> tuple[list[Grid], dict[str, str]]:
+    """Every matrix in ``text``, and what its legend calls each NIC.
+
+    Raises DataError where a matrix is not whole, with each thing that is missing from it.
+    """
+    found: list[Grid] = []
+    problems: list[str] = []
+    legend: dict[str, str] = {}
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        devices, columns = _header(line)
+        named = _LEGEND.fullmatch(line)
+        if devices:
+            found.append(Grid(number, devices, columns))
+        elif named:
+            _add_name(legend, named[1], named[2], last=number == len(lines))
+        elif found:
+            problems += _row(found[-1], line, number, last=number == len(lines))
+    problems += [problem for grid in found for problem in _whole(grid)]
+    if problems:
+        hint = "Keep the whole output, one line a device: nvidia-smi topo -m > topo.txt"
+        raise DataError(source, problems, hint=hint)
+    return found, legend
+
+
+def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(devices, further columns) of the line above a matrix; neither for any other line."""
+    own, *later = _LATER.split(f" {line}")
+    names = own.split()
+    known = [name for name in names if _DEVICE.fullmatch(name)]
+    if (
+        not known
+        or not known[0].startswith("GPU")
+        or names[: len(known)] != known
+        or len(known) > _MOST_DEVICES
+    ):
+        return (), ()
+    rest = names[len(known) :]
+    if rest and (_is_word(rest[0]) or not rest[0][0].isupper()):  # a row of the matrix, or prose
+        return (), ()
+    return tuple(known), tuple(" ".join(column.split()) for column in (*rest, *later))
+
+
+def _is_word(text: str) -> bool:
+    return text == "X" or text in PATH_WORDS or text in P2P_WORDS or bool(_NVLINKS.fullmatch(text))
+
+
+def _row(grid: Grid, line: str, number: int, *, last: bool) -> Iterator[str]:
+    name, *tokens = line.split() or [""]
+    if not _DEVICE.fullmatch(name) or (name not in grid.devices and not (tokens and _is_word(tokens[0]))):
+        return
+    size = len(grid.devices)
+    cells, further = tuple(tokens[:size]), tokens[size:]
+    if name not in grid.devices:
+        yield f"line {number}: {name} has a row, and no column in line {grid.line}"
+    elif name in grid.rows:
+        yield f"line {number}: {name} has a second row"
+    elif len(cells) < size or not all(map(_is_word, cells)):
+        good = next((at for at, cell in enumerate(cells) if not _is_word(cell)), len(cells))
+        found = f", then {cells[good]!r}" if good < len(cells) else ""
+        yield f"line {number}: {name} has {good} cells of the {size} that line {grid.line} announces{found}"
+    elif further and _is_word(further[0]):
+        yield f"line {number}: {name} has more cells than the {size} columns of line {grid.line}"
+    else:
+        grid.rows[name] = cells
+        _keep(grid, name, further, last=last)
+
+
+def _keep(grid: Grid, name: str, further: Sequence[str], *, last: bool) -> None:
+    """What stands right of the cells, where it is one word a column. Rows of NICs have nothing there."""
+    if not further:
+        return
+    if len(further) != len(grid.columns):
+        grid.notes.append(
+            f"{name}: {len(further)} words for {len(grid.columns)} columns: affinity is unknown"
+        )
+        return
+    said = dict(zip(grid.columns, further, strict=True))
+    others = {values[grid.columns[-1]] for values in grid.further.values()}
+    if last and further[-1] != "N/A" and further[-1] not in others:
+        # The file ends inside this line, so this may be the beginning of something longer.
+        grid.notes.append(f"{name}: the file ends inside its line: {grid.columns[-1]} is unknown")
+        del said[grid.columns[-1]]
+    grid.further[name] = said
+
+
+def _add_name(legend: dict[str, str], nic: str, name: str, *, last: bool) -> None:
+    shapes = {re.sub(r"\d+", "#", known) for known in legend.values()}
+    cut = last and bool(shapes) and re.sub(r"\d+", "#", name) not in shapes
+    if not cut and name not in legend.values():
+        legend.setdefault(nic, name)
+
+
+def _whole(grid: Grid) -> Iterator[str]:
+    where = f"the matrix of line {grid.line}"
+    if len(set(grid.devices)) != len(grid.devices):
+        yield f"{where}: a device has two columns"
+    missing = [device for device in grid.devices if device not in grid.rows]
+    if missing:
+        found = f"found none for {', '.join(missing)}"
+        yield f"{where}: expected a row for each of its {len(grid.devices)} columns, {found}"
+        return
+    for at, device in enumerate(grid.devices):
+        own = [column for column, word in zip(grid.devices, grid.rows[device], strict=True) if word == "X"]
+        if own != [grid.devices[at]]:
+            yield f"{where}: expected X in the row of {device} at {device} alone, found it at {own or 'none'}"
+    mixed = grid.words & P2P_WORDS and grid.words - P2P_WORDS
+    if mixed:
+        found = ", ".join(sorted(grid.words))
+        yield f"{where}: expected path types or peer-to-peer states, found both: {found}"
