@@ -9,36 +9,38 @@ from ccctl.atomic import write_atomically
 from ccctl.errors import CannotWriteError, UsageError
 from exec.lab import standing
 from exec.lab_network import Lab
+from exec.lab_run import files
 
-__all__ = ["chosen", "forget", "known", "login_path", "remember"]
+__all__ = ["chosen", "folder", "forget", "known", "remember"]
 
 # Namespaces are root's and end with the boot: so does this folder.
 _FOLDER = Path("/run/ccctl/labs")
+_STATE = "lab.json"
 
 
-def remember(lab: Lab, login: str) -> None:
-    """Keep ``lab`` and the script that logs in to its hosts; raises CannotWriteError."""
+def remember(lab: Lab) -> None:
+    """Keep ``lab`` and the files that a command inside it needs; raises CannotWriteError."""
     import msgspec
 
-    place = _FOLDER / lab.name
+    place = folder(lab.name)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotWriteError(f"{place}: {error.strerror}") from error
-    script = login_path(lab.name)
-    write_atomically(script, login.encode())
-    script.chmod(0o755)
-    write_atomically(place / "lab.json", msgspec.json.format(msgspec.json.encode(lab), indent=1) + b"\n")
+    for name, content in files(lab).items():
+        write_atomically(place / name, content.encode())
+        (place / name).chmod(0o755 if content.startswith("#!") else 0o644)
+    write_atomically(place / _STATE, msgspec.json.format(msgspec.json.encode(lab), indent=1) + b"\n")
 
 
-def login_path(name: str) -> Path:
-    """Where the script is that logs in to the hosts of a lab."""
-    return _FOLDER / name / "login"
+def folder(name: str) -> Path:
+    """Where what is known of a lab is kept."""
+    return _FOLDER / name
 
 
 def known() -> list[str]:
     """The names of the labs that are up, in order."""
-    names = sorted(path.parent.name for path in _FOLDER.glob("*/lab.json"))
+    names = sorted(path.parent.name for path in _FOLDER.glob(f"*/{_STATE}"))
     return [name for name in names if standing(name)]
 
 
@@ -59,9 +61,9 @@ def chosen(name: str | None) -> Lab:
             f"there is no lab {found}; up: {', '.join(names) or 'none'}",
             hint="ccctl lab up lab.toml makes one.",
         )
-    return msgspec.json.decode((_FOLDER / found / "lab.json").read_bytes(), type=Lab)
+    return msgspec.json.decode((folder(found) / _STATE).read_bytes(), type=Lab)
 
 
 def forget(name: str) -> None:
     """Remove what is known of a lab; nothing happens where nothing is."""
-    shutil.rmtree(_FOLDER / name, ignore_errors=True)
+    shutil.rmtree(folder(name), ignore_errors=True)

@@ -7,7 +7,7 @@ import re
 
 from ccctl.errors import UsageError
 
-__all__ = ["format_size", "parse_rate", "parse_rates", "parse_seconds", "parse_size"]
+__all__ = ["format_rate", "format_size", "parse_rate", "parse_rates", "parse_seconds", "parse_size"]
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d+))?"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -80,6 +80,14 @@ def format_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % _BINARY[unit.lower()] == 0:
             return f"{size_bytes // _BINARY[unit.lower()]}{unit}"
     return str(size_bytes)
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """A rate in bits, as links are sold, that ``parse_rate`` reads back to six digits: 100Mbit/s."""
+    for unit in ("T", "G", "M", "k"):
+        if 8 * bytes_per_s >= _DECIMAL[unit.lower()]:
+            return f"{8 * bytes_per_s / _DECIMAL[unit.lower()]:g}{unit}bit/s"
+    return f"{8 * bytes_per_s:g}bit/s"
 
 
 def _number(match: re.Match[str]) -> float:

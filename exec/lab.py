@@ -20,7 +20,7 @@ from exec.lab_shaping import commands, port, shapes, uplink_ports
 from exec.lab_tools import batch, in_namespace, ip, ip_json, namespaces, require
 from probes.errors import UnavailableError
 
-__all__ = ["carriers", "down", "set_carrier", "shape", "standing", "traffic", "up"]
+__all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 
 _FILES = Path("/etc/netns")
 _CORE = "core"
@@ -55,6 +55,7 @@ def up(lab: Lab) -> None:
 
 def down(name: str) -> bool:
     """Remove the lab of that name with all that runs in it; whether there was anything to remove."""
+    require()
     found = standing(name)
     for namespace in found:
         _kill_inside(namespace)
@@ -73,18 +74,20 @@ def standing(name: str) -> list[str]:
 
 def shape(before: Lab, after: Lab) -> None:
     """Change the rates of a running lab from ``before`` to ``after``, which have the same hosts and racks."""
+    require()
     old = shapes(before)
     for device, classes in shapes(after).items():
         batch("tc", commands(device[1], old[device], classes), device[0])
 
 
-def set_carrier(lab: Lab, host: str, *, connected: bool) -> None:
+def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
     """Pull the host's cable at the switch, or put it back: what is sent to or by it is then lost."""
+    require()
     state = "up" if connected else "down"
     ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host)), state)
 
 
-def carriers(lab: Lab) -> dict[str, bool]:
+def cables(lab: Lab) -> dict[str, bool]:
     """Whether each host's cable is plugged in."""
     flags = {link["ifname"]: link["flags"] for link in _ports(lab)}
     return {host.name: "UP" in flags[port(number)] for number, host in enumerate(lab.hosts)}
@@ -156,6 +159,7 @@ def _rack(rack: int) -> str:
 
 
 def _ports(lab: Lab) -> list[dict[str, Any]]:
+    require()
     found: list[dict[str, Any]] = ip_json("-netns", lab.switch, "-statistics", "link", "show")
     return found
 

@@ -9,32 +9,40 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from exec.lab_network import DEVICE, SUBNET, Lab
 
-__all__ = ["environment", "login_script", "started"]
+__all__ = ["environment", "files", "started"]
 
 _PATIENCE_S = 3.0
+_LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
 # The kernel takes a host's name from whoever is in its UTS namespace: no need for hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
 # The shell stays as the first process: as such the command itself would be deaf to signals.
 _FIRST_PROCESS = _NAME_IT + '; "$@"; exit $?'
 
 
-def login_script(lab: Lab) -> str:
-    """A look-alike of ssh, ``SCRIPT [-options] HOST COMMAND…``, that reaches the hosts of ``lab``."""
-    return f"""#!/bin/sh
+def files(lab: Lab) -> dict[str, str]:
+    """What a command inside needs on disk, as {name: content}: how to log in to the hosts, and their list."""
+    return {
+        _LOGIN: f"""#!/bin/sh
+# As ssh: login [-options] HOST COMMAND...
 while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$1
 shift
 exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
-    sh -c '{_NAME_IT}; shift; eval "$*"' "$host" "$host" "$@"
-"""
+    sh -c '{_NAME_IT}; eval "$*"' "$host" "$@"
+""",
+        _OPENMPI_HOSTS: "".join(f"{host.name} slots={host.slots}\n" for host in lab.hosts),
+        _MPICH_HOSTS: "".join(f"{host.name}:{host.slots}\n" for host in lab.hosts),
+    }
 
 
-def environment(lab: Lab, login: str) -> dict[str, str]:
-    """What makes any mpirun inside use the lab: ``login`` is the path of the look-alike of ssh.
+def environment(lab: Lab, folder: Path) -> dict[str, str]:
+    """What makes any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
     Open MPI and MPICH are told to leave shared memory alone, which would carry messages past the
     network between hosts that are one machine, and to yield the few cores when they wait.
@@ -42,7 +50,8 @@ def environment(lab: Lab, login: str) -> dict[str, str]:
     return {
         "CCCTL_LAB": lab.name,
         "CCCTL_HOSTS": lab.slots(),
-        "PRTE_MCA_plm_ssh_agent": login,
+        "PRTE_MCA_plm_ssh_agent": str(folder / _LOGIN),
+        "PRTE_MCA_prte_default_hostfile": str(folder / _OPENMPI_HOSTS),
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": "tcp,self",
@@ -51,7 +60,8 @@ def environment(lab: Lab, login: str) -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "HYDRA_LAUNCHER": "ssh",
-        "HYDRA_LAUNCHER_EXEC": login,
+        "HYDRA_LAUNCHER_EXEC": str(folder / _LOGIN),
+        "HYDRA_HOST_FILE": str(folder / _MPICH_HOSTS),
         "HYDRA_IFACE": DEVICE,
         "UCX_TLS": "tcp,self",
         "UCX_NET_DEVICES": DEVICE,
@@ -59,16 +69,34 @@ def environment(lab: Lab, login: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def started(lab: Lab, host: str, command: Sequence[str], login: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """``command`` while it runs inside ``host``, with this process's streams.
 
-    On leaving, what still runs of it is asked to end, and is killed where it does not.
+    On leaving, what still runs of it is asked to end, and is killed where it does not. It does not
+    outlive this process either, even where that is killed outright.
     """
-    inside = ["ip", "netns", "exec", lab.namespace(host), "unshare", "--uts", "--pid", "--fork"]
-    inside += ["--kill-child", "--mount-proc", "--", "sh", "-c", _FIRST_PROCESS, host, *command]
-    process = subprocess.Popen(inside, env={**os.environ, **environment(lab, login)})
+    # Process numbers begin anew with each run, and MPI names its session's files by them.
+    with tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True) as own:
+        variables = {**os.environ, **environment(lab, folder), "TMPDIR": own}
+        with _process(lab.namespace(host), host, command, variables) as process:
+            yield process
+
+
+@contextlib.contextmanager
+def _process(
+    namespace: str, host: str, command: Sequence[str], variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    inside = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", namespace]
+    inside += ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    inside += ["sh", "-c", _FIRST_PROCESS, host, *command]
+    process = subprocess.Popen(inside, env=variables)
     try:
         yield process
+    except KeyboardInterrupt:
+        # Ctrl-C reached the command as well, which may be clearing up after itself.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
+        raise
     finally:
         _end(process)
 

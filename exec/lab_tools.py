@@ -15,7 +15,7 @@ from probes.errors import UnavailableError
 __all__ = ["batch", "in_namespace", "ip", "ip_json", "namespaces", "require"]
 
 _NAMESPACES = Path("/run/netns")
-_TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "sh": "dash"}
+_TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "sh": "dash"}
 _LACKS = (
     ("qdisc kind is unknown", "the kernel lacks the htb queue (CONFIG_NET_SCH_HTB)"),
     ("classifier", "the kernel lacks the u32 classifier (CONFIG_NET_CLS_U32)"),

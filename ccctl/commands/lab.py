@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import console
+from ccctl.atomic import refuse_unwritable, write_atomically
+from ccctl.errors import LockHeldError, UnavailableError, UsageError
 from ccctl.options import Json, Quiet, Verbose
 
 if TYPE_CHECKING:
@@ -16,9 +19,10 @@ __all__ = ["EXAMPLES", "VERBS", "lab"]
 
 EXAMPLES = (
     ("ccctl lab up lab4.toml", "make the hosts and the wires that the file describes"),
-    ("ccctl lab run -- ccctl profile --quick -o lab-profile.json", "measure the lab's links, from inside it"),
-    ("ccctl lab run -v --on gpu2 -- hostname", "a command inside another host, with the bytes that crossed"),
+    ("ccctl lab run -- ccctl profile --quick -o lab-profile.json", "measure the lab's links from inside"),
+    ("ccctl lab run -v --on gpu2 -- uname -n", "run a command in another host; tell the bytes that crossed"),
     ("ccctl lab shape 'gpu1 -> gpu2 = 5Mbit/s' 'gpu3.egress = 10Mbit/s'", "change rates while it runs"),
+    ("ccctl lab shape --down-host gpu4", "pull a cable; --up-host puts it back"),
     ("ccctl lab status --json", "its hosts, rates and byte counters as one object"),
     ("ccctl lab down", "remove it, with all that runs in it"),
 )
@@ -47,25 +51,22 @@ def up(
     Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
     """
     from ccctl import lab_file, lab_state
-    from ccctl.errors import LockHeldError
     from ccctl.signals import unwinding
-    from exec import lab as built
+    from exec import lab as kernel
     from exec.errors import NameTakenError
-    from exec.lab_run import login_script
 
     described = lab_file.read_lab(file)
     with unwinding():
         try:
-            built.up(described)
+            kernel.up(described)
         except NameTakenError as error:
             raise LockHeldError(error.message, hint=error.hint) from error
         try:
-            login = lab_state.login_path(described.name)
-            lab_state.remember(described, login_script(described))
+            lab_state.remember(described)
         except BaseException:
-            built.down(described.name)
+            kernel.down(described.name)
             raise
-    console.detail(f"hosts are logged in to by {login}")
+    console.detail(f"what is known of it: {lab_state.folder(described.name)}")
     console.note(f"lab {described.name}: {len(described.hosts)} hosts are up: {described.slots()}")
     console.next_step("ccctl lab run -- ccctl profile")
 
@@ -77,9 +78,7 @@ def run(
     ] = None,
     traffic: Annotated[
         str | None,
-        typer.Option(
-            "--traffic", metavar="FILE", help="Write what crossed the lab's network as JSON to FILE."
-        ),
+        typer.Option("--traffic", metavar="FILE", help="Write the bytes that crossed to FILE, as JSON."),
     ] = None,
     chosen: Chosen = None,
     quiet: Quiet = False,
@@ -92,14 +91,16 @@ def run(
     """
     from ccctl import lab_state
     from ccctl.signals import unwinding
-    from exec import lab as built
+    from exec import lab as kernel
     from exec.lab_run import started
 
+    if traffic is not None:
+        refuse_unwritable(Path(traffic))
     found = lab_state.chosen(chosen)
     host = _host(found, on) if on is not None else found.hosts[0].name
-    before = built.traffic(found)
+    before = kernel.traffic(found)
     try:
-        with unwinding(), started(found, host, command, str(lab_state.login_path(found.name))) as process:
+        with unwinding(), started(found, host, command, lab_state.folder(found.name)) as process:
             status = process.wait()
     finally:
         _tell_traffic(found, before, traffic)
@@ -110,11 +111,12 @@ def shape(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET=RATE]...", help="gpu1, gpu1.egress, 'gpu1 -> gpu2' or trunk, = 10Mbit/s."
+            metavar="[TARGET=RATE]...",
+            help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk.",
         ),
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="Take every rate from an edited lab.toml.")
+        str | None, typer.Option("--from", metavar="FILE", help="Take every rate from an edited description.")
     ] = None,
     down_host: Annotated[
         list[str] | None, typer.Option("--down-host", metavar="HOST", help="Pull the cable of HOST.")
@@ -133,56 +135,45 @@ def shape(
     """
     from ccctl import lab_state
     from ccctl.lab_rates import reshaped
-    from exec import lab as built
-    from exec.lab_run import login_script
+    from exec import lab as kernel
 
     found = lab_state.chosen(chosen)
-    target = reshaped(_taken_from(file, found) if file is not None else found, changes or [])
+    target = reshaped(_edited(file, found) if file is not None else found, changes or [])
     cables = [(_host(found, name), False) for name in down_host or []]
     cables += [(_host(found, name), True) for name in up_host or []]
     if target != found:
-        built.shape(found, target)
-        lab_state.remember(target, login_script(target))
+        kernel.shape(found, target)
+        lab_state.remember(target)
     for name, connected in cables:
-        built.set_carrier(found, name, connected=connected)
-        console.note(f"{name}: cable {'plugged in' if connected else 'pulled'}")
+        kernel.set_cable(found, name, connected=connected)
+    if target == found and not cables:
+        console.note(f"lab {found.name}: nothing to change")
 
 
 def status(chosen: Chosen = None, json: Json = False) -> None:
     """Show a lab that is up: its hosts, the rate of every path, and the bytes that crossed."""
     from ccctl import lab_state
-    from exec import lab as built
+    from ccctl.pictures import lab as picture
+    from exec import lab as kernel
 
     found = lab_state.chosen(chosen)
-    counters, carriers = built.traffic(found), built.carriers(found)
+    crossed, cables = kernel.traffic(found), kernel.cables(found)
     if json:
-        console.summary(_summary(found, counters, carriers))
-        return
-    rows = [
-        (host.name, host.slots, found.address(host.name), _rate(host.egress_bytes_per_s),
-         _rate(host.ingress_bytes_per_s), "up" if carriers[host.name] else "down", *counters[host.name])
-        for host in found.hosts
-    ]  # fmt: skip
-    console.table(
-        ("host", "slots", "address", "egress", "ingress", "cable", "sent (B)", "received (B)"), rows
-    )
-    console.data("")
-    names = [host.name for host in found.hosts]
-    paths = [[src, *(_path(found, src, dst) for dst in names)] for src in names]
-    console.table(("one flow from", *(f"to {name}" for name in names)), paths)
+        console.summary(picture.summary(found, crossed, cables))
+    else:
+        picture.draw(found, crossed, cables)
 
 
 def down(chosen: Chosen = None, quiet: Quiet = False, verbose: Verbose = 0) -> None:
     """Remove a lab with all that runs in it; where there is none, nothing happens."""
     from ccctl import lab_state
-    from exec import lab as built
+    from exec import lab as kernel
 
-    names = [chosen] if chosen is not None else lab_state.known()
-    if not names:
+    if chosen is None and not lab_state.known():
         console.note("no lab is up")
         return
-    name = names[0] if len(names) == 1 else lab_state.chosen(None).name
-    removed = built.down(name)
+    name = chosen if chosen is not None else lab_state.chosen(None).name
+    removed = kernel.down(name)
     lab_state.forget(name)
     console.note(f"lab {name}: {'removed' if removed else 'was not up'}")
 
@@ -190,81 +181,44 @@ def down(chosen: Chosen = None, quiet: Quiet = False, verbose: Verbose = 0) -> N
 VERBS = (up, run, shape, status, down)
 
 
-def _taken_from(file: str, standing: Lab) -> Lab:
+def _edited(file: str, standing: Lab) -> Lab:
     """The lab of an edited file, which must be the one that stands but for its rates."""
-    from ccctl.errors import UsageError
     from ccctl.lab_file import read_lab
 
     edited = read_lab(file)
     fixed = [(lab.name, [(h.name, h.slots) for h in lab.hosts], lab.racks) for lab in (edited, standing)]
     if fixed[0] != fixed[1]:
         raise UsageError(
-            f"{file}: expected the name, hosts and racks of lab {standing.name}: only rates can change",
+            f"{file}: only rates can change, and more than its rates differ from lab {standing.name}",
             hint=f"ccctl lab down --lab {standing.name} && ccctl lab up {file}",
         )
     return edited
 
 
 def _host(lab: Lab, name: str) -> str:
-    from ccctl.errors import UsageError
-
     if name not in (names := [host.name for host in lab.hosts]):
         raise UsageError(f"there is no host {name} in lab {lab.name}", hint=f"Its hosts: {', '.join(names)}")
     return name
 
 
 def _tell_traffic(lab: Lab, before: dict[str, tuple[int, int]], output: str | None) -> None:
-    from exec import lab as built
-
-    after = built.traffic(lab)
-    crossed = {
-        host: (after[host][0] - sent, after[host][1] - received) for host, (sent, received) in before.items()
-    }
-    for host, (sent, received) in crossed.items():
-        console.detail(f"{host}: sent {sent} bytes, received {received} bytes")
-    if output is not None:
-        _write_traffic(lab, crossed, output)
-
-
-def _write_traffic(lab: Lab, crossed: dict[str, tuple[int, int]], output: str) -> None:
     import json
-    from pathlib import Path
 
-    from ccctl.atomic import write_atomically
+    from exec import lab as kernel
 
-    hosts = {host: {"sent_bytes": sent, "received_bytes": got} for host, (sent, got) in crossed.items()}
-    write_atomically(Path(output), json.dumps({"lab": lab.name, "hosts": hosts}, indent=1).encode() + b"\n")
-
-
-def _summary(lab: Lab, counters: dict[str, tuple[int, int]], carriers: dict[str, bool]) -> dict[str, Any]:
-    names = [host.name for host in lab.hosts]
-    return {
-        "name": lab.name,
-        "hosts": [
-            {
-                "name": host.name,
-                "slots": host.slots,
-                "address": lab.address(host.name),
-                "egress_bytes_per_s": host.egress_bytes_per_s,
-                "ingress_bytes_per_s": host.ingress_bytes_per_s,
-                "cable": carriers[host.name],
-                "sent_bytes": counters[host.name][0],
-                "received_bytes": counters[host.name][1],
-            }
-            for host in lab.hosts
-        ],
-        "paths": [
-            {"src": src, "dst": dst, "bytes_per_s": lab.rate_bytes_per_s(src, dst)}
-            for src in names
-            for dst in names
-            if src != dst
-        ],
+    try:
+        after = kernel.traffic(lab)
+    except UnavailableError:
+        console.warn(f"lab {lab.name} was removed meanwhile: what crossed it is not known")
+        return
+    crossed = {
+        host: {"sent_bytes": after[host][0] - sent, "received_bytes": after[host][1] - received}
+        for host, (sent, received) in before.items()
     }
-
-
-def _path(lab: Lab, src: str, dst: str) -> str:
-    return "-" if src == dst else _rate(lab.rate_bytes_per_s(src, dst))
-
-
-def _rate(bytes_per_s: float | None) -> str:
-    return "unlimited" if bytes_per_s is None else f"{8e-6 * bytes_per_s:g}Mbit/s"
+    for host, counted in crossed.items():
+        console.detail(
+            f"{host}: sent {counted['sent_bytes']} bytes, received {counted['received_bytes']} bytes"
+        )
+    if output is not None:
+        content = json.dumps({"lab": lab.name, "hosts": crossed}, indent=1) + "\n"
+        write_atomically(Path(output), content.encode())
