@@ -86,11 +86,13 @@ class Bandwidths:
                 return link.gbs
         return None
 
-    def fabric(self, kind: str, arch: str) -> FabricGeneration:
-        """The generation of ``kind`` ("nvlink", "xgmi") that GPUs of this architecture have."""
+    def fabric(self, kind: str, arch: str, version: str = "") -> FabricGeneration:
+        """The generation of ``kind`` ("nvlink", "xgmi") of this architecture's GPUs, else of this version."""
+        known, otherwise = self.nvlink, self.nvlink_if_unknown
         if kind == "xgmi":
-            return self.xgmi.get(arch, self.xgmi_if_unknown)
-        return self.nvlink.get(arch, self.nvlink_if_unknown)
+            known, otherwise = self.xgmi, self.xgmi_if_unknown
+        alike = (generation for generation in known.values() if version and generation.version == version)
+        return known.get(arch) or next(alike, otherwise)
 
 
 def load(path: Path | None = None) -> Bandwidths:

@@ -1,9 +1,12 @@
 """What lies between two devices of a host, in the words of NCCL and nvidia-smi.
 
-From near to far: LOC the device itself; NVL NVLink or xGMI, directly or through NVSwitches; NVB
-NVLink over one GPU in between; C2C the chip-to-chip link of one CPU; PIX at most one PCIe switch;
-PXB several; PHB the host bridge; NODE several host bridges of one NUMA node; SYS from NUMA node to
-NUMA node; "?" where the topology does not say.
+The PCI tree and the fabric's links are believed before what a tool states (``Host.matrices``), and
+that before NUMA nodes alone. From near to far: LOC the device itself; NVL NVLink or xGMI, directly or
+through NVSwitches; NVB NVLink over one GPU in between; C2C the chip-to-chip link of one CPU; PIX at
+most one PCIe switch; PXB several; PXN over NVLink to a GPU that is near the NIC; PHB the host bridge;
+NODE several host bridges of one NUMA node; SYS from NUMA node to NUMA node; NET from host to host; "?"
+where the topology does not say. PXN and NET are ways that a library may take (``probes/expected.py``),
+not what lies between two devices of a host.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from typing import Literal, TypeAlias
 
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
 
-__all__ = ["MEANING", "PathType", "Paths"]
+__all__ = ["MEANING", "PathType", "Paths", "key_of"]
 
-PathType: TypeAlias = Literal["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?"]
+PathType: TypeAlias = Literal[
+    "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "PHB", "NODE", "SYS", "NET", "?"
+]
 MEANING: Mapping[PathType, str] = {
     "LOC": "the device itself",
     "NVL": "NVLink or xGMI",
@@ -24,9 +29,11 @@ MEANING: Mapping[PathType, str] = {
     "C2C": "chip-to-chip link of one CPU",
     "PIX": "at most one PCIe switch",
     "PXB": "several PCIe switches",
+    "PXN": "NVLink to a GPU that is near the NIC",
     "PHB": "the PCIe host bridge",
     "NODE": "host bridges of one NUMA node",
     "SYS": "from NUMA node to NUMA node",
+    "NET": "from host to host",
     "?": "not known",
 }
 
@@ -48,16 +55,29 @@ class Paths:
         self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
         self._switched: set[str] = set()
         self._cpu_of: dict[str, str] = {}
+        self._matrices = [matrix for matrix in host.matrices if matrix.what == "path"]
         for link in host.fabric:
             self._add(link)
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
         """The nearest way from one device to the other."""
-        if type(a) is type(b) and _key(a) == _key(b):
+        if type(a) is type(b) and key_of(a) == key_of(b):
             return "LOC"
         if isinstance(a, Gpu) and isinstance(b, Gpu):
-            return self._over_fabric(a.bus_id, b.bus_id) or self._over_pci(a, b)
-        return self._over_pci(a, b)
+            return self._over_fabric(a.bus_id, b.bus_id) or self.over_pci(a, b)
+        return self.over_pci(a, b)
+
+    def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        """The way over PCIe, whatever else joins the two."""
+        return self.in_tree(a, b) or self.stated(a, b) or self._by_numa(a, b)
+
+    def stated(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
+        """What a tool says of the two; None where none does."""
+        words = (matrix.cell(key_of(a), key_of(b)) for matrix in self._matrices)
+        word = next((word for word in words if word), "")
+        if word.startswith("NV"):
+            return "NVL"
+        return next((path for path in MEANING if path == word), None)
 
     def _add(self, link: FabricLink) -> None:
         if link.kind == "c2c":
@@ -79,7 +99,8 @@ class Paths:
             return "C2C"
         return None
 
-    def _over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+    def in_tree(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
+        """The way through the PCI tree; None where the tree does not hold both, or not to its end."""
         here, there = self._place(a), self._place(b)
         common = next((bus_id for bus_id in here.chain if bus_id in there.chain), None)
         if common is not None:
@@ -90,11 +111,17 @@ class Paths:
                 if self._devices[bus_id].role in ("upstream", "switch")
             }
             return "PIX" if len(crossed) <= 1 else "PXB"
-        if here.root and here.root == there.root:
+        if not here.root or not there.root:
+            return None
+        if here.root == there.root:
             return "PHB"
-        if here.numa is None or there.numa is None:
+        return self._by_numa(a, b) if None not in (here.numa, there.numa) else None
+
+    def _by_numa(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        here, there = self._place(a).numa, self._place(b).numa
+        if here is None or there is None:
             return "?"
-        return "NODE" if here.numa == there.numa else "SYS"
+        return "NODE" if here == there else "SYS"
 
     def _place(self, device: Gpu | Nic) -> _Place:
         entry = self._devices.get(device.bus_id)
@@ -111,5 +138,6 @@ class Paths:
         return tuple(chain)
 
 
-def _key(device: Gpu | Nic) -> str:
+def key_of(device: Gpu | Nic) -> str:
+    """What names a device on its host: a GPU's bus id, a NIC's name."""
     return device.bus_id if isinstance(device, Gpu) else device.name

@@ -5,7 +5,7 @@ The tree leaves out what carries no traffic of ours, and a bridge with only one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
@@ -176,6 +176,25 @@ def _matrix(host: Host) -> None:
     console.table(["", *names], cells)
     seen = {cell for row in cells for cell in row[1:]}
     console.data("; ".join(f"{word} {text}" for word, text in MEANING.items() if word in seen))
+    _expectations(host, rows, columns)
+
+
+def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
+    """What each of those ways should carry."""
+    from probes.bandwidth import load
+    from probes.expected import Expected
+
+    labels, expected = _labels(host), Expected(host, load())
+    cells = [[expected.between(row, column).gbs for column in columns] for row in rows]
+    if not host.gpus or not any(gbs for row in cells for gbs in row):
+        return
+    words = [
+        [labels[_key(row)], *("" if gbs is None else f"{gbs:.4g}" for gbs in line)]
+        for row, line in zip(rows, cells, strict=True)
+    ]
+    console.data("")
+    console.table(["GB/s", *(labels[_key(device)] for device in columns)], words)
+    console.data("expected one way, as links deliver; where nothing is known of a way, nothing stands")
 
 
 def _labels(host: Host) -> Mapping[str, str]:

@@ -137,9 +137,18 @@ def _far_end(element: Element, above: PciDevice, reading: Reading) -> None:
     target = "" if kind == "c2c" else _bus_id(element, "target", reading)
     count = integer(element.get("count"))
     numa = -1 if above.numa is None else above.numa
+    mbs = (integer(element.get("bw")) or 0) if kind == "c2c" else 0
     target_class = hexadecimal(element.get("tclass"))
     reading.far_ends.append(
-        FarEnd(above.bus_id, target, kind, 1 if count is None else count, target_class, numa)
+        FarEnd(
+            source=above.bus_id,
+            target=target,
+            kind=kind,
+            count=1 if count is None else count,
+            target_class=target_class,
+            numa=numa,
+            gbs=mbs / 1000 if mbs > 0 else None,
+        )
     )
 
 

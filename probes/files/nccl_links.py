@@ -20,7 +20,10 @@ _SWITCH, _CPU = "0x068000", "0x068001"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """One element: from which GPU, to what, how many links; ``numa`` is the GPU's own node."""
+    """One element: from which GPU, to what, how many links; ``numa`` is the GPU's own node.
+
+    Only C2C says what each of its links carries, in GB/s.
+    """
 
     source: str
     target: str
@@ -28,6 +31,7 @@ class FarEnd:
     count: int
     target_class: str
     numa: int
+    gbs: float | None = None
 
 
 def links_of(
@@ -50,7 +54,9 @@ def links_of(
         before = links.get((end.source, target))
         already = before.count if before else 0
         count = max(already, end.count) if shared else already + end.count
-        links[end.source, target] = FabricLink(end.source, target, target_kind, end.kind, count, method)
+        links[end.source, target] = FabricLink(
+            end.source, target, target_kind, end.kind, count, method, gbs=end.gbs
+        )
     return tuple(links.values()), list(findings.values())
 
 

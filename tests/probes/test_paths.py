@@ -118,4 +118,4 @@ def test_a_nic_without_a_pci_device_is_told_by_numa_alone():
 
 
 def test_every_path_type_has_a_meaning():
-    assert set(MEANING) == {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?"}
+    assert set(MEANING) == {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "PHB", "NODE", "SYS", "NET", "?"}
