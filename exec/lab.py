@@ -25,6 +25,7 @@ __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 _FILES = Path("/etc/netns")
 _CORE = "core"
 _PATIENCE_S = 5.0
+_SEGMENTS = 2
 # reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
 # that nobody asked for.
 _SETTINGS = (
@@ -150,8 +151,10 @@ def _wire(lab: Lab) -> None:
         made = f"link add {DEVICE} netns {here} type veth peer name {at_switch} netns {lab.switch}"
         batch("ip", [made])
         batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
+        # The kernel hands on up to 64 KiB as one packet, which would arrive all at once.
+        packets = f"link set {DEVICE} gso_max_segs {_SEGMENTS}"
         address = f"address add {lab.address(host.name)}/{prefix} dev {DEVICE}"
-        batch("ip", [address, f"link set {DEVICE} up", "link set lo up"], here)
+        batch("ip", [packets, address, f"link set {DEVICE} up", "link set lo up"], here)
 
 
 def _rack(rack: int) -> str:

@@ -1,6 +1,8 @@
 """What every test may ask for: ccctl as a user runs it, and a small right artifact of each kind."""
 
+import functools
 import os
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +16,23 @@ from synth.collective import collective
 from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("netns") and (reason := no_namespaces()):
+        pytest.skip(reason)
+
+
+@functools.cache
+def no_namespaces():
+    """Why tests that need network namespaces cannot run here; nothing where they can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [tool for tool in ("ip", "tc", "unshare") if shutil.which(tool) is None]
+    if missing:
+        return f"needs {', '.join(missing)}"
+    refused = subprocess.run(["unshare", "--net", "--pid", "--fork", "true"], capture_output=True, text=True)
+    return refused.stderr.strip()
 
 
 @pytest.fixture
@@ -56,7 +75,7 @@ def schedule():
 def samples(schedule):
     """A right value of each kind of artifact."""
     cost = floats([1e-6, 2e-6])
-    links = Links(ints([0, 1]), ints([1, 0]), *[cost] * 7, ints([9, 9]), ("", "noisy"))
+    links = Links(ints([0, 1]), ints([1, 0]), *[cost] * 9, ints([9, 9]), ("", "noisy"))
     ranks = (ProfiledRank(0, "host"), ProfiledRank(1, "host"))
     host = Host("host", "test", 2, numa=(NumaNode(0, "test"),), nics=(Nic("eth0", "test"),))
     measured = Measurement(1e-3, 1.1e-3, 1.2e-3, 0, 16.7, 25.1, 0)
