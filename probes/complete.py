@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from probes.bandwidth import Bandwidths
-from probes.devices import product_name
+from probes.devices import architecture, product_name
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
 
 __all__ = ["complete"]
@@ -62,14 +62,24 @@ def _gpus(host: Host) -> tuple[Gpu, ...]:
         index = next(free) if gpu.index is None or gpu.index in seen else gpu.index
         seen.add(index)
         function = functions.get(gpu.bus_id)
-        name = product_name(function.vendor, function.device) if function and not gpu.name else ""
-        changed = replace(gpu, index=index)
-        if name:
-            changed = replace(changed, name=name, method_of={**gpu.method_of, "name": _TABLE})
+        changed = _from_table(replace(gpu, index=index), function)
         if driven and gpu.usable is None and gpu.vendor == "nvidia":
             changed = replace(changed, usable=False)
         found.append(changed)
     return tuple(found)
+
+
+def _from_table(gpu: Gpu, function: PciDevice | None) -> Gpu:
+    """Name and architecture by the ids of its PCI function, where no source has them."""
+    if function is None:
+        return gpu
+    known = {
+        "name": product_name(function.vendor, function.device),
+        "arch": architecture(function.vendor, function.device),
+    }
+    taken = {name: value for name, value in known.items() if value and not getattr(gpu, name)}
+    methods = {**gpu.method_of, **dict.fromkeys(taken, _TABLE)}
+    return replace(gpu, name=taken.get("name", gpu.name), arch=taken.get("arch", gpu.arch), method_of=methods)
 
 
 def _order(nic: Nic) -> tuple[bool, bool]:
@@ -77,10 +87,12 @@ def _order(nic: Nic) -> tuple[bool, bool]:
 
 
 def _with_speed(link: FabricLink, host: Host, tables: Bandwidths) -> FabricLink:
-    if link.kind == "c2c" or link.gbs is not None:
+    gpu = next((gpu for gpu in host.gpus if gpu.bus_id == link.source), None)
+    if link.target == "cpu" and gpu and gpu.numa is not None:
+        link = replace(link, target=f"numa{gpu.numa}")
+    if link.kind == "c2c" or link.gbs is not None or link.state == "down":
         return link
-    arch = next((gpu.arch for gpu in host.gpus if gpu.bus_id == link.source), "")
-    generation = tables.fabric(link.kind, arch)
+    generation = tables.fabric(link.kind, gpu.arch if gpu else "", link.version)
     methods = {**link.method_of, "gbs": _TABLE}
     if generation.version and not link.version:
         return replace(
@@ -106,6 +118,7 @@ def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
             yield Finding("bogus-speed", f"{host.name}/{nic.name}", text)
     yield from _link_doubts(host, tables)
     yield from _width_doubts(host)
+    yield from _port_doubts(host)
 
 
 def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
@@ -115,6 +128,7 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
         if back < count:
             text = f"reports {count} links to {target}, which reports {back} back"
             yield Finding("one-sided", f"{host.name}/{source}", text)
+    yield from _links_down(host)
     for gpu in host.gpus:
         own = [link for link in host.fabric if link.source == gpu.bus_id and link.kind != "c2c"]
         total = sum(link.count for link in own)
@@ -122,6 +136,35 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
         if total > most:
             text = f"{total} {own[0].kind} links, of {most} that such a GPU can have"
             yield Finding("too-many-links", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _links_down(host: Host) -> Iterator[Finding]:
+    """Links that are down where the same GPUs beside it have them up: some boards wire only a part."""
+    up, down = (
+        {
+            gpu.bus_id: sum(
+                link.count
+                for link in host.fabric
+                if link.source == gpu.bus_id and link.kind != "c2c" and (link.state == "down") == is_down
+            )
+            for gpu in host.gpus
+        }
+        for is_down in (False, True)
+    )
+    for gpu in host.gpus:
+        alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
+        if down[gpu.bus_id] and up[gpu.bus_id] < alike:
+            text = f"{down[gpu.bus_id]} of its links are down, {up[gpu.bus_id]} up; its like have {alike} up"
+            yield Finding("link-down", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _port_doubts(host: Host) -> Iterator[Finding]:
+    """InfiniBand ports that carry nothing; an Ethernet port without a cable is nothing odd."""
+    for nic in host.physical_nics:
+        if nic.link_layer == "InfiniBand" and nic.state in ("down", "init", "armed", "initialize"):
+            phase = f" ({nic.physical_state})" if nic.physical_state else ""
+            text = f"InfiniBand port is {nic.state}{phase}, not active"
+            yield Finding("port-down", f"{host.name}/{nic.name}", text)
 
 
 def _width_doubts(host: Host) -> Iterator[Finding]:

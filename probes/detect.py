@@ -15,19 +15,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from probes import disagreements
 from probes.bandwidth import Bandwidths, load
 from probes.complete import complete
 from probes.files import hwloc, nccl_xml, smi
-from probes.live import nvml, sysfs, system
-from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
+from probes.live import nvml, sysfs, sysfs_kfd, system
+from probes.recognise import by_machine
+from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
 
-__all__ = ["from_file", "live", "merge", "side_by_side"]
+__all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "side_by_side"]
 
-_Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink)
+_Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink, Matrix)
 _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
 _ENOUGH = 4096
 _HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
-_NESTED = {"numa", "pci", "gpus", "nics", "fabric"}
+_NESTED = {"numa", "pci", "gpus", "nics", "fabric", "matrices"}
+_UNSAID: tuple[object, ...] = (None, "", (), {})
 
 
 def live(
@@ -38,46 +41,82 @@ def live(
     processes: Any = None,
     tables: Bandwidths | None = None,
 ) -> Topology:
-    """This machine, from /sys below ``root``, NVML and psutil.
+    """This machine, whole: what ``look`` finds, completed."""
+    return complete(look(host, root=root, driver=driver, processes=processes), tables or load())
+
+
+def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
+    """What /sys below ``root``, NVML and psutil say of this machine, and where they disagree.
 
     ``driver`` and ``processes`` stand in for the modules pynvml and psutil.
     """
     name = host or socket.gethostname()
-    parts = (
-        sysfs.read(name, root),
-        nvml.read(name, driver or import_module("pynvml")),
-        system.read(name, processes or import_module("psutil")),
+    return _laid_together(
+        (
+            sysfs.read(name, root),
+            sysfs_kfd.read(name, root),
+            nvml.read(name, driver or import_module("pynvml")),
+            system.read(name, processes or import_module("psutil")),
+        )
     )
-    return complete(merge(parts), tables or load())
 
 
 def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
-    """The machine or machines that a file of another tool describes; ``source`` names it in messages.
+    """The machine or machines that a file of another tool describes, completed.
 
-    Raises DataError for what is no such file.
+    ``source`` names it in messages. Raises DataError for what is no such file.
     """
-    tables = tables or load()
-    # By content, not by name: a byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    return complete(read_file(content, source, tables), tables or load())
+
+
+def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
+    """What a file says and no more: XML of NCCL or hwloc, or matrices of nvidia-smi, by its content."""
+    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    if not start.startswith(b"<"):
-        return complete(smi.read(content, source), tables)
+    if not start.startswith(b"<") and content.strip():
+        return smi.read(content, source)
     if _HWLOC.search(start):
-        return complete(hwloc.read(content, source, tables), tables)
-    return complete(nccl_xml.read(content, source), tables)
+        return hwloc.read(content, source, tables or load())
+    return nccl_xml.read(content, source)
+
+
+def combined(parts: Sequence[Topology], tables: Bandwidths | None = None) -> Topology:
+    """Several descriptions as one topology: those of one machine merged, other machines beside it.
+
+    Where descriptions of one machine disagree, that is a finding, and the earlier one is taken.
+    """
+    machines, notes = by_machine(parts)
+    found = side_by_side([_laid_together(machine.parts) for machine in machines])
+    return complete(replace(found, notes=(*notes, *found.notes)), tables or load())
+
+
+def _laid_together(parts: Sequence[Topology]) -> Topology:
+    merged = merge(parts)
+    stated = [finding for host in merged.hosts for finding in disagreements.with_stated(host)]
+    return replace(merged, findings=(*merged.findings, *disagreements.between(parts), *stated))
 
 
 def side_by_side(topologies: Sequence[Topology]) -> Topology:
     """Several topologies as one of different hosts; a name that is taken gets a number."""
     taken: set[str] = set()
     hosts: list[Host] = []
-    for host in (host for topology in topologies for host in topology.hosts):
-        name, number = host.name, 2
-        while name in taken:
-            name, number = f"{host.name}-{number}", number + 1
-        taken.add(name)
-        hosts.append(replace(host, name=name))
-    findings = tuple(finding for topology in topologies for finding in topology.findings)
-    return Topology(tuple(hosts), findings, tuple(note for t in topologies for note in t.notes))
+    findings: list[Finding] = []
+    for topology in topologies:
+        names: dict[str, str] = {}
+        for host in topology.hosts:
+            name, number = host.name, 2
+            while name in taken:
+                name, number = f"{host.name}-{number}", number + 1
+            taken.add(name)
+            names[host.name] = name
+            hosts.append(replace(host, name=name))
+        findings += [_elsewhere(finding, names) for finding in topology.findings]
+    return Topology(tuple(hosts), tuple(findings), tuple(note for t in topologies for note in t.notes))
+
+
+def _elsewhere(finding: Finding, names: dict[str, str]) -> Finding:
+    host, slash, device = finding.where.partition("/")
+    return replace(finding, where=f"{names.get(host, host)}{slash}{device}")
 
 
 def merge(parts: Sequence[Topology]) -> Topology:
@@ -96,8 +135,21 @@ def _merged(first: Host, second: Host) -> Host:
         pci=_joined(first.pci, second.pci, lambda device: device.bus_id),
         gpus=_joined(first.gpus, second.gpus, lambda gpu: gpu.bus_id),
         nics=_joined(first.nics, second.nics, lambda nic: nic.name),
-        fabric=_joined(first.fabric, second.fabric, lambda link: (link.source, link.target, link.kind)),
+        fabric=_fabric(first.fabric, second.fabric),
+        matrices=_joined(first.matrices, second.matrices, lambda matrix: (matrix.what, matrix.method)),
     )
+
+
+def _fabric(first: tuple[FabricLink, ...], second: tuple[FabricLink, ...]) -> tuple[FabricLink, ...]:
+    """The links of each GPU as the first says that says any: one may name switches that another hides."""
+    known = {(link.source, link.kind) for link in first}
+    places = {_ends(link) for link in first}
+    other = tuple(link for link in second if (link.source, link.kind) not in known or _ends(link) in places)
+    return _joined(first, other, _ends)
+
+
+def _ends(link: FabricLink) -> Hashable:
+    return link.source, link.target, link.kind, link.state == "down"
 
 
 def _joined(
@@ -106,7 +158,10 @@ def _joined(
     found = {key(record): record for record in first}
     for record in second:
         before = found.get(key(record))
-        found[key(record)] = record if before is None else _laid_over(before, record)
+        if before is None:
+            found[key(record)] = record
+        elif not isinstance(before, Matrix) and not isinstance(record, Matrix):
+            found[key(record)] = _laid_over(before, record)
     return tuple(found.values())
 
 
@@ -117,7 +172,7 @@ def _laid_over(first: _Layer, second: _Layer) -> _Layer:
         if entry.name in _NESTED or entry.name in ("method", "method_of"):
             continue
         value = getattr(second, entry.name)
-        if getattr(first, entry.name) in (None, "", ()) and value not in (None, "", ()):
+        if getattr(first, entry.name) in _UNSAID and value not in _UNSAID:
             taken[entry.name] = value
     if not taken:
         return first

@@ -80,7 +80,7 @@ class Paths:
         return next((path for path in MEANING if path == word), None)
 
     def _add(self, link: FabricLink) -> None:
-        if link.kind == "c2c":
+        if link.kind == "c2c" and link.target != "cpu":
             self._cpu_of[link.source] = link.target
         elif link.target_kind == "switch":
             self._switched.add(link.source)

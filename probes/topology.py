@@ -139,10 +139,10 @@ class Nic:
 class FabricLink:
     """The NVLinks (or xGMI, C2C) that one GPU has to one end, as that GPU reports them.
 
-    ``target`` is a bus id, "nvswitch" for a switch that does not show itself, or "numa<n>" for a
-    CPU. A link between two GPUs is reported by both. ``gbs`` is GB/s of one link in one direction.
-    ``numbers`` are the links' own numbers on the GPU. Links that are down lead nowhere: their
-    ``target`` is "" and its kind "unknown".
+    ``target`` is a bus id, "nvswitch" for a switch that does not show itself, or "numa<n>" for a CPU
+    ("cpu" where it is not known which). A link between two GPUs is reported by both. ``gbs`` is GB/s
+    of one link in one direction, ``numbers`` are the links' own numbers on the GPU. Links that are
+    down lead nowhere: their ``target`` is "" and its kind "unknown".
     """
 
     source: str

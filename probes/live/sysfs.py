@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from probes import devices
+from probes.live.cpuinfo import read_cpuinfo
 from probes.live.sysfs_net import read_nics
 from probes.live.sysfs_text import decimal, lines, number, text
 from probes.topology import Gpu, Host, NumaNode, PciDevice, Topology
@@ -38,7 +39,7 @@ def read(host: str, root: Path = Path("/")) -> Topology:
     found = Host(
         name=host,
         method=METHOD,
-        numa=tuple(_numa(sys)),
+        numa=tuple(_numa(sys, root)),
         pci=pci,
         gpus=tuple(
             _gpu(device, sys)
@@ -50,7 +51,8 @@ def read(host: str, root: Path = Path("/")) -> Topology:
     return Topology((found,), notes=tuple(f"{host}: {note}" for note in notes))
 
 
-def _numa(sys: Path) -> Iterator[NumaNode]:
+def _numa(sys: Path, root: Path) -> Iterator[NumaNode]:
+    processor = read_cpuinfo(root)
     for folder in sys.glob("devices/system/node/node[0-9]*"):
         memory = re.search(r"MemTotal:\s*([0-9]+) kB", lines(folder / "meminfo"))
         yield NumaNode(
@@ -59,6 +61,10 @@ def _numa(sys: Path) -> Iterator[NumaNode]:
             cpus=text(folder / "cpulist"),
             memory_bytes=int(memory[1]) * 1024 if memory else None,
             distances=tuple(int(word) for word in text(folder / "distance").split() if word.isdigit()),
+            arch=processor.arch,
+            vendor=processor.vendor,
+            family=processor.family,
+            model=processor.model,
         )
 
 

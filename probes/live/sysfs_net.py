@@ -14,7 +14,19 @@ from pathlib import Path
 from probes.live.sysfs_text import decimal, number, text
 from probes.topology import Nic, PciDevice
 
-__all__ = ["read_nics"]
+__all__ = ["ERROR_COUNTERS", "read_nics"]
+
+
+ERROR_COUNTERS = (
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "port_xmit_discards",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,8 @@ class _RdmaPort:
     bus_id: str
     link_layer: str
     state: str
+    physical_state: str
+    errors: dict[str, int]
     speed_mbit: int | None
     guid: str
     netdev: str
@@ -89,11 +103,20 @@ def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
                 link_layer=text(port / "link_layer"),
                 # "4: ACTIVE"
                 state=text(port / "state").partition(":")[2].strip().lower(),
+                physical_state=text(port / "phys_state").partition(":")[2].strip(),
+                errors=dict(_errors(port / "counters")),
                 speed_mbit=round(float(rate[1]) * 1000) if rate else None,
                 guid=text(device / "node_guid"),
                 netdev=text(port / "gid_attrs/ndevs/0"),
                 numa=number(device / "device/numa_node"),
             )
+
+
+def _errors(counters: Path) -> Iterator[tuple[str, int]]:
+    for name in ERROR_COUNTERS:
+        count = decimal(counters / name)
+        if count is not None:
+            yield name, count
 
 
 def _is_same(nic: Nic, port: _RdmaPort, alone: bool) -> bool:
@@ -112,6 +135,8 @@ def _joined(nic: Nic, port: _RdmaPort) -> Nic:
         port=port.port,
         link_layer=port.link_layer,
         guid=port.guid,
+        physical_state=port.physical_state,
+        errors=port.errors,
         speed_mbit=nic.speed_mbit or port.speed_mbit,
     )
 
@@ -125,6 +150,8 @@ def _bare(port: _RdmaPort, pci: Mapping[str, PciDevice], method: str) -> Nic:
         port=port.port,
         speed_mbit=port.speed_mbit,
         state=port.state,
+        physical_state=port.physical_state,
+        errors=port.errors,
         numa=port.numa,
         rdma_device=port.device,
         link_layer=port.link_layer,

@@ -199,7 +199,7 @@ def test_gpus_without_a_number_get_free_ones():
         (1, "0000:03:00.0"),
         (2, "0000:01:00.0"),
     ]
-    assert next(g for g in done.gpus if g.bus_id == "0000:01:00.0").method_of == {"name": "table"}
+    assert next(g for g in done.gpus if g.bus_id == "0000:01:00.0").method_of == {"name": "table", "arch": "table"}
 
 
 def test_psutil_gives_addresses_and_the_cpus_that_may_be_used():
