@@ -19,11 +19,11 @@ from probes import disagreements
 from probes.bandwidth import Bandwidths, load
 from probes.complete import complete
 from probes.files import hwloc, nccl_xml, smi
-from probes.live import nvml, sysfs, sysfs_kfd, system
+from probes.live import nvml, recorded, sysfs, sysfs_kfd, system
 from probes.recognise import by_machine
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
 
-__all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "side_by_side"]
+__all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "read_recording", "side_by_side"]
 
 _Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink, Matrix)
 _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
@@ -78,6 +78,11 @@ def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> 
     if _HWLOC.search(start):
         return hwloc.read(content, source, tables or load())
     return nccl_xml.read(content, source)
+
+
+def read_recording(folder: Path) -> Topology:
+    """What the sources said on a machine that ``ccctl detect --record`` kept in ``folder``."""
+    return _laid_together(recorded.read(folder))
 
 
 def combined(parts: Sequence[Topology], tables: Bandwidths | None = None) -> Topology:

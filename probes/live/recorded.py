@@ -1,0 +1,70 @@
+"""A machine kept in files, and looked at again elsewhere: how a wrong topology is reported and tested.
+
+A recording is a folder: `sysfs.txt` holds what the kernel shows, `nvml.json` what NVIDIA's driver
+answered. It leaves out the addresses of network cards and hosts.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from probes.errors import DataError, MissingInputError
+from probes.live import nvml, sysfs, sysfs_kfd
+from probes.live.nvml_record import RecordedNvml, RecordingNvml
+from probes.live.sysfs_record import packed, unpack
+from probes.topology import Topology
+
+__all__ = ["NVML", "SYSFS", "read", "record"]
+
+SYSFS, NVML = "sysfs.txt", "nvml.json"
+
+
+def record(root: Path = Path("/"), driver: Any = None) -> dict[str, str]:
+    """The files of a recording of this machine, by name; ``driver`` stands in for the module pynvml."""
+    recording = RecordingNvml(driver or import_module("pynvml"))
+    nvml.read("", recording)
+    answers = json.dumps(recording.answers, indent=1, sort_keys=True, ensure_ascii=False)
+    return {SYSFS: packed(root), NVML: answers + "\n"}
+
+
+def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
+    """What each source said on the machine that was recorded in ``folder``, called ``name`` or as that is.
+
+    Raises MissingInputError where there is no recording, and DataError for one that is damaged.
+    """
+    name = name or folder.resolve().name
+    listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
+    with TemporaryDirectory(prefix="ccctl-recorded-") as place:
+        root = Path(place).resolve()
+        unpack(listing, root, str(folder / SYSFS))
+        parts = (sysfs.read(name, root), sysfs_kfd.read(name, root))
+    if answers is None:
+        return parts
+    return (*parts, nvml.read(name, RecordedNvml(answers, import_module("pynvml"))))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        hint = f"A recording of ccctl detect --record is a folder with {SYSFS} and {NVML} in it."
+        raise MissingInputError(f"{path}: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise DataError(str(path), [f"not text: {error.reason}"]) from error
+
+
+def _answers(path: Path) -> dict[str, dict[str, Any]] | None:
+    """NVML's answers; None where the recording has none, as of a machine without NVIDIA's GPUs."""
+    if not path.exists():
+        return None
+    try:
+        answers = json.loads(_text(path))
+    except ValueError as error:
+        raise DataError(str(path), [f"not whole JSON: {error}"]) from error
+    if not isinstance(answers, dict) or not all(isinstance(known, dict) for known in answers.values()):
+        raise DataError(str(path), ["expected answers by function and arguments"])
+    return answers
