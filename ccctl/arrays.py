@@ -21,12 +21,10 @@ __all__ = ["read_ranks", "write_ranks"]
 def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
     """The input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
 
-    Where only the root of a broadcast has an input, the file may hold just that. Raises
+    Where only one rank has an input, the root of a broadcast say, the file may hold just that. Raises
     MissingInputError, DataError or UsageError.
     """
-    holders = range(collective.ranks)
-    if collective.kind == "broadcast":
-        holders = range(collective.root, collective.root + 1)
+    holders = [rank for rank, held in enumerate(collective.sources.per_rank(collective.ranks)) if held]
     if "{rank}" in name:
         rows = {rank: _load(name.replace("{rank}", str(rank))).reshape(-1) for rank in holders}
     else:

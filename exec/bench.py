@@ -69,7 +69,8 @@ def busbw_factor(kind: Kind, ranks: int) -> float:
     """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
     if kind == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    return 1.0 if kind in ("broadcast", "reduce") else (ranks - 1) / ranks
+    across = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
+    return (ranks - 1) / ranks if kind in across else 1.0
 
 
 def _row(
@@ -90,7 +91,7 @@ def _row(
         count=layout.count,
         dtype=dtype.name,
         redop=request.redop if collective.reduces else "none",
-        root=collective.root if collective.kind in ("broadcast", "reduce") else -1,
+        root=collective.root if collective.kind in ("broadcast", "reduce", "scatter", "gather") else -1,
         program=layout.program.name,
         predicted_s=predicted_s,
         out_of_place=found.get(False),
@@ -129,7 +130,7 @@ def _placement(
     ]
     plan.close()
     size_bytes = size_bytes_of(layout.program.collective, layout.count, dtype.itemsize)
-    factor = busbw_factor(layout.program.collective.kind, layout.program.ranks)
+    factor = busbw_factor(layout.program.collective.kind, layout.program.collective.size)
     return [
         _measurement(comm, own_s, size_bytes, factor, bad) for own_s, bad in zip(times_s, wrong, strict=True)
     ]

@@ -20,8 +20,9 @@ class Layout:
     """Elements of a program's slots.
 
     ``count`` is the elements of a block, as nccl-tests counts: a buffer of all_reduce, broadcast
-    and reduce, a rank's share of all_gather and reduce_scatter, a pair's of all_to_all. A block is
-    cut into its chunks as evenly as whole elements allow, alike on all ranks.
+    and reduce, a rank's share of all_gather, reduce_scatter, gather and scatter, a pair's of all_to_all
+    and all_to_next, a chunk of custom collectives and of several at once. A block is cut into its chunks
+    as evenly as whole elements allow, alike on all ranks.
     """
 
     program: Program
@@ -72,10 +73,13 @@ class Layout:
         Raises UsageError for a collective that cannot run in place.
         """
         collective = self.program.collective
-        if collective.kind == "all_to_all":
-            raise UsageError("all_to_all cannot run in place: input and output slots hold different chunks")
+        if not collective.in_place:
+            raise UsageError(
+                f"{collective.label} cannot run in place: input and output slots hold different chunks"
+            )
         whole_in, whole_out = (self.elements(rank, buffer) for buffer in (INPUT, OUTPUT))
-        offset = rank * self.count if whole_in and whole_out and whole_in != whole_out else 0
+        place = int(np.searchsorted(collective.participants, rank))
+        offset = place * self.count if whole_in and whole_out and whole_in != whole_out else 0
         first_in = offset if whole_in < whole_out else 0
         first_out = offset if whole_out < whole_in else 0
         total = max(whole_in, whole_out)
@@ -93,4 +97,4 @@ def size_bytes_of(collective: Collective, count: int, itemsize: int) -> int:
 
 
 def _blocks(collective: Collective) -> int:
-    return collective.ranks if collective.kind in ("all_gather", "reduce_scatter", "all_to_all") else 1
+    return collective.total_bytes(1) // collective.share

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from probes.columns import Bytes, Floats, Indices, Mask
 from synth.jit import compiled
+from synth.rank_sets import RankSets
 from synth.schedule import REDUCE, Schedule
 from synth.simulate import Timing, replay
 
@@ -109,9 +110,10 @@ def _contents(schedule: Schedule, timing: Timing) -> list[str]:
         network.src[schedule.link],
         network.dst[schedule.link],
         schedule.op,
-        collective.held(),
-        collective.wanted(),
-        collective.reduces,
+        network.ranks,
+        *_columns(collective.sources),
+        *_columns(collective.targets),
+        collective.reduced,
         _MOST,
     )
     words = {
@@ -126,6 +128,10 @@ def _contents(schedule: Schedule, timing: Timing) -> list[str]:
     ]
 
 
+def _columns(sets: RankSets) -> tuple[Indices, Indices, Indices]:
+    return sets.group, sets.start, sets.rank
+
+
 @compiled
 def _follow(
     order: Indices,
@@ -136,21 +142,27 @@ def _follow(
     src: Indices,
     dst: Indices,
     op: Bytes,
-    held: Mask,
-    wanted: Mask,
-    reduces: bool,
+    ranks: int,
+    source_group: Indices,
+    source_start: Indices,
+    source_rank: Indices,
+    target_group: Indices,
+    target_start: Indices,
+    target_rank: Indices,
+    reduced: Mask,
     most: int,
 ) -> Indices:
     """Rows of (code, send or -1, rank, chunk), at most ``most`` of each code."""
-    ranks, chunks = held.shape
-    words = (ranks + 63) // 64 if reduces else 1
+    chunks = len(reduced)
+    words = (ranks + 63) // 64 if reduced.any() else 1
     bits = np.zeros((ranks, words), np.uint64)
     complete = np.zeros(words, np.uint64)
     busy_until_s = np.zeros(ranks)
     found = np.zeros((5, most, 4), np.int64)
     count = np.zeros(5, np.int64)
     for chunk in range(chunks):
-        _begin(bits, complete, held, chunk, reduces)
+        group = source_group[chunk]
+        _begin(bits, complete, source_rank[source_start[group] : source_start[group + 1]], reduced[chunk])
         busy_until_s[:] = 0.0
         rows = order[chunk_start[chunk] : chunk_start[chunk + 1]]
         by_start = np.argsort(start_s[rows])
@@ -176,8 +188,9 @@ def _follow(
                 _report(found, count, _TWICE, row, dst[row], chunk)
             if changed and arrival_s[row] < busy_until_s[dst[row]] * (1.0 - _SLACK):
                 _report(found, count, _CHANGED, row, dst[row], chunk)
-        for rank in range(ranks):
-            if wanted[rank, chunk] and not _is_equal(bits[rank], complete):
+        group = target_group[chunk]
+        for rank in target_rank[target_start[group] : target_start[group + 1]]:
+            if not _is_equal(bits[rank], complete):
                 _report(found, count, _MISSING, -1, rank, chunk)
     kept = np.zeros((count.sum(), 4), np.int64)
     at = 0
@@ -188,16 +201,15 @@ def _follow(
 
 
 @compiled
-def _begin(bits: Words, complete: Words, held: Mask, chunk: int, reduces: bool) -> None:
+def _begin(bits: Words, complete: Words, sources: Indices, reduced: bool) -> None:
     """Each source of the chunk holds its own contribution, and together they are the complete chunk."""
     bits[:] = 0
     complete[:] = 0
-    for rank in range(len(held)):
-        if held[rank, chunk]:
-            contribution = rank if reduces else 0
-            bit = np.uint64(1) << np.uint64(contribution % 64)
-            bits[rank, contribution // 64] |= bit
-            complete[contribution // 64] |= bit
+    for rank in sources:
+        contribution = rank if reduced else 0
+        bit = np.uint64(1) << np.uint64(contribution % 64)
+        bits[rank, contribution // 64] |= bit
+        complete[contribution // 64] |= bit
 
 
 @compiled

@@ -1,142 +1,336 @@
 """Collectives: who holds which chunk before, who must hold it after, and what is reduced.
 
-A chunk is the unit that moves, numbered once for the whole collective. ``sources`` of a chunk are
-the ranks that contribute to it (one for a copying collective, all of them for a reducing one);
-``wanted`` says at which ranks it must end, carrying each source's contribution exactly once.
+A chunk is the unit that moves, numbered once for the whole collective. Its ``sources`` are the ranks
+that hold it at first: each its own contribution where the chunk is ``reduced``, else copies of the
+same. Its ``targets`` are the ranks at which it must end, with every contribution exactly once.
 
-| collective      | chunks C, k of them | source of chunk c | wanted at        |
-|-----------------|---------------------|-------------------|------------------|
-| all_gather      | k a rank: C = N·k   | c // k            | every rank       |
-| reduce_scatter  | k a rank: C = N·k   | every rank        | c // k           |
-| all_reduce      | C = k a buffer      | every rank        | every rank       |
-| broadcast       | C = k a buffer      | root              | every rank       |
-| reduce          | C = k a buffer      | every rank        | root             |
-| all_to_all      | k a pair: C = N·N·k | c // (N·k)        | (c // k) mod N   |
+| collective      | chunks C, k of them     | source of chunk c | wanted at        |
+|-----------------|-------------------------|-------------------|------------------|
+| all_gather      | k a rank: C = N·k       | c // k            | every rank       |
+| reduce_scatter  | k a rank: C = N·k       | every rank        | c // k           |
+| all_reduce      | C = k a buffer          | every rank        | every rank       |
+| broadcast       | C = k a buffer          | root              | every rank       |
+| reduce          | C = k a buffer          | every rank        | root             |
+| scatter         | k a rank: C = N·k       | root              | c // k           |
+| gather          | k a rank: C = N·k       | c // k            | root             |
+| all_to_all      | k a pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
+| all_to_next     | k a rank: C = (N − 1)·k | c // k            | c // k + 1       |
+
+On a subset of the network's ranks, N counts its ``members`` and the table's numbers are places among
+them; other ranks may relay, but neither hold nor want. ``custom`` says the sets of every chunk itself,
+and ``several`` is collectives at once, their chunks numbered through.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from probes.columns import Ints
+from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
 from probes.errors import UsageError
+from synth.rank_sets import RankSets, each, every, joined
 
-__all__ = ["KINDS", "Collective", "Kind", "collective"]
+__all__ = ["KINDS", "Collective", "Custom", "Kind", "collective", "custom", "several"]
 
-Kind = Literal["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "all_to_all"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal[
+    "all_gather",
+    "reduce_scatter",
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "scatter",
+    "gather",
+    "all_to_all",
+    "all_to_next",
+    "custom",
+    "several",
+]
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
 _REDUCING = ("reduce_scatter", "all_reduce", "reduce")
+_PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
+# Input and output of these hold the same chunks at the same places, so they may share memory.
+_IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
+
+_Owner = Callable[[Indices, int, int], Indices]
+_SOURCES: dict[str, _Owner] = {
+    "all_gather": lambda chunk, share, members: chunk // share,
+    "gather": lambda chunk, share, members: chunk // share,
+    "all_to_all": lambda chunk, share, members: chunk // (members * share),
+    "all_to_next": lambda chunk, share, members: chunk // share,
+}
+_TARGETS: dict[str, _Owner] = {
+    "reduce_scatter": lambda chunk, share, members: chunk // share,
+    "scatter": lambda chunk, share, members: chunk // share,
+    "all_to_all": lambda chunk, share, members: (chunk // share) % members,
+    "all_to_next": lambda chunk, share, members: chunk // share + 1,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Custom:
+    """The sets of a custom collective: chunk c is held by group ``source[c]``, wanted by ``target[c]``.
+
+    Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
+    sources of a chunk contribute to a sum.
+    """
+
+    source: Ints
+    target: Ints
+    reduced: Bytes
+    group_start: Ints
+    group_rank: Ints
+
+    def problems(self, ranks: int, chunks: int) -> list[str]:
+        found = [
+            f"{name}: expected {chunks} values, one a chunk, found {len(getattr(self, name))}"
+            for name in ("source", "target", "reduced")
+            if len(getattr(self, name)) != chunks
+        ]
+        start, groups = self.group_start, len(self.group_start) - 1
+        if groups < 0 or start[0] != 0 or start[-1] != len(self.group_rank) or (np.diff(start) < 1).any():
+            found.append(f"group_start: expected to rise from 0 to {len(self.group_rank)}")
+        limits = {"source": groups, "target": groups, "reduced": 2, "group_rank": ranks}
+        for name, limit in limits.items():
+            column = getattr(self, name)
+            rows = np.flatnonzero((column < 0) | (column >= limit))[:5]
+            found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in rows]
+        return found
 
 
 @dataclass(frozen=True)
 class Collective:
-    """A precondition and a postcondition over (rank, chunk); ``chunks`` counts all chunks."""
+    """A precondition and a postcondition over (rank, chunk); ``chunks`` counts all chunks.
+
+    ``ranks`` are those of the network, of which ``members`` (rising; none listed: all) take part.
+    """
 
     kind: Kind
     ranks: int
     chunks: int
     root: int = 0
+    members: tuple[int, ...] = ()
+    parts: tuple[Collective, ...] = ()
+    custom: Custom | None = None
 
     @property
     def reduces(self) -> bool:
-        return self.kind in _REDUCING
+        """Whether any chunk is reduced."""
+        return self.kind in _REDUCING or bool(self.reduced.any())
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is one collective of the table, over all ranks of the network."""
+        return self.kind in KINDS and not self.members
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output may share memory."""
+        return self.kind in _IN_PLACE
+
+    @property
+    def label(self) -> str:
+        """How people call it: ``all_reduce``, or ``broadcast + all_reduce``."""
+        return " + ".join(part.label for part in self.parts) if self.parts else self.kind
+
+    @property
+    def size(self) -> int:
+        """How many ranks take part."""
+        return len(self.members) or self.ranks
 
     @property
     def share(self) -> int:
-        """Chunks per owner: per rank (all_gather, reduce_scatter), per pair (all_to_all), else all."""
-        if self.kind in ("all_gather", "reduce_scatter"):
-            return self.chunks // self.ranks
-        if self.kind == "all_to_all":
-            return self.chunks // self.ranks**2
-        return self.chunks
+        """Chunks per owner: per rank, per pair (all_to_all, all_to_next), else all; 1 where chunks differ."""
+        if self.kind in ("custom", "several"):
+            return 1
+        return self.chunks // max(1, _owners(self.kind, self.size))
+
+    @cached_property
+    def participants(self) -> Ints:
+        """The ranks that take part, rising."""
+        return ints(self.members or np.arange(self.ranks))
+
+    @cached_property
+    def sources(self) -> RankSets:
+        """Who holds (a contribution to) each chunk before the start."""
+        if self.custom is not None:
+            return RankSets(self.custom.source, self.custom.group_start, self.custom.group_rank)
+        if self.parts:
+            return joined([part.sources for part in self.parts])
+        at_root = self.kind in ("broadcast", "scatter")
+        return self._sets(_SOURCES.get(self.kind), at_root=at_root)
+
+    @cached_property
+    def targets(self) -> RankSets:
+        """Who must hold each chunk, complete, at the end."""
+        if self.custom is not None:
+            return RankSets(self.custom.target, self.custom.group_start, self.custom.group_rank)
+        if self.parts:
+            return joined([part.targets for part in self.parts])
+        return self._sets(_TARGETS.get(self.kind), at_root=self.kind in ("reduce", "gather"))
+
+    @cached_property
+    def reduced(self) -> Mask:
+        """For each chunk whether its sources' contributions are added up."""
+        if self.custom is not None:
+            return np.asarray(self.custom.reduced > 0)
+        if self.parts:
+            return np.concatenate([part.reduced for part in self.parts])
+        return np.full(self.chunks, self.kind in _REDUCING)
 
     def source_of(self) -> Ints:
-        """For each chunk the one rank that holds it at first, or -1 where every rank contributes."""
-        chunk = np.arange(self.chunks, dtype=np.int32)
-        if self.reduces:
-            return np.full(self.chunks, -1, dtype=np.int32)
-        if self.kind == "all_gather":
-            return chunk // np.int32(self.share)
-        if self.kind == "all_to_all":
-            return chunk // np.int32(self.ranks * self.share)
-        return np.full(self.chunks, self.root, dtype=np.int32)
+        """For each chunk the one rank that holds it at first, or -1 where several do."""
+        return _or_several(self.sources, self.kind in _REDUCING)
 
     def target_of(self) -> Ints:
-        """For each chunk the one rank that must end with it, or -1 where every rank must."""
-        chunk = np.arange(self.chunks, dtype=np.int32)
-        if self.kind == "reduce_scatter":
-            return chunk // np.int32(self.share)
-        if self.kind == "all_to_all":
-            return (chunk // np.int32(self.share)) % np.int32(self.ranks)
-        if self.kind == "reduce":
-            return np.full(self.chunks, self.root, dtype=np.int32)
-        return np.full(self.chunks, -1, dtype=np.int32)
+        """For each chunk the one rank that must end with it, or -1 where several must."""
+        return _or_several(self.targets, self.kind in ("all_gather", "all_reduce", "broadcast"))
 
-    def held(self) -> NDArray[np.bool_]:
+    def held(self) -> Mask:
         """(ranks, chunks): who holds (a contribution to) each chunk before the start."""
-        return _spread(self.source_of(), self.ranks)
+        return self.sources.mask(self.ranks)
 
-    def wanted(self) -> NDArray[np.bool_]:
+    def wanted(self) -> Mask:
         """(ranks, chunks): who must hold each chunk, complete, at the end."""
-        return _spread(self.target_of(), self.ranks)
+        return self.targets.mask(self.ranks)
 
     def input_slots(self, rank: int) -> Ints:
         """For each chunk its slot in ``rank``'s input buffer, or -1."""
-        return _slots(self.source_of(), rank)
+        return _slots(self.sources.has(rank))
 
     def output_slots(self, rank: int) -> Ints:
         """For each chunk its slot in ``rank``'s output buffer, or -1.
 
         For all_to_all the slot is ordered by the source rank, as MPI_Alltoall has it.
         """
-        return _slots(self.target_of(), rank)
+        return _slots(self.targets.has(rank))
 
     def total_bytes(self, chunk_bytes: int) -> int:
-        """The size as nccl-tests counts it: the larger of a rank's send and receive buffer."""
-        chunks = self.chunks // self.ranks if self.kind == "all_to_all" else self.chunks
-        return chunks * chunk_bytes
+        """The size as nccl-tests counts it: the larger of a rank's send and receive buffer.
+
+        Of several at once it is the sum of theirs.
+        """
+        if self.parts:
+            return sum(part.total_bytes(chunk_bytes) for part in self.parts)
+        if self.custom is not None:
+            per_rank = [sets.per_rank(self.ranks).max() for sets in (self.sources, self.targets)]
+            return int(max(per_rank)) * chunk_bytes
+        pairs = {"all_to_all": self.size, "all_to_next": max(1, self.size - 1)}
+        return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
 
     def problems(self) -> list[str]:
-        found = []
         if self.ranks < 1:
-            found.append(f"ranks: expected at least 1, found {self.ranks}")
-        elif not 0 <= self.root < self.ranks:
+            return [f"ranks: expected at least 1, found {self.ranks}"]
+        if self.kind == "several":
+            return self._problems_of_parts()
+        if self.kind == "custom":
+            if self.custom is None:
+                return ["custom: missing"]
+            return [f"custom.{problem}" for problem in self.custom.problems(self.ranks, self.chunks)]
+        found = []
+        rising = all(a < b for a, b in zip(self.members, self.members[1:], strict=False))
+        if self.members and not (rising and self.members[0] >= 0 and self.members[-1] < self.ranks):
+            found.append(f"members: expected rising numbers from 0 to {self.ranks - 1}")
+        elif self.root not in self.participants:
             found.append(f"root: there is no rank {self.root}")
-        unit = {"all_gather": self.ranks, "reduce_scatter": self.ranks, "all_to_all": self.ranks**2}
-        every = unit.get(self.kind, 1)
-        if self.chunks < 1 or self.chunks % max(every, 1):
-            found.append(f"chunks: expected a positive multiple of {every}, found {self.chunks}")
+        owners = _owners(self.kind, self.size)
+        if self.chunks < 1 or owners < 1 or self.chunks % owners:
+            found.append(f"chunks: expected a positive multiple of {owners}, found {self.chunks}")
         return found
 
+    def _problems_of_parts(self) -> list[str]:
+        found = [
+            f"parts[{at}].{problem}" for at, part in enumerate(self.parts) for problem in part.problems()
+        ]
+        if len(self.parts) < 2 or any(part.parts for part in self.parts):
+            found.append("parts: expected two or more collectives, none of them several")
+        if any(part.ranks != self.ranks for part in self.parts):
+            found.append(f"parts: expected each on the network of {self.ranks} ranks")
+        if sum(part.chunks for part in self.parts) != self.chunks:
+            found.append(f"chunks: expected those of the parts together, found {self.chunks}")
+        return found
 
-def collective(kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0) -> Collective:
-    """A collective in which each rank starts with ``chunks_per_rank`` chunks.
+    def _sets(self, owner: _Owner | None, *, at_root: bool) -> RankSets:
+        if at_root:
+            return every(np.array([self.root]), self.chunks)
+        if owner is None:
+            return every(self.participants, self.chunks)
+        place = owner(np.arange(self.chunks), self.share, self.size)
+        return each(self.participants[place], self.ranks)
 
-    For reduce_scatter and all_to_all a rank starts with a chunk for every rank, so there the count
-    is rounded up to a multiple of the ranks. Raises UsageError where the request makes no sense.
+
+def collective(
+    kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
+) -> Collective:
+    """A collective in which each member starts with ``chunks_per_rank`` chunks; no members: all ranks.
+
+    For reduce_scatter, scatter and all_to_all one starts with a chunk for every member, so there the
+    count is rounded up to a multiple of the members. Raises UsageError where the request makes no sense.
     """
+    chosen = tuple(sorted(set(members))) if len(set(members)) != ranks else ()
     if chunks_per_rank < 1:
         raise UsageError(f"--chunks: expected at least 1, found {chunks_per_rank}")
-    if not 0 <= root < ranks:
-        raise UsageError(f"--root: there is no rank {root} among {ranks}")
-    rounded = -(-chunks_per_rank // ranks) * ranks
+    if not all(0 <= rank < ranks for rank in chosen):
+        raise UsageError(f"--ranks: expected numbers from 0 to {ranks - 1}, found {chosen[0]} … {chosen[-1]}")
+    if not 0 <= root < ranks or (chosen and root not in chosen):
+        raise UsageError(f"--root: there is no rank {root} among {_named(chosen) if chosen else ranks}")
+    size = len(chosen) or ranks
+    if kind == "all_to_next" and size < 2:
+        raise UsageError("all_to_next needs two ranks")
+    rounded = -(-chunks_per_rank // size) * size
     chunks = {
-        "all_gather": chunks_per_rank * ranks,
+        "all_gather": chunks_per_rank * size,
+        "gather": chunks_per_rank * size,
         "reduce_scatter": rounded,
-        "all_to_all": rounded * ranks,
+        "scatter": rounded,
+        "all_to_all": rounded * size,
+        "all_to_next": chunks_per_rank * (size - 1),
     }.get(kind, chunks_per_rank)
-    return Collective(kind=kind, ranks=ranks, chunks=chunks, root=root)
+    return Collective(kind=kind, ranks=ranks, chunks=chunks, root=root, members=chosen)
 
 
-def _spread(rank_of: Ints, ranks: int) -> NDArray[np.bool_]:
-    everywhere = np.asarray(rank_of < 0)[None, :]
-    return np.asarray((rank_of[None, :] == np.arange(ranks)[:, None]) | everywhere)
+def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[bool] | Mask) -> Collective:
+    """The collective whose chunks have these sets; raises UsageError naming what is wrong with them."""
+    both = joined([sources, targets])
+    chunks = len(sources.group)
+    sets = Custom(
+        source=ints(both.group[:chunks]),
+        target=ints(both.group[chunks:]),
+        reduced=bytes_of(reduced),
+        group_start=both.start,
+        group_rank=both.rank,
+    )
+    found = Collective("custom", ranks, chunks, custom=sets)
+    if problems := found.problems():
+        raise UsageError(f"custom collective: {problems[0]}")
+    return found
 
 
-def _slots(rank_of: Ints, rank: int) -> Ints:
-    here = (rank_of == rank) | (rank_of < 0)
+def several(parts: Sequence[Collective]) -> Collective:
+    """Collectives at once on one network; one alone stays what it is."""
+    if len(parts) == 1:
+        return parts[0]
+    chunks = sum(part.chunks for part in parts)
+    return replace(Collective("several", parts[0].ranks, chunks), parts=tuple(parts))
+
+
+def _owners(kind: str, size: int) -> int:
+    if kind in _PER_MEMBER:
+        return size
+    return {"all_to_all": size**2, "all_to_next": size - 1}.get(kind, 1)
+
+
+def _or_several(sets: RankSets, always: bool) -> Ints:
+    """With one rank in all, "every rank" is still no single owner."""
+    return np.full(len(sets.group), -1, dtype=np.int32) if always else sets.only()
+
+
+def _named(members: tuple[int, ...]) -> str:
+    return ", ".join(map(str, members[:8])) + (" …" if len(members) > 8 else "")
+
+
+def _slots(here: Mask) -> Ints:
     return np.where(here, np.cumsum(here) - 1, -1).astype(np.int32)

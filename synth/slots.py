@@ -9,46 +9,78 @@ import numpy as np
 from probes.columns import Ints
 from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
+from synth.rank_sets import RankSets
 
 __all__ = ["Memory", "Slots"]
 
 
 class Slots:
-    """The slot of every chunk: O(chunks) memory, whatever the number of ranks."""
+    """The slot of every chunk, in the order of their numbers on each rank.
+
+    O(chunks) memory where chunks of a buffer have one owner or all ranks for one, as in every collective
+    of the table; else O(slots).
+    """
 
     def __init__(self, collective: Collective) -> None:
         self.ranks = collective.ranks
-        self._source, self._target = collective.source_of(), collective.target_of()
-        self.source: list[int] = self._source.tolist()
-        self.target: list[int] = self._target.tolist()
-        self._input_slot = _numbered(self._source)
-        self._output_slot = _numbered(self._target)
+        self._input = _Side(collective.sources, collective.ranks)
+        self._output = _Side(collective.targets, collective.ranks)
 
     def input_of(self, rank: int, chunk: int) -> int:
         """The slot of ``chunk`` in ``rank``'s input, or -1."""
-        return self._input_slot[chunk] if self.source[chunk] in (-1, rank) else -1
+        return self._input.slot(rank, chunk)
 
     def output_of(self, rank: int, chunk: int) -> int:
         """The slot of ``chunk`` in ``rank``'s output, or -1."""
-        return self._output_slot[chunk] if self.target[chunk] in (-1, rank) else -1
+        return self._output.slot(rank, chunk)
 
     def input_chunks(self, rank: int) -> Ints:
         """The chunks in ``rank``'s input, slot by slot."""
-        return _chunks_of(self._source, rank)
+        return np.flatnonzero(self._input.sets.has(rank)).astype(np.int32)
 
     def output_chunks(self, rank: int) -> Ints:
         """The chunks in ``rank``'s output, slot by slot."""
-        return _chunks_of(self._target, rank)
+        return np.flatnonzero(self._output.sets.has(rank)).astype(np.int32)
 
     @cached_property
     def input_sizes(self) -> list[int]:
         """For each rank how many slots its input has."""
-        return _sizes(self._source, self.ranks)
+        sizes: list[int] = self._input.sets.per_rank(self.ranks).tolist()
+        return sizes
 
     @cached_property
     def output_sizes(self) -> list[int]:
         """For each rank how many slots its output has."""
-        return _sizes(self._target, self.ranks)
+        sizes: list[int] = self._output.sets.per_rank(self.ranks).tolist()
+        return sizes
+
+
+class _Side:
+    """The slots of all inputs, or of all outputs."""
+
+    def __init__(self, sets: RankSets, ranks: int) -> None:
+        self.sets = sets
+        self._group: list[int] = sets.group.tolist()
+        groups = len(sets.start) - 1
+        self._members = [
+            frozenset(sets.rank[sets.start[g] : sets.start[g + 1]].tolist()) for g in range(groups)
+        ]
+        used = np.flatnonzero(np.bincount(sets.group, minlength=groups))
+        # Where no rank is in two groups, a chunk has the same slot on all ranks of its group.
+        apart = sum(len(self._members[group]) for group in used) == len(
+            frozenset().union(*(self._members[group] for group in used))
+        )
+        self._shared = _numbered(sets.group) if apart else None
+        self._own = [] if apart else [_slot_of(sets, rank) for rank in range(ranks)]
+
+    def slot(self, rank: int, chunk: int) -> int:
+        if self._shared is None:
+            return self._own[rank].get(chunk, -1)
+        return self._shared[chunk] if rank in self._members[self._group[chunk]] else -1
+
+
+def _slot_of(sets: RankSets, rank: int) -> dict[int, int]:
+    return {chunk: slot for slot, chunk in enumerate(np.flatnonzero(sets.has(rank)).tolist())}
 
 
 class Memory:
@@ -94,21 +126,12 @@ class Memory:
         return f"{'ios'[buffer]}[{number - self.first[rank][buffer]}]"
 
 
-def _numbered(rank_of: Ints) -> list[int]:
-    """For each chunk its place among the chunks of the same rank (of all, where every rank has it)."""
-    order = np.argsort(rank_of, kind="stable")
-    keys = rank_of[order]
+def _numbered(group: Ints) -> list[int]:
+    """For each chunk its place among the chunks of the same group."""
+    order = np.argsort(group, kind="stable")
+    keys = group[order]
     starts = np.searchsorted(keys, keys)
-    slot = np.empty(len(rank_of), dtype=np.int64)
-    slot[order] = np.arange(len(rank_of)) - starts
+    slot = np.empty(len(group), dtype=np.int64)
+    slot[order] = np.arange(len(group)) - starts
     numbers: list[int] = slot.tolist()
     return numbers
-
-
-def _chunks_of(rank_of: Ints, rank: int) -> Ints:
-    return np.flatnonzero((rank_of == rank) | (rank_of < 0)).astype(np.int32)
-
-
-def _sizes(rank_of: Ints, ranks: int) -> list[int]:
-    sizes: list[int] = (np.bincount(rank_of[rank_of >= 0], minlength=ranks) + (rank_of < 0).sum()).tolist()
-    return sizes

@@ -60,7 +60,7 @@ def run(
     if output == "-":
         return
     values = {
-        "collective": program.collective.kind,
+        "collective": program.collective.label,
         "ranks": program.ranks,
         "dtype": request.inputs[0].dtype.name,
         "input_elements": max(given.size for given in request.inputs),

@@ -175,7 +175,7 @@ def _summary(found: Synthesis) -> dict[str, Any]:
         "method": schedule.method,
         "ranks": schedule.network.ranks,
         "links": schedule.network.links,
-        "collective": schedule.collective.kind,
+        "collective": schedule.collective.label,
         "size_bytes": schedule.collective.total_bytes(schedule.chunk_bytes),
         "chunk_bytes": schedule.chunk_bytes,
         "chunks": schedule.collective.chunks,
@@ -206,7 +206,7 @@ def _say(found: Synthesis, say: Callable[[str], None]) -> None:
     assert outcome is not None
     shape = schedule.collective
     say(
-        f"{shape.kind} of {format_size(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
+        f"{shape.label} of {format_size(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
         f"{format_size(schedule.chunk_bytes)}"
     )

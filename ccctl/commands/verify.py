@@ -55,7 +55,7 @@ def _judge(read: Artifact) -> tuple[list[str], str]:
 
         schedule = read.body
         return check(schedule), (
-            f"proven: {schedule.sends} sends do {schedule.collective.kind} on "
+            f"proven: {schedule.sends} sends do {schedule.collective.label} on "
             f"{schedule.network.ranks} ranks: "
             "every send is causal, every link and port exclusive, every result complete"
         )
@@ -63,6 +63,6 @@ def _judge(read: Artifact) -> tuple[list[str], str]:
 
     program = read.body
     return judge(program), (
-        f"proven: {program.steps} steps do {program.collective.kind} on {program.ranks} ranks; "
+        f"proven: {program.steps} steps do {program.collective.label} on {program.ranks} ranks; "
         "no deadlock, no unwritten slot, every contribution exactly once"
     )

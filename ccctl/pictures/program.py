@@ -18,7 +18,7 @@ def draw(program: Program, lines: int = 32) -> None:
     blocks = len(program.tb_rank)
     channels = int(program.tb_channel.max(initial=-1)) + 1
     console.data(
-        f"{program.name}: {program.collective.kind} on {program.ranks} ranks, "
+        f"{program.name}: {program.collective.label} on {program.ranks} ranks, "
         f"{plural(program.collective.chunks, 'chunk')}, protocol {program.protocol}"
     )
     console.data(

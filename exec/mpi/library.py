@@ -10,6 +10,7 @@ import numpy as np
 
 from exec.buffers import Buffers
 from exec.redops import Array
+from probes.errors import UsageError
 from synth.collective import Collective
 
 __all__ = ["library_call", "library_name"]
@@ -29,6 +30,8 @@ def library_call(
     """(call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
     from mpi4py import MPI
 
+    if not collective.whole:
+        raise UsageError(f"the MPI library has no {collective.label} on some of the ranks to compare with")
     op = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}[redop]
     send: Any = MPI.IN_PLACE if buffers.in_place else buffers.send
     recv, root = buffers.recv, collective.root
@@ -50,6 +53,20 @@ def library_call(
             ), recv
         case "broadcast":
             return _broadcast(comm, buffers, root), recv
+        case "scatter":
+            at_root = comm.Get_rank() == root
+            into: Any = MPI.IN_PLACE if at_root and buffers.in_place else recv
+            return partial(comm.Scatter, buffers.send if at_root else None, into, root), recv
+        case "gather":
+            at_root = comm.Get_rank() == root
+            out: Any = send if at_root else buffers.send
+            return partial(comm.Gather, out, recv if at_root else None, root), recv
+        case "all_to_next":
+            after, before = comm.Get_rank() + 1, comm.Get_rank() - 1
+            to = after if after < comm.Get_size() else MPI.PROC_NULL
+            source = before if before >= 0 else MPI.PROC_NULL
+            return partial(comm.Sendrecv, buffers.send, to, 0, recv, source, 0), recv
+    raise UsageError(f"the MPI library has no {collective.label} to compare with")
 
 
 def _broadcast(comm: Any, buffers: Buffers, root: int) -> Callable[[], object]:

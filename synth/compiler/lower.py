@@ -56,8 +56,8 @@ def lower(schedule: Schedule, name: str = "") -> Program:
             received = build.step(receiver, _RRC, src=local, dst=home, after=before)
         hazards.written(dst, chunk, received)
     _keep_own(build, homes)
-    label = name or f"{schedule.method} {collective.kind}"
-    return build.program(label, homes.scratch, in_place=collective.kind != "all_to_all")
+    label = name or f"{schedule.method} {collective.label}"
+    return build.program(label, homes.scratch, in_place=collective.in_place)
 
 
 def _keep_own(build: Assembler, homes: _Homes) -> None:

@@ -76,7 +76,7 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
 def test_bandwidth_factors_are_those_of_nccl_tests():
     factors = {kind: busbw_factor(kind, 4) for kind in KINDS}
     assert factors.pop("all_reduce") == 1.5
-    assert factors.pop("broadcast") == factors.pop("reduce") == 1.0
+    assert factors.pop("broadcast") == factors.pop("reduce") == factors.pop("all_to_next") == 1.0
     assert set(factors.values()) == {0.75}
 
 

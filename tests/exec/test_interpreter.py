@@ -36,6 +36,13 @@ def by_definition(wanted, inputs, count, redop):
             return [total if rank == wanted.root else total[:0] for rank in range(ranks)]
         case "reduce_scatter":
             return np.split(total, ranks)
+        case "scatter":
+            return np.split(inputs[wanted.root], ranks)
+        case "gather":
+            whole = np.concatenate(inputs)
+            return [whole if rank == wanted.root else whole[:0] for rank in range(ranks)]
+        case "all_to_next":
+            return [inputs[0][:0], *inputs[:-1]]
         case "broadcast":
             return [inputs[wanted.root]] * ranks
         case "all_gather":
@@ -59,6 +66,7 @@ def by_definition(wanted, inputs, count, redop):
     in_place=st.booleans(),
 )
 def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, redop, dtype, in_place):
+    ranks = max(ranks, 2) if kind == "all_to_next" else ranks
     program = lower(random_schedule(kind, ranks, chunks, seed))
     in_place = in_place and program.in_place
     layout = Layout(program, count)

@@ -38,7 +38,7 @@ def schedule_of(network, wanted, sends):
 def _chunk_sends(wanted, chunk, rng):
     """A random in-tree of reduces to one rank, then a random out-tree, or a path, of copies from it."""
     ranks, source, target = wanted.ranks, wanted.source_of()[chunk], wanted.target_of()[chunk]
-    root = int(max(source, target) if wanted.kind != "all_to_all" else source)
+    root = int(source if source >= 0 else target)
     root = root if root >= 0 else int(rng.integers(ranks))
     order = [root, *(int(rank) for rank in rng.permutation(ranks) if rank != root)]
     parent = {rank: order[int(rng.integers(at))] for at, rank in enumerate(order) if at}
@@ -56,6 +56,7 @@ def _chunk_sends(wanted, chunk, rng):
 def random_schedule(kind, ranks, chunks, seed):
     """A valid schedule of random trees, the sends of its chunks mixed at random."""
     rng = np.random.default_rng(seed)
+    ranks = max(ranks, 2) if kind == "all_to_next" else ranks
     wanted = collective(kind, ranks, chunks, root=int(rng.integers(ranks)))
     waiting = [_chunk_sends(wanted, chunk, rng) for chunk in range(wanted.chunks)]
     mixed = []

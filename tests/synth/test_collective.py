@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.errors import UsageError
-from synth.collective import KINDS, Collective, collective
+from synth.collective import KINDS, Collective, collective, custom, several
+from synth.rank_sets import joined, of_sets
 
 
 @given(st.sampled_from(KINDS), st.integers(1, 6), st.integers(1, 9), st.integers(0, 5))
 def test_slots_number_what_a_rank_holds_and_wants(kind, ranks, chunks, root):
+    ranks = max(ranks, 2) if kind == "all_to_next" else ranks
     shape = collective(kind, ranks, chunks, root % ranks)
     assert shape.problems() == []
     held, wanted = shape.held(), shape.wanted()
@@ -26,23 +28,20 @@ def test_slots_number_what_a_rank_holds_and_wants(kind, ranks, chunks, root):
         ("all_gather", 6, 2, 6, 6),
         ("reduce_scatter", 3, 3, 1, 3),
         ("all_reduce", 2, 2, 2, 2),
-        ("broadcast", 2, None, 2, 2),
-        ("reduce", 2, 2, None, 2),
+        ("broadcast", 2, [0, 2, 0], 2, 2),
+        ("reduce", 2, 2, [0, 2, 0], 2),
         ("all_to_all", 9, 3, 3, 3),
+        ("scatter", 3, [0, 3, 0], 1, 3),
+        ("gather", 6, 2, [0, 6, 0], 6),
+        ("all_to_next", 4, [2, 2, 0], [0, 2, 2], 2),
     ],
 )
 def test_what_each_rank_starts_and_ends_with(kind, chunks, held, wanted, total):
     shape = collective(kind, 3, 2, root=1)
     assert shape.chunks == chunks
     assert shape.total_bytes(100) == total * 100
-    if held is not None:
-        assert (shape.held().sum(axis=1) == held).all()
-    else:
-        assert shape.held().sum(axis=1).tolist() == [0, chunks, 0]
-    if wanted is not None:
-        assert (shape.wanted().sum(axis=1) == wanted).all()
-    else:
-        assert shape.wanted().sum(axis=1).tolist() == [0, chunks, 0]
+    assert (shape.held().sum(axis=1) == held).all()
+    assert (shape.wanted().sum(axis=1) == wanted).all()
 
 
 def test_all_to_all_is_a_transposition():
@@ -66,3 +65,69 @@ def test_problems():
     assert Collective("all_gather", 4, 6).problems() == ["chunks: expected a positive multiple of 4, found 6"]
     assert Collective("broadcast", 4, 6, root=4).problems() == ["root: there is no rank 4"]
     assert np.array_equal(Collective("reduce", 2, 1, root=1).target_of(), [1])
+
+
+def test_on_a_subset_others_neither_hold_nor_want():
+    shape = collective("all_gather", 6, 2, root=1, members=[4, 1, 3])
+    assert shape.members == (1, 3, 4)
+    assert shape.chunks == 6
+    assert shape.held().sum(axis=1).tolist() == [0, 2, 0, 2, 2, 0]
+    assert shape.wanted().sum(axis=1).tolist() == [0, 6, 0, 6, 6, 0]
+    assert not shape.whole
+    assert shape.total_bytes(10) == 60
+
+
+def test_all_ranks_named_are_all_ranks():
+    assert collective("reduce", 3, 1, members=[0, 1, 2]) == collective("reduce", 3, 1)
+
+
+@pytest.mark.parametrize(("members", "root"), [((0, 9), 0), ((-1, 2), 2), ((1, 2), 0)])
+def test_refuses_members_that_are_not_there(members, root):
+    with pytest.raises(UsageError):
+        collective("broadcast", 4, 1, root, members)
+
+
+def test_several_at_once_are_numbered_through():
+    both = several([collective("broadcast", 5, 2, 0, (0, 1)), collective("all_reduce", 5, 3, 2, (2, 3, 4))])
+    assert both.problems() == []
+    assert both.label == "broadcast + all_reduce"
+    assert both.chunks == 5
+    assert both.reduced.tolist() == [False] * 2 + [True] * 3
+    assert both.held().sum(axis=1).tolist() == [2, 0, 3, 3, 3]
+    assert both.wanted().sum(axis=1).tolist() == [2, 2, 3, 3, 3]
+    assert both.total_bytes(1) == 5
+
+
+def test_a_custom_collective_says_each_chunk():
+    sources, targets = of_sets([{0}, {0, 1}, {1, 2}]), of_sets([{1, 2}, {2}, {0}])
+    shape = custom(3, sources, targets, [False, False, True])
+    assert shape.held().tolist() == [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
+    assert shape.wanted().tolist() == [[0, 0, 1], [1, 0, 0], [1, 1, 0]]
+    assert shape.reduces
+    assert shape.source_of().tolist() == [0, -1, -1]
+    assert shape.total_bytes(7) == 14
+
+
+@pytest.mark.parametrize(("sources", "targets"), [([{0}, set()], [{1}, {1}]), ([{0}], [{5}])])
+def test_refuses_custom_sets_that_cannot_be(sources, targets):
+    with pytest.raises(UsageError, match="custom"):
+        custom(3, of_sets(sources), of_sets(targets), [False] * len(sources))
+
+
+SETS = st.lists(st.frozensets(st.integers(0, 6), min_size=1), min_size=1, max_size=12)
+
+
+@given(SETS, st.sets(st.integers(0, 6)))
+def test_rank_sets_agree_with_sets(sets, inside):
+    found = of_sets(sets)
+    mask = np.array([[rank in ranks for ranks in sets] for rank in range(7)])
+    assert (found.mask(7) == mask).all()
+    assert found.sizes().tolist() == [len(ranks) for ranks in sets]
+    assert found.per_rank(7).tolist() == mask.sum(axis=1).tolist()
+    chosen = np.isin(np.arange(7), list(inside))
+    assert found.any_in(chosen).tolist() == [bool(ranks & inside) for ranks in sets]
+    assert found.only().tolist() == [min(ranks) if len(ranks) == 1 else -1 for ranks in sets]
+    for chunk, ranks in enumerate(sets):
+        assert set(found.of(chunk).tolist()) == ranks
+    twice = joined([found, found])
+    assert (twice.mask(7) == np.hstack((mask, mask))).all()
