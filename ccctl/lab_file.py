@@ -10,7 +10,7 @@ from typing import Any
 
 from ccctl.errors import DataError, MissingInputError, UsageError
 from ccctl.hosts import HostSlots, parse
-from ccctl.lab_rates import names_of, rated
+from ccctl.lab_rates import names_of, rate_of, rated
 from exec.lab_network import MOST_HOSTS, Lab, LabHost
 
 __all__ = ["read_lab"]
@@ -32,11 +32,9 @@ def read_lab(path: str) -> Lab:
     bare = Lab(_name(document, path, problems), hosts)
     lab = Lab(bare.name, hosts, racks=_racks(document, bare, problems))
     for where, target, rate in _rates(document, problems):
-        # Without hosts every rate would be one more problem, and none of them the reader's.
-        if hosts:
-            lab = _with_rate(lab, where, target, rate, problems)
+        lab = _with_rate(lab, where, target, rate, problems)
     if problems:
-        raise DataError(path, problems, hint="examples/lab4.toml shows every key.")
+        raise DataError(path, problems, hint="ccctl lab up --help says what a description holds.")
     return lab
 
 
@@ -127,8 +125,10 @@ def _with_rate(lab: Lab, where: str, target: str, rate: object, problems: list[s
         problems.append(f'{where}: expected a rate such as "100Mbit/s", found {rate!r}')
         return lab
     try:
-        for one in [target] if target else [host.name for host in lab.hosts]:
-            lab = rated(lab, one, rate)
+        bytes_per_s = rate_of(rate)
+        # Where no host could be read, that each target is unknown would only repeat it.
+        for one in [target] if target and lab.hosts else [host.name for host in lab.hosts]:
+            lab = rated(lab, one, bytes_per_s)
     except UsageError as error:
         problems.append(f"{where}: {error.message}")
     return lab

@@ -11,11 +11,11 @@ import dataclasses
 from typing import Any
 
 from ccctl.errors import UsageError
-from ccctl.hosts import expand
+from ccctl.hosts import parse
 from ccctl.sizes import parse_rate
 from exec.lab_network import Lab, PairRate
 
-__all__ = ["names_of", "rated", "reshaped"]
+__all__ = ["names_of", "rate_of", "rated", "reshaped"]
 
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
@@ -31,15 +31,19 @@ def reshaped(lab: Lab, changes: list[str]) -> Lab:
                 f"expected TARGET=RATE, found {change!r}", hint="For example 'gpu1 -> gpu2 = 10Mbit/s'."
             )
         try:
-            lab = rated(lab, target.strip(), rate.strip())
+            lab = rated(lab, target.strip(), rate_of(rate))
         except UsageError as error:
             raise UsageError(f"{target.strip()}: {error.message}", hint=error.hint) from error
     return lab
 
 
-def rated(lab: Lab, target: str, rate: str) -> Lab:
-    """``lab`` with one rate changed; raises UsageError."""
-    bytes_per_s = None if rate == _NO_LIMIT else parse_rate(rate, "rate")
+def rate_of(text: str) -> float | None:
+    """Bytes per second, None for no limit; raises UsageError."""
+    return None if text.strip() == _NO_LIMIT else parse_rate(text, "rate")
+
+
+def rated(lab: Lab, target: str, bytes_per_s: float | None) -> Lab:
+    """``lab`` with one rate changed; raises UsageError where ``target`` is not in it."""
     if target == "trunk":
         return _with_trunk(lab, bytes_per_s)
     if _ARROW in target:
@@ -56,7 +60,7 @@ def names_of(lab: Lab, pattern: str) -> list[str]:
     """The hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
     known = {host.name for host in lab.hosts}
     try:
-        names = expand(pattern.strip())
+        names = [entry.host for entry in parse(pattern.strip()) if entry.slots == 1]
     except UsageError as error:
         raise UsageError(error.message.removeprefix("--hosts: "), hint=error.hint) from error
     missing = [name for name in names if name not in known]

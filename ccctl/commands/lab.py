@@ -48,6 +48,11 @@ def up(
 ) -> None:
     """Make the lab that FILE describes.
 
+    FILE holds name, hosts (a number, or names such as "gpu[1-4]:2" with slots), slots for hosts that
+    say none, rate (what each host sends and receives, such as "100Mbit/s"), and for hosts in several
+    racks racks (a list with the hosts of each) and trunk (what each rack's uplink carries each way). A
+    table [rates] holds more by target: "gpu1", "gpu1.egress", "gpu1.ingress", "gpu1 -> gpu2".
+
     Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
     """
     from ccctl import lab_file, lab_state

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from ccctl.commands import COMMANDS
 from ccctl.main import examples
 
 STARTS_RANKS = {"profile", "run", "bench", "doctor"}
+NEEDS_NAMESPACES = {"lab"}
+LAB = f"examples-{os.getpid()}"
+ROOT = Path(__file__).parents[2]
 XML = """<system version="1">
   <cpu numaid="0" affinity="00000000,00000003" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
     <pci busid="0000:01:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
@@ -30,6 +34,7 @@ XML = """<system version="1">
 def lines():
     for command in COMMANDS:
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
+        marks += [pytest.mark.netns] if command.__name__ in NEEDS_NAMESPACES else []
         for line, _ in examples(command):
             yield pytest.param(line, marks=marks, id=line)
 
@@ -49,12 +54,20 @@ def folder(tmp_path_factory, samples):
     script = place / "bin" / "ccctl"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
     script.chmod(0o755)
-    return place
+    described = (ROOT / "examples" / "lab4.toml").read_text().replace('"lab4"', f'"{LAB}"')
+    (place / "lab4.toml").write_text(described)
+    yield place
+    if os.geteuid() == 0:
+        subprocess.run([script, "lab", "down", "-q", "--lab", LAB])
 
 
 @pytest.mark.parametrize("line", list(lines()))
 def test_the_example_runs(line, folder):
-    environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CCCTL_LAB": LAB,
+    }
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         cwd=folder,
