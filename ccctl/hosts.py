@@ -14,7 +14,7 @@ from pathlib import Path
 
 from probes.errors import DataError, MissingInputError, UsageError
 
-__all__ = ["HOSTS_VARIABLE", "HostSlots", "expand", "parse", "read_hostfile"]
+__all__ = ["HOSTS_VARIABLE", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
 # Where --hosts is not given; a lab sets it for what runs inside.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
@@ -22,6 +22,9 @@ _MOST_HOSTS = 100_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
 _SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=(\d+)")
+_DIGITS = re.compile(r"([0-9]+)")
+# The letters of a name, and for each place between them the numbers that stand there.
+_Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,20 @@ def expand(pattern: str) -> list[str]:
                 f"--hosts: {name!r} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
             )
     return names
+
+
+def fold(names: Iterable[str]) -> str:
+    """The node set that stands for these names, each once: gpu01, gpu02 and gpu04 are ``gpu[01-02,04]``.
+
+    Names are in the order of their numbers; ``parse`` gives them back.
+    """
+    patterns: set[_Pattern] = set()
+    for name in names:
+        pieces = _DIGITS.split(name)
+        patterns.add((tuple(pieces[::2]), tuple((number,) for number in pieces[1::2])))
+    for at in reversed(range(max((len(numbers) for _, numbers in patterns), default=0))):
+        patterns = _joined(patterns, at)
+    return ",".join(map(_rendered, sorted(patterns, key=_by_number)))
 
 
 def read_hostfile(path: str) -> tuple[HostSlots, ...]:
@@ -151,3 +168,43 @@ def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:
     for entry in entries:
         slots[entry.host] = slots.get(entry.host, 0) + entry.slots
     return tuple(HostSlots(host, count) for host, count in slots.items())
+
+
+def _joined(patterns: Iterable[_Pattern], at: int) -> set[_Pattern]:
+    """The patterns with those made one that differ in the number at one place only."""
+    values: dict[_Pattern, set[str]] = {}
+    for letters, numbers in patterns:
+        rest = (letters, (*numbers[:at], (), *numbers[at + 1 :]) if at < len(numbers) else numbers)
+        values.setdefault(rest, set()).update(numbers[at] if at < len(numbers) else ())
+    return {
+        (letters, (*numbers[:at], tuple(sorted(found, key=_size)), *numbers[at + 1 :]) if found else numbers)
+        for (letters, numbers), found in values.items()
+    }
+
+
+def _size(number: str) -> tuple[int, int]:
+    return int(number), len(number)
+
+
+def _by_number(pattern: _Pattern) -> tuple[object, ...]:
+    letters, numbers = pattern
+    sizes = [_size(values[0]) for values in numbers]
+    return tuple(zip(letters, [*sizes, (-1, 0)], strict=True))
+
+
+def _rendered(pattern: _Pattern) -> str:
+    letters, numbers = pattern
+    words = (values[0] if len(values) == 1 else f"[{','.join(_runs(values))}]" for values in numbers)
+    return "".join(piece for pair in zip(letters, [*words, ""], strict=True) for piece in pair)
+
+
+def _runs(numbers: Iterable[str]) -> Iterator[str]:
+    left = dict.fromkeys(numbers)
+    while left:
+        first = last = next(iter(left))
+        del left[first]
+        width = len(first) if first.startswith("0") else 0
+        while (following := str(int(last) + 1).zfill(width)) in left:
+            del left[following]
+            last = following
+        yield first if first == last else f"{first}-{last}"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccctl.hosts import HostSlots, expand, parse, read_hostfile
+from ccctl.hosts import HostSlots, expand, fold, parse, read_hostfile
 from probes.errors import DataError, MissingInputError, UsageError
 
 
@@ -98,3 +98,30 @@ def test_a_hostfile_that_is_not_there_or_not_text(tmp_path):
     (tmp_path / "raw").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError):
         read_hostfile(str(tmp_path / "raw"))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("", ""),
+        ("login", "login"),
+        ("gpu01 gpu02", "gpu[01-02]"),
+        ("gpu04 gpu02 gpu01 gpu02", "gpu[01-02,04]"),
+        ("n9 n10 n08 n09", "n[08-10,9]"),
+        ("a1-b0 a1-b1 a2-b0 a2-b1", "a[1-2]-b[0-1]"),
+        ("a1-b0 a1-b1 a2-b0", "a1-b[0-1],a2-b0"),
+        ("gpu2 gpu10 gpu1", "gpu[1-2,10]"),
+        ("10.77.0.1 10.77.0.2", "10.77.0.[1-2]"),
+        ("b1 a a1 b2", "a,a1,b[1-2]"),
+    ],
+)
+def test_names_fold_into_a_node_set(names, text):
+    assert fold(names.split()) == text
+
+
+@given(st.sets(st.from_regex(r"[a-b]{0,2}[0-9]{1,3}(-[a-b]?[0-9]{0,2}){0,2}", fullmatch=True), min_size=1))
+def test_folding_and_expanding_again_loses_and_adds_nothing(names):
+    text = fold(names)
+    again = [entry.host for entry in parse(text)]
+    assert sorted(again) == sorted(names)
+    assert fold(again) == text
