@@ -87,15 +87,16 @@ def _values(record: _Record, host: Host, name: str) -> set[Hashable]:
 def _link_counts(hosts: Sequence[Host]) -> Iterator[Finding]:
     said: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for host in hosts:
-        counts: dict[tuple[str, str], int] = {}
+        counts: dict[tuple[str, str], tuple[str, int]] = {}
         for link in host.fabric:
             if link.kind != "c2c" and link.state != "down":
-                counts[link.source, link.kind] = counts.get((link.source, link.kind), 0) + link.count
-        for key, count in counts.items():
-            said.setdefault(key, []).append((host.method, count))
-    for (bus_id, kind), counted in said.items():
-        method, first = counted[0]
-        for other, count in counted[1:]:
+                before = counts.get((link.source, link.kind), (link.method, 0))
+                counts[link.source, link.kind] = before[0], before[1] + link.count
+        for key, counted in counts.items():
+            said.setdefault(key, []).append(counted)
+    for (bus_id, kind), several in said.items():
+        method, first = several[0]
+        for other, count in several[1:]:
             if count != first:
                 text = f"{method} says {first} {kind} links, {other} says {count}; the first is taken"
                 yield Finding("disagree", f"{hosts[0].name}/{bus_id}", text)

@@ -14,7 +14,7 @@ from probes.bandwidth import Bandwidths
 from probes.paths import Paths, PathType
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
 
-__all__ = ["Expected", "Way", "link_gbs"]
+__all__ = ["Expected", "Way", "expected_gbs", "link_gbs"]
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,17 @@ class Expected:
         nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
         known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
         return next((gbs for gbs in known if gbs is not None), None)
+
+
+def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | None]]:
+    """GB/s from each GPU ("GPU0") to every other and to each physical NIC (by its name)."""
+    expected = Expected(host, tables)
+    ends: list[tuple[str, Gpu | Nic]] = [(f"GPU{gpu.index}", gpu) for gpu in host.gpus]
+    ends += [(nic.name, nic) for nic in host.physical_nics]
+    return {
+        f"GPU{gpu.index}": {name: expected.between(gpu, end).gbs for name, end in ends if end is not gpu}
+        for gpu in host.gpus
+    }
 
 
 def link_gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float | None:

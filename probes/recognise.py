@@ -101,7 +101,7 @@ def _shares_ports(a: Host, b: Host) -> bool:
 
 def _under_one_name(machine: Machine) -> Machine:
     parts = sorted(machine.parts, key=lambda part: _has_numbers(part.hosts[0]))
-    name = machine.hosts[0].name
+    name = parts[0].hosts[0].name
     done: list[Topology] = []
     for part in parts:
         (host,) = part.hosts

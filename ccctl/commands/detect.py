@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import artifacts, console
-from ccctl.errors import MissingInputError
+from ccctl.atomic import write_atomically
+from ccctl.errors import CannotWriteError, MissingInputError
 from ccctl.options import Json, Output, Quiet, Verbose
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ EXAMPLES = (
     ("ccctl detect", "draw this machine: PCI tree, NUMA nodes, GPUs, NICs, and who reaches whom"),
     ("ccctl detect -o topology.json", "keep what was found"),
     ("ccctl detect --from nccl-topo.xml --json", "count what a file of NCCL or RCCL describes"),
+    ("ccctl detect --from topo.txt", "read the matrix that nvidia-smi topo -m printed"),
+    ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
+    ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
 )
 _PROCESSES = 4
 
@@ -31,8 +35,21 @@ def detect(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Read an NCCL or RCCL topology XML instead of this machine; - reads stdin. Give it again "
-            "for more hosts.",
+            help="Read this instead of this machine: topology XML of NCCL, RCCL or hwloc, the output of "
+            "nvidia-smi topo -m or -p2p, or a folder of --record; - reads stdin. Give it again for more "
+            "hosts, or for more about one.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="With --from: look at this machine too, and say where they disagree."),
+    ] = False,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            help="Write what detection reads of this machine, to send or to read again by --from DIR.",
         ),
     ] = None,
     output: Output = None,
@@ -47,7 +64,9 @@ def detect(
     """
     from ccctl.pictures import topology as picture
 
-    found = _read(files) if files else _look()
+    if record is not None:
+        _record(Path(record))
+    found = _read(files, live) if files else _look()
     if output is not None:
         artifacts.write(output, "topology", found)
     if json and output != "-":
@@ -69,10 +88,30 @@ def _look() -> Topology:
     return found
 
 
-def _read(files: list[str]) -> Topology:
+def _read(files: list[str], live: bool) -> Topology:
+    """All files as one topology; this machine is believed before what is written of it."""
     from probes import detect as detection
 
-    return detection.side_by_side([detection.from_file(_content(name), _source(name)) for name in files])
+    parts = [detection.look()] if live else []
+    for name in files:
+        if name != "-" and Path(name).is_dir():
+            parts.append(detection.read_recording(Path(name)))
+        else:
+            parts.append(detection.read_file(_content(name), _source(name)))
+    return detection.combined(parts)
+
+
+def _record(folder: Path) -> None:
+    """Write the raw inputs; addresses are not among them, so that they can be sent."""
+    from probes.live import recorded
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWriteError(f"{folder}: {error.strerror}") from error
+    for name, content in recorded.record().items():
+        write_atomically(folder / name, content.encode())
+    console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
 
 
 def _content(name: str) -> bytes:
@@ -89,6 +128,9 @@ def _source(name: str) -> str:
 
 
 def _summary(found: Topology) -> dict[str, Any]:
+    from probes.bandwidth import load
+    from probes.expected import expected_gbs
+
     hosts = found.hosts
     return {
         "hosts": len(hosts),
@@ -100,6 +142,7 @@ def _summary(found: Topology) -> dict[str, Any]:
         "numa_nodes": sum(len(host.numa) for host in hosts),
         "pci_devices": sum(len(host.pci) for host in hosts),
         "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
+        "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
         "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
     }
 

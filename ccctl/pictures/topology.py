@@ -5,13 +5,13 @@ The tree leaves out what carries no traffic of ours, and a bridge with only one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ccctl import console
-
-if TYPE_CHECKING:
-    from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
+from ccctl.pictures.reach import draw_reach, labels_of
+from probes.bandwidth import load
+from probes.expected import link_gbs
+from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
 
 __all__ = ["draw", "headline", "remarks"]
 
@@ -59,7 +59,7 @@ def _draw_host(host: Host) -> None:
         console.data(f"  {line}")
     for line in _fabric_lines(host):
         console.data(f"  {line}")
-    _matrix(host)
+    draw_reach(host)
 
 
 class _Tree:
@@ -67,7 +67,7 @@ class _Tree:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._labels = _labels(host)
+        self._labels = labels_of(host)
         self._devices = {device.bus_id: device for device in host.pci}
         self._below: dict[str, list[str]] = {}
         for bus_id in self._at_places():
@@ -130,9 +130,18 @@ class _Tree:
     def _nic_line(self, nic: Nic) -> str:
         name = "" if nic.name == nic.bus_id else nic.name
         speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else ""
+        errors = ", ".join(f"{name} {count}" for name, count in nic.errors.items() if count)
         return "  ".join(
             part
-            for part in (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, nic.state)
+            for part in (
+                self._labels[nic.name],
+                name,
+                nic.rdma_device,
+                nic.link_layer,
+                speed,
+                nic.state,
+                errors,
+            )
             if part
         )
 
@@ -142,70 +151,29 @@ class _Tree:
 
 def _fabric_lines(host: Host) -> Iterator[str]:
     """One line for all GPUs whose links look alike."""
-    labels = _labels(host)
+    labels, tables = labels_of(host), load()
+    down: dict[int, list[str]] = {}
     alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}
     for gpu in host.gpus:
         own: dict[str, list[FabricLink]] = {}
         for link in host.fabric:
-            if link.source == gpu.bus_id:
+            if link.source == gpu.bus_id and link.state == "down":
+                down.setdefault(link.count, []).append(labels[gpu.bus_id])
+            elif link.source == gpu.bus_id:
                 own.setdefault(link.target_kind, []).append(link)
         for kind, links in own.items():
             name = f"{_FABRIC_NAMES[links[0].kind]} {links[0].version}".strip()
             far = 0 if "nvswitch" in {link.target for link in links} else len(links)
-            signature = (name, kind, sum(link.count for link in links), far, links[0].gbs)
+            signature = (name, kind, sum(link.count for link in links), far, link_gbs(links[0], gpu, tables))
             alike.setdefault(signature, []).append(labels[gpu.bus_id])
     for (name, kind, count, far, gbs), gpus in alike.items():
         ends = {"gpu": "GPU", "switch": "NVSwitch", "cpu": "CPU", "unknown": "unknown end"}[kind]
-        where = _counted(far, ends) if far else ends
+        many = "NVSwitches" if kind == "switch" and far > 1 else ""
+        where = (f"{far} {many}" if many else _counted(far, ends)) if far else ends
         each = f", {gbs:g} GB/s each way a link, {gbs * count:.4g} GB/s together" if gbs else ""
         yield f"{name}: {_counted(count, 'link')} to {where}{each}: {_some(gpus, 16)}"
-
-
-def _matrix(host: Host) -> None:
-    """Who reaches whom over what: GPUs to GPUs and NICs, or among NICs where there is no GPU."""
-    from probes.paths import MEANING, Paths
-
-    labels, paths = _labels(host), Paths(host)
-    rows: list[Gpu | Nic] = [*host.gpus] or [*host.physical_nics]
-    columns: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
-    if len(columns) < 2:
-        return
-    names = [labels[_key(device)] for device in columns]
-    cells = [[labels[_key(row)], *(paths.between(row, column) for column in columns)] for row in rows]
-    console.data("")
-    console.table(["", *names], cells)
-    seen = {cell for row in cells for cell in row[1:]}
-    console.data("; ".join(f"{word} {text}" for word, text in MEANING.items() if word in seen))
-    _expectations(host, rows, columns)
-
-
-def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
-    """What each of those ways should carry."""
-    from probes.bandwidth import load
-    from probes.expected import Expected
-
-    labels, expected = _labels(host), Expected(host, load())
-    cells = [[expected.between(row, column).gbs for column in columns] for row in rows]
-    if not host.gpus or not any(gbs for row in cells for gbs in row):
-        return
-    words = [
-        [labels[_key(row)], *("" if gbs is None else f"{gbs:.4g}" for gbs in line)]
-        for row, line in zip(rows, cells, strict=True)
-    ]
-    console.data("")
-    console.table(["GB/s", *(labels[_key(device)] for device in columns)], words)
-    console.data("expected one way, as links deliver; where nothing is known of a way, nothing stands")
-
-
-def _labels(host: Host) -> Mapping[str, str]:
-    """GPU<index> by bus id and NIC<n> by name."""
-    gpus = {gpu.bus_id: f"GPU{gpu.index}" for gpu in host.gpus}
-    return {**gpus, **{nic.name: f"NIC{number}" for number, nic in enumerate(host.physical_nics)}}
-
-
-def _key(device: Gpu | Nic) -> str:
-    name = getattr(device, "name", "")
-    return name if type(device).__name__ == "Nic" else device.bus_id
+    for count, gpus in down.items():
+        yield f"{_counted(count, 'link')} down: {_some(gpus, 16)}"
 
 
 def _numa_line(index: int, node: NumaNode | None) -> str:
@@ -231,8 +199,6 @@ def _gpu_words(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _pcie(device: PciDevice) -> str:
-    from probes.bandwidth import load
-
     speed, width = device.max_speed_gts or device.speed_gts, device.max_width or device.width
     gbs = load().pcie_gbs(speed, width)
     if speed is None:

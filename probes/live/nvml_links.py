@@ -79,6 +79,6 @@ def _to_cpu(driver: Driver, handle: Any, source: str, method: str) -> Iterator[F
     """The chip-to-chip links of a Grace module, which only field values tell."""
     count = driver.field(handle, _C2C_COUNT_FIELD) or 0
     speed_mbs = driver.field(handle, _C2C_SPEED_FIELD) if count else None
-    if count:
+    if 0 < count <= _MOST_LINKS:
         gbs = speed_mbs / 1000 if speed_mbs else None
         yield FabricLink(source, "cpu", "cpu", "c2c", count, method, gbs=gbs, state="up")

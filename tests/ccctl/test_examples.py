@@ -46,6 +46,7 @@ def folder(tmp_path_factory, samples):
     for kind, body in samples.items():
         artifacts.write(str(place / f"{kind}.json"), kind, body)
     (place / "nccl-topo.xml").write_text(XML)
+    (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):
