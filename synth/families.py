@@ -7,10 +7,16 @@
 | hypercube:N             | log2 N lines of 2                                             |
 | fully_connected:N (fc)  | a link between every two ranks                                |
 | switch:N                | a link between every two, one egress and one ingress port each |
-| ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. V) |
+| switch_switch:AxB       | a switch over A, a switch over B (TACOS Sec. VII)             |
+| ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII) |
+| dragonfly:GxA           | G groups of A fully connected ranks, a link between groups    |
+| fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes |
 
 The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for
-each dimension.
+each dimension; of a dragonfly those of local links, then of global ones.
+
+Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the
+bandwidth (TACOS Sec. IV-D).
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from probes.errors import UsageError
+from synth import dragonfly, fat_tree
 from synth.network import Link, Network, build
 
 __all__ = ["FAMILIES", "family", "names"]
@@ -35,6 +42,30 @@ class Dimension:
     size: int
     alpha_s: float
     bandwidth_bytes_per_s: float
+    unwind: int = 0
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """(src, dst) of every link along this dimension."""
+        if not self.unwind:
+            return list(_PAIRS[self.kind](self.size))
+        return [(a, (a + step) % self.size) for a in range(self.size) for step in range(1, self.degree + 1)]
+
+    @property
+    def pair_count(self) -> int:
+        """How many pairs there are, before any of them is made."""
+        if self.unwind:
+            return self.size * self.degree
+        if self.kind in ("line", "ring"):
+            return 2 * (self.size - (self.kind == "line" or self.size < 3))
+        return self.size * (self.size - 1)
+
+    @property
+    def degree(self) -> int:
+        return min(self.unwind, self.size - 1)
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        return max(1, self.degree) / self.bandwidth_bytes_per_s
 
 
 def _line(size: int) -> Iterator[tuple[int, int]]:
@@ -67,7 +98,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "hypercube": ("line", "..."),
     "fully_connected": ("fc",),
     "switch": ("switch",),
+    "switch_switch": ("switch", "switch"),
     "ring_fc_switch": ("ring", "fc", "switch"),
+    "dragonfly": ("local", "global"),
+    "fat_tree": ("tree",),
 }
 _SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
 
@@ -83,12 +117,18 @@ def family(
     bandwidth_bytes_per_s: Sequence[float],
     *,
     hold_alpha: bool = False,
+    unwind: Sequence[int] = (),
 ) -> Network:
-    """The network that ``spec`` names, such as ``torus:4x4x4``; raises UsageError with what is wrong."""
+    """The network that ``spec`` names, such as ``torus:4x4x4``; raises UsageError with what is wrong.
+
+    ``unwind`` is empty, or one degree for all switches, or one for each.
+    """
     name, _, shape = spec.partition(":")
     name = _SHORT.get(name, name)
     if name not in FAMILIES:
         raise UsageError(f"--network {spec}: unknown family {name!r}", hint=f"known: {', '.join(names())}")
+    if name == "fat_tree":
+        return _fat_tree(spec, shape, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind)
     sizes = _sizes(spec, name, shape)
     kinds = FAMILIES[name]
     if kinds[-1] == "...":
@@ -100,8 +140,61 @@ def family(
         )
     alphas = _per_dimension("--alpha", alpha_s, len(sizes))
     bandwidths = _per_dimension("--bandwidth", bandwidth_bytes_per_s, len(sizes))
-    dimensions = [Dimension(*values) for values in zip(kinds, sizes, alphas, bandwidths, strict=True)]
+    degrees = _degrees(spec, kinds, unwind)
+    if name == "dragonfly":
+        return _dragonfly(spec, sizes, alphas, bandwidths, hold_alpha=hold_alpha)
+    dimensions = [
+        Dimension(*values) for values in zip(kinds, sizes, alphas, bandwidths, degrees, strict=True)
+    ]
     return build(spec, _hosts(dimensions), _links(spec, dimensions), hold_alpha=hold_alpha)
+
+
+def _dragonfly(
+    spec: str, sizes: list[int], alphas: list[float], bandwidths: list[float], *, hold_alpha: bool
+) -> Network:
+    groups, ranks = sizes
+    _refuse_too_many(spec, dragonfly.count(groups, ranks))
+    betas = (1.0 / bandwidths[0], 1.0 / bandwidths[1])
+    links = dragonfly.links(groups, ranks, (alphas[0], alphas[1]), betas)
+    return build(spec, dragonfly.hosts(groups, ranks), links, hold_alpha=hold_alpha)
+
+
+def _fat_tree(
+    spec: str,
+    shape: str,
+    alpha_s: Sequence[float],
+    bandwidth_bytes_per_s: Sequence[float],
+    *,
+    hold_alpha: bool,
+    unwind: Sequence[int],
+) -> Network:
+    sizes, oversubscription = fat_tree.shape(spec, shape)
+    ranks = math.prod(sizes)
+    _refuse_too_many(spec, ranks * (ranks - 1))
+    _degrees(spec, ("tree",), unwind)
+    alpha = _per_dimension("--alpha", alpha_s, 1)[0]
+    beta = 1.0 / _per_dimension("--bandwidth", bandwidth_bytes_per_s, 1)[0]
+    links = fat_tree.links(sizes, oversubscription, alpha, beta)
+    return build(spec, [f"n{rank}" for rank in range(ranks)], links, hold_alpha=hold_alpha)
+
+
+def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int]:
+    """For each dimension the degree that its switch is unwound by, or 0."""
+    if not unwind:
+        return [0] * len(kinds)
+    switches = kinds.count("switch")
+    if not switches or len(unwind) not in (1, switches) or min(unwind) < 1:
+        raise UsageError(
+            f"--unwind: expected a degree ≥ 1 for the switches of --network {spec}, of which there are "
+            f"{switches}, found {', '.join(map(str, unwind))}"
+        )
+    degrees = iter(list(unwind) * (switches if len(unwind) == 1 else 1))
+    return [next(degrees) if kind == "switch" else 0 for kind in kinds]
+
+
+def _refuse_too_many(spec: str, links: int) -> None:
+    if links > MOST_LINKS:
+        raise UsageError(f"--network {spec}: {links} links are more than the {MOST_LINKS} that fit")
 
 
 def _sizes(spec: str, name: str, shape: str) -> list[int]:
@@ -121,7 +214,8 @@ def _sizes(spec: str, name: str, shape: str) -> list[int]:
 
 def _per_dimension(option: str, values: Sequence[float], dimensions: int) -> list[float]:
     if len(values) not in (1, dimensions):
-        raise UsageError(f"{option}: expected 1 or {dimensions} values, found {len(values)}")
+        expected = "1 value" if dimensions == 1 else f"1 or {dimensions} values"
+        raise UsageError(f"{option}: expected {expected}, found {len(values)}")
     return list(values) * dimensions if len(values) == 1 else list(values)
 
 
@@ -135,22 +229,18 @@ def _hosts(dimensions: Sequence[Dimension]) -> list[str]:
 
 def _links(spec: str, dimensions: Sequence[Dimension]) -> Iterator[Link]:
     ranks = math.prod(dimension.size for dimension in dimensions)
-    count = sum(
-        ranks // dimension.size * sum(1 for _ in _PAIRS[dimension.kind](dimension.size))
-        for dimension in dimensions
-    )
-    if count > MOST_LINKS:
-        raise UsageError(f"--network {spec}: {count} links are more than the {MOST_LINKS} that fit")
+    _refuse_too_many(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
     stride = 1
     for axis, dimension in enumerate(dimensions):
-        pairs = list(_PAIRS[dimension.kind](dimension.size))
+        pairs = dimension.pairs()
+        through_ports = dimension.kind == "switch" and not dimension.unwind
         for block in range(ranks // (stride * dimension.size)):
             for offset in range(stride):
                 base = block * stride * dimension.size + offset
                 for a, b in pairs:
                     src, dst = base + a * stride, base + b * stride
-                    ports = _ports(axis, src, dst) if dimension.kind == "switch" else ()
-                    yield Link(src, dst, dimension.alpha_s, 1.0 / dimension.bandwidth_bytes_per_s, ports)
+                    ports = _ports(axis, src, dst) if through_ports else ()
+                    yield Link(src, dst, dimension.alpha_s, dimension.beta_s_per_byte, ports)
         stride *= dimension.size
 
 

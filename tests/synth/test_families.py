@@ -20,6 +20,14 @@ SHAPES = [
     ("fc:6", 6, 30),
     ("switch:6", 6, 30),
     ("rfs:2x4x4", 32, 32 + 3 * 32 + 3 * 32),
+    ("switch_switch:8x4", 32, 32 * 7 + 32 * 3),
+    ("dragonfly:5x4", 20, 80),
+    ("dragonfly:9x8", 72, 576),
+    ("dragonfly:33x16", 528, 8976),
+    ("dragonfly:2x2", 4, 6),
+    ("fat_tree:4", 16, 240),
+    ("fat_tree:4x2/2", 8, 56),
+    ("mesh:1x5", 5, 8),
 ]
 
 
@@ -93,6 +101,11 @@ def test_ranks_below_a_switch_share_a_host():
         ("mesh:4x4", [0], [1e9, 2e9, 3e9], "--bandwidth"),
         ("mesh:4x4", [0, 0, 0], [1e9], "--alpha"),
         ("switch:9000", [0], [1e9], "more than"),
+        ("dragonfly:9", [0], [1e9], "expected 2 sizes"),
+        ("fat_tree:5", [0], [1e9], "even k"),
+        ("fat_tree:4x4/x", [0], [1e9], "expected sizes"),
+        ("fat_tree:4x4", [0], [1e9, 1e9], "expected 1 value"),
+        ("fat_tree:90x90", [0], [1e9], "more than"),
     ],
 )
 def test_refuses_and_says_why(spec, alpha, bandwidth, words):
@@ -105,3 +118,61 @@ def test_links_of_one_pair_and_direction_are_not_doubled():
         network = family(spec, [0.0], [1e9])
         pairs = np.stack((network.src, network.dst), axis=1)
         assert len(np.unique(pairs, axis=0)) == network.links
+
+
+@pytest.mark.parametrize(("groups", "ranks"), [(5, 4), (9, 8), (4, 8), (7, 2), (33, 16)])
+def test_dragonfly_groups_are_joined_once_and_evenly(groups, ranks):
+    network = family(f"dragonfly:{groups}x{ranks}", [1e-6, 2e-6], [400e9, 200e9])
+    between = network.src // ranks != network.dst // ranks
+    pairs = set(
+        zip((network.src // ranks)[between].tolist(), (network.dst // ranks)[between].tolist(), strict=True)
+    )
+    assert len(pairs) == between.sum() == groups * (groups - 1)
+    ends = set(zip(network.src[between].tolist(), network.dst[between].tolist(), strict=True))
+    assert ends == {(b, a) for a, b in ends}
+    per_rank = np.bincount(network.src[between], minlength=network.ranks)
+    assert per_rank.max() - per_rank.min() <= 1
+    assert set(network.alpha_s[between].tolist()) == {2e-6}
+    assert np.allclose(1 / network.beta_s_per_byte[~between], 400e9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shift_is_free"), [("fat_tree:4", True), ("fat_tree:4x4x2", True), ("fat_tree:4x4/2", False)]
+)
+def test_shifts_meet_nowhere_in_a_fat_tree_that_is_not_oversubscribed(spec, shift_is_free):
+    network = family(spec, [0.0], [1e9])
+    most = 0
+    for shift in range(1, network.ranks):
+        links = np.flatnonzero((network.dst - network.src) % network.ranks == shift)
+        used = np.concatenate([network.ports_of(link) for link in links])
+        most = max(most, int(np.bincount(used).max()))
+    assert (most == 1) == shift_is_free
+
+
+def test_a_leaf_has_fewer_uplinks_than_ranks_where_it_is_oversubscribed():
+    network = family("fat_tree:4x3/2", [0.0], [1e9])
+    for leaf in range(3):
+        assert sum(port.startswith(f"switch 0.{leaf} up") for port in network.ports) == 2
+
+
+def test_unwinding_replaces_a_switch_by_slower_links():
+    network = family("switch:6", [1e-6], [120e9], unwind=[2])
+    assert not network.ports
+    ends = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    assert ends == {(rank, (rank + step) % 6) for rank in range(6) for step in (1, 2)}
+    assert np.allclose(1 / network.beta_s_per_byte, 60e9)
+    assert network.hosts == family("switch:6", [1e-6], [120e9]).hosts
+
+
+def test_unwinding_takes_a_degree_for_each_switch_and_never_more_than_there_are_peers():
+    network = family("switch_switch:8x4", [0.0], [300e9, 25e9], unwind=[7, 1])
+    assert network.links == 32 * 7 + 32
+    assert family("rfs:2x4x2", [0.0], [1e9], unwind=[5]).links == 16 + 16 * 3 + 16
+
+
+@pytest.mark.parametrize(
+    ("spec", "unwind"), [("mesh:4x4", [1]), ("switch:4", [0]), ("rfs:2x4x2", [1, 1]), ("fat_tree:4", [1])]
+)
+def test_refuses_to_unwind_what_is_no_switch(spec, unwind):
+    with pytest.raises(UsageError, match="--unwind"):
+        family(spec, [0.0], [1e9], unwind=unwind)

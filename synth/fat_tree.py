@@ -1,0 +1,59 @@
+"""Fat trees: ranks below leaf switches, leaves below higher ones, all uplinks of equal speed as ports.
+
+A switch over m ranks has m / oversubscription ports up and as many down. Between two ranks the way is
+fixed by the destination, as destination-modulo routing has it (Zahavi et al.): up port ``dst mod ports`` of
+each switch on the way, and the same port down. Then shifts of all ranks meet nowhere if nothing is
+oversubscribed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from probes.errors import UsageError
+from synth.network import Link
+
+__all__ = ["links", "shape"]
+
+
+def shape(spec: str, text: str) -> tuple[list[int], int]:
+    """(children of a switch level by level, oversubscription) of ``16x4x2``, ``16x4/2`` or a k-ary ``8``.
+
+    A k-ary tree has k/2 ranks a leaf, k/2 leaves a pod and k pods. Raises UsageError.
+    """
+    levels, slash, over = text.lower().partition("/")
+    try:
+        sizes = [int(size) for size in levels.split("x")]
+        oversubscription = int(over) if slash else 1
+    except ValueError:
+        raise UsageError(
+            f"--network {spec}: expected sizes such as fat_tree:16x4 or fat_tree:16x4/2, found {text!r}"
+        ) from None
+    if len(sizes) == 1:
+        arity = sizes[0]
+        if arity < 2 or arity % 2:
+            raise UsageError(f"--network {spec}: a k-ary fat tree has an even k ≥ 2, found {arity}")
+        sizes = [size for size in (arity // 2, arity // 2, arity) if size > 1]
+    if min(sizes) < 1 or oversubscription < 1 or math.prod(sizes) < 2:
+        raise UsageError(f"--network {spec}: a network needs at least two ranks")
+    return sizes, oversubscription
+
+
+def links(
+    sizes: Sequence[int], oversubscription: int, alpha_s: float, beta_s_per_byte: float
+) -> Iterator[Link]:
+    """A link between every two ranks, with the ports of its way."""
+    ranks = math.prod(sizes)
+    below = [math.prod(sizes[: level + 1]) for level in range(len(sizes) - 1)]
+    for src in range(ranks):
+        for dst in range(ranks):
+            if src == dst:
+                continue
+            ports = [f"rank {src} egress", f"rank {dst} ingress"]
+            for level, size in enumerate(below):
+                if src // size != dst // size:
+                    uplink = dst % max(1, size // oversubscription)
+                    ports.append(f"switch {level}.{src // size} up {uplink}")
+                    ports.append(f"switch {level}.{dst // size} down {uplink}")
+            yield Link(src, dst, alpha_s, beta_s_per_byte, tuple(ports))
