@@ -22,6 +22,7 @@ from probes.topology import Gpu, Host, NumaNode, PciDevice, Topology
 __all__ = ["METHOD", "read"]
 
 METHOD = "sysfs"
+_LEAST_VRAM_BYTES = 2 << 30
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _SPEED = re.compile(r"([0-9.]+)\s*GT/s")
@@ -41,11 +42,7 @@ def read(host: str, root: Path = Path("/")) -> Topology:
         method=METHOD,
         numa=tuple(_numa(sys, root)),
         pci=pci,
-        gpus=tuple(
-            _gpu(device, sys)
-            for device in pci
-            if devices.is_gpu(device.pci_class, device.vendor, device.device)
-        ),
+        gpus=tuple(_gpu(device, sys) for device in pci if _is_gpu(device, sys)),
         nics=read_nics(sys, {device.bus_id: device for device in pci}, METHOD),
     )
     return Topology((found,), notes=tuple(f"{host}: {note}" for note in notes))
@@ -106,6 +103,14 @@ def _role(
     while here is not None:
         depth, here = depth + 1, found.get(here.parent)
     return devices.port_role(depth)
+
+
+def _is_gpu(device: PciDevice, sys: Path) -> bool:
+    if not devices.is_gpu(device.pci_class, device.vendor, device.device):
+        return False
+    # A processor's own graphics, which have a carve-out of memory as small as this, run no ranks.
+    vram_bytes = decimal(sys / "bus/pci/devices" / device.bus_id / "mem_info_vram_total")
+    return not (device.pci_class.startswith("0x0300") and 0 < (vram_bytes or 0) < _LEAST_VRAM_BYTES)
 
 
 def _gpu(device: PciDevice, sys: Path) -> Gpu:

@@ -96,16 +96,18 @@ def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
     for device in sorted(sys.glob("class/infiniband/*")):
         for port in sorted(device.glob("ports/[0-9]*"), key=lambda folder: int(folder.name)):
             rate = re.match(r"([0-9.]+)\s*Gb/sec", text(port / "rate"))
+            # "4: ACTIVE"
+            state = text(port / "state").partition(":")[2].strip().lower()
             yield _RdmaPort(
                 device=device.name,
                 port=int(port.name),
                 bus_id=_bus_id(device / "device", pci),
                 link_layer=text(port / "link_layer"),
-                # "4: ACTIVE"
-                state=text(port / "state").partition(":")[2].strip().lower(),
+                state=state,
                 physical_state=text(port / "phys_state").partition(":")[2].strip(),
                 errors=dict(_errors(port / "counters")),
-                speed_mbit=round(float(rate[1]) * 1000) if rate else None,
+                # The rate of a port that is down is that of no cable.
+                speed_mbit=round(float(rate[1]) * 1000) if rate and state == "active" else None,
                 guid=text(device / "node_guid"),
                 netdev=text(port / "gid_attrs/ndevs/0"),
                 numa=number(device / "device/numa_node"),

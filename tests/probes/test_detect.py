@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from ccctl import artifacts
 from probes import detect
+from probes.bandwidth import load
+from probes.expected import expected_gbs
+from probes.live import recorded
 from probes.paths import Paths
 from probes.topology import Gpu, Host, Nic, NumaNode, PciDevice, Topology
 
-MACHINES = sorted(folder.name for folder in (Path(__file__).parents[1] / "machines").iterdir())
+MACHINES_AT = Path(__file__).parents[1] / "machines"
+MACHINES = sorted(folder.name for folder in MACHINES_AT.iterdir() if folder.is_dir())
 
 
 class NoNvml:
@@ -72,15 +76,54 @@ def test_a_recorded_machine_has_the_expected_facts(machine, name):
     _, host = replayed(recorded)
     for path, expected in recorded.expected["facts"].items():
         table, rest = path.split(".", 1)
-        keys = {str(getattr(record, _KEYS[table])): record for record in getattr(host, table)}
+        records = getattr(host, table)
+        named = [
+            str(getattr(record, _KEYS[table])) if table in _KEYS else str(n)
+            for n, record in enumerate(records)
+        ]
+        keys = dict(zip(named, records, strict=True))
         key = next(key for key in sorted(keys, key=len, reverse=True) if rest.startswith(key + "."))
         value = keys[key]
         for word in rest[len(key) + 1 :].split("."):
-            value = value[word] if isinstance(value, dict) else getattr(value, word)
-        assert (path, value) == (path, expected)
+            if isinstance(value, tuple):
+                value = value[int(word)]
+            else:
+                value = value[word] if isinstance(value, dict) else getattr(value, word)
+        assert (path, list(value) if isinstance(value, tuple) else value) == (path, expected)
 
 
-_KEYS = {"gpus": "index", "nics": "name", "pci": "bus_id", "numa": "index"}
+_KEYS = {"gpus": "index", "nics": "name", "pci": "bus_id", "numa": "index", "matrices": "what"}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_recorded_machine_has_the_expected_bandwidth(machine, name):
+    recorded = machine(name)
+    _, host = replayed(recorded)
+    found = expected_gbs(host, load())
+    for pair, gbs in recorded.expected["expected_gbs"].items():
+        a, b = pair.split()
+        assert (pair, found[a][b]) == (pair, gbs)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_folder_of_raw_inputs_is_read_as_the_machine_was(machine, name):
+    live, _ = replayed(machine(name))
+    read = detect.combined([detect.read_recording(MACHINES_AT / name)]).hosts[0]
+    assert dataclasses.replace(read, name="box") == live.hosts[0]
+
+
+def test_this_machine_recorded_and_read_again_is_the_same(tmp_path):
+    for name, content in recorded.record().items():
+        (tmp_path / name).write_text(content)
+    host, read = detect.look("x").hosts[0], detect.read_recording(tmp_path).hosts[0]
+    assert (read.pci, read.numa, read.gpus, read.fabric) == (host.pci, host.numa, host.gpus, host.fabric)
+    told = {"mac", "guid", "addresses", "method_of", "mtu", "speed_mbit"}
+    names = [field.name for field in dataclasses.fields(Nic) if field.name not in told]
+    seen = [[[getattr(nic, name) for name in names] for nic in one.nics] for one in (read, host)]
+    assert seen[0] == seen[1]
+    addresses = {nic.mac for nic in host.nics if nic.mac} | {a for nic in host.nics for a in nic.addresses}
+    text = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert not [address for address in addresses if address in text]
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -189,7 +232,6 @@ def test_hosts_side_by_side_get_names_of_their_own():
 
 def test_gpus_without_a_number_get_free_ones():
     function = PciDevice("0000:01:00.0", "m", vendor="0x10de", device="0x20b0")
-    from probes.bandwidth import load
     from probes.complete import complete
 
     host = Host("a", "m", pci=(function,), gpus=(gpu(1, "m"), gpu(2, "m", index=0), gpu(3, "m", index=0)))
@@ -199,7 +241,10 @@ def test_gpus_without_a_number_get_free_ones():
         (1, "0000:03:00.0"),
         (2, "0000:01:00.0"),
     ]
-    assert next(g for g in done.gpus if g.bus_id == "0000:01:00.0").method_of == {"name": "table", "arch": "table"}
+    assert next(g for g in done.gpus if g.bus_id == "0000:01:00.0").method_of == {
+        "name": "table",
+        "arch": "table",
+    }
 
 
 def test_psutil_gives_addresses_and_the_cpus_that_may_be_used():
