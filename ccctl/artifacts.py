@@ -75,8 +75,12 @@ def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> 
 
 
 def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None = None) -> None:
-    """Write an artifact to ``path`` ("-" is stdout, ``.gz`` compresses); all of it or nothing."""
-    content = encode(kind, body, inputs)
+    """Write an artifact to ``path`` ("-" is stdout, ``.gz`` compresses); all of it or nothing.
+
+    A program is written as MSCCL XML to a path that ends in ``.xml`` or ``.xml.gz``.
+    """
+    as_xml = kind == "program" and path.removesuffix(".gz").endswith(".xml")
+    content = _xml(body) if as_xml else encode(kind, body, inputs)
     if path == "-":
         console.raw(content)
         return
@@ -99,11 +103,22 @@ def read(path: str, *kinds: str) -> Artifact:
 def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     """An artifact from its bytes; raises DataError with every problem found."""
     digest = hashlib.sha256(content).hexdigest()
-    document = _document(_inflated(content, source), source)
+    plain = _inflated(content, source)
+    if plain[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") and (not kinds or "program" in kinds):
+        from synth.msccl.read import read_xml
+
+        return Artifact("program", read_xml(plain, source), source, digest)
+    document = _document(plain, source)
     kind = _kind_of(document, source, kinds)
     if "body" not in document:
         raise DataError(source, ["body: missing"])
     return Artifact(kind, _body(document["body"], body_type(kind), source), source, digest)
+
+
+def _xml(body: Any) -> bytes:
+    from synth.msccl.write import write_xml
+
+    return write_xml(body)
 
 
 def _inflated(content: bytes, source: str) -> bytes:

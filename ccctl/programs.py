@@ -10,10 +10,11 @@ from ccctl import artifacts
 from ccctl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from synth.collective import Kind
     from synth.program import Program
     from synth.schedule import Schedule
 
-__all__ = ["Proven", "check_world", "proven_program"]
+__all__ = ["Proven", "as_collective", "check_world", "proven_program"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ def proven_program(path: str, *kinds: str) -> Proven:
     from synth.compiler.replay import judge
 
     program, schedule, compile_s = found.body, None, 0.0
+    if found.kind == "program" and program.input_chunks:
+        raise UsageError(
+            f"{path}: it says custom: nothing says what its results must be", hint="ccctl verify can judge it"
+        )
     if found.kind == "schedule":
         from synth.check import check
         from synth.compiler.lower import lower
@@ -43,6 +48,28 @@ def proven_program(path: str, *kinds: str) -> Proven:
         compile_s = time.perf_counter() - begin
     _refuse(found.source, judge(program))
     return Proven(program, schedule, {found.kind: found.sha256}, compile_s)
+
+
+def as_collective(program: Program, kind: str) -> Program:
+    """A program whose file says custom, held to a collective; raises UsageError where that cannot be.
+
+    Buffers that the collective keeps apart are apart, whatever the file says of its placement.
+    """
+    from dataclasses import replace
+
+    from synth.msccl.names import KIND, collective_of
+
+    known: dict[str, Kind] = {**KIND, **{name: name for name in KIND.values()}}
+    if kind.lower() not in known:
+        raise UsageError(f"--collective: expected one of {', '.join(KIND.values())}, found {kind!r}")
+    if not program.input_chunks:
+        raise UsageError(f"--collective: the program already says that it does {program.collective.label}")
+    per_loop = max(*program.input_chunks, *program.output_chunks, 1)
+    wanted = collective_of(known[kind.lower()], program.ranks, per_loop, 0)
+    if problems := wanted.problems():
+        raise UsageError(f"--collective {kind}: {problems[0]}")
+    held = replace(program, collective=wanted, input_chunks=(), output_chunks=())
+    return held if wanted.in_place else replace(held, in_place=False, out_of_place=True)
 
 
 def check_world(program: Program, ranks: int | None) -> int:

@@ -18,7 +18,7 @@ In rrc, rrs and rrcs ``src`` is the local operand, where the runtime reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -63,6 +63,10 @@ class Program:
     within that threadblock) name the step that must have finished first.
     The program is valid with separate input and output (``out_of_place``), with output and input
     sharing memory as the collective defines it (``in_place``), or both.
+    ``min_bytes`` and ``max_bytes`` say for which sizes a runtime should choose it (0: no limit).
+    ``input_chunks`` and ``output_chunks`` are the sizes of the buffers where the collective is unknown,
+    as in a file that only says "custom"; else they are empty, and the collective gives the sizes.
+    ``source`` and ``line`` (for each step) say which statement made it, where that is known.
     """
 
     name: str
@@ -84,6 +88,12 @@ class Program:
     wait_step: Ints
     out_of_place: bool = True
     in_place: bool = True
+    min_bytes: int = 0
+    max_bytes: int = 0
+    input_chunks: tuple[int, ...] = ()
+    output_chunks: tuple[int, ...] = ()
+    source: str = ""
+    line: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def ranks(self) -> int:
@@ -115,7 +125,8 @@ class Program:
     def place(self, step: int) -> str:
         """Where a step stands, as people count: its rank, the rank's threadblock, the step within it."""
         tb = int(self.tb_of[step])
-        return f"{self.tb_name(tb)} step {step - self.tb_start[tb]} ({OPS[self.op[step]]})"
+        made = f", {self.source}:{self.line[step]}" if len(self.line) and self.line[step] > 0 else ""
+        return f"{self.tb_name(tb)} step {step - self.tb_start[tb]} ({OPS[self.op[step]]}{made})"
 
     def tb_name(self, tb: int) -> str:
         """The rank of a threadblock and its number within that rank."""
@@ -147,6 +158,8 @@ class Program:
             found += _outside(name, getattr(self, name), -1, 1 << 31)
         found += _outside("count", self.count, 1, 1 << 31)
         found += _outside("scratch_chunks", np.array(self.scratch_chunks, dtype=np.int64), 0, _MOST_SCRATCH)
+        for name in ("input_chunks", "output_chunks"):
+            found += _outside(name, np.array(getattr(self, name), dtype=np.int64), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
         return found + (waits or self._waits())
 
@@ -156,6 +169,9 @@ class Program:
         expected |= dict.fromkeys(("tb_send", "tb_recv", "tb_channel"), blocks)
         columns = ("src_buffer", "src_slot", "dst_buffer", "dst_slot", "count", "wait_tb", "wait_step")
         expected |= dict.fromkeys(columns, steps)
+        for name in ("input_chunks", "output_chunks"):
+            expected |= {name: self.ranks} if self.input_chunks or self.output_chunks else {}
+        expected |= {"line": steps} if len(self.line) else {}
         return [
             f"{name}: expected {length} values, found {len(getattr(self, name))}"
             for name, length in expected.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from ccctl import artifacts, console
 from ccctl.errors import FoundProblem
 from ccctl.options import Json, Quiet, Verbose
+from ccctl.pictures.units import plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -18,11 +20,28 @@ __all__ = ["EXAMPLES", "verify"]
 EXAMPLES = (
     ("ccctl verify schedule.json", "judge a schedule: causal, exclusive, complete"),
     ("ccctl verify program.json --json", "judge an emitted program, findings as one object"),
+    ("ccctl verify program.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
 )
 
 
 def verify(
-    artifact: Annotated[str, typer.Argument(metavar="ARTIFACT", help="A schedule or program; - is stdin.")],
+    artifact: Annotated[
+        str, typer.Argument(metavar="ARTIFACT", help="A schedule, a program or MSCCL XML; - is stdin.")
+    ],
+    collective: Annotated[
+        str | None,
+        typer.Option("--collective", metavar="KIND", help="What a program whose file says custom must do."),
+    ] = None,
+    depth: Annotated[
+        int, typer.Option("--fifo", metavar="N", min=1, help="Messages that a connection holds.")
+    ] = 2,
+    same_bits: Annotated[
+        bool, typer.Option("--same-bits", help="Different orders of adding on different ranks are wrong.")
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="RUNTIME", help="Hold it to the limits of msccl or rccl too."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -30,39 +49,67 @@ def verify(
     """Prove a schedule or program, or list everything that is wrong with it (exit 1).
 
     A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
-    once, every rank ends with what it wants. A program: it is replayed as emitted, with bounded FIFOs.
+    once, every rank ends with what it wants. A program: it is replayed as emitted, with bounded FIFOs;
+    no two threadblocks race, and whether all ranks add in the same order is said.
     """
     read = artifacts.read(artifact, "schedule", "program")
-    findings, proven = _judge(read)
+    verdict = _schedule(read) if read.kind == "schedule" else _program(read, collective, depth, target)
+    if same_bits:
+        verdict = replace(verdict, findings=verdict.findings + verdict.cautions, cautions=())
     if json:
-        console.summary({"ok": not findings, "kind": read.kind, "findings": findings})
-    elif findings:
-        for finding in findings:
-            console.data(finding)
+        told = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
+        findings, cautions = list(verdict.findings), list(verdict.cautions)
+        console.summary(
+            {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
+        )
     else:
-        console.data(proven)
-    if findings:
-        count = f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
+        for finding in verdict.findings or (verdict.proven,):
+            console.data(finding)
+        for caution in verdict.cautions:
+            console.warn(caution)
+    if verdict.findings:
+        count = plural(len(verdict.findings), "finding")
         raise FoundProblem(f"{read.source}: {count}: this {read.kind} is wrong")
     if read.kind == "schedule":
         console.next_step(f"ccctl compile {read.source} -o program.json")
 
 
-def _judge(read: Artifact) -> tuple[list[str], str]:
-    """(findings, what is proven if there are none)."""
-    if read.kind == "schedule":
-        from synth.check import check
+@dataclass(frozen=True)
+class _Verdict:
+    findings: tuple[str, ...]
+    proven: str
+    cautions: tuple[str, ...] = ()
+    fifo_depth: int = 0
 
-        schedule = read.body
-        return check(schedule), (
-            f"proven: {schedule.sends} sends do {schedule.collective.label} on "
-            f"{schedule.network.ranks} ranks: "
-            "every send is causal, every link and port exclusive, every result complete"
-        )
-    from synth.compiler.replay import judge
 
-    program = read.body
-    return judge(program), (
-        f"proven: {program.steps} steps do {program.collective.label} on {program.ranks} ranks; "
-        "no deadlock, no unwritten slot, every contribution exactly once"
+def _schedule(read: Artifact) -> _Verdict:
+    from synth.check import check
+
+    schedule = read.body
+    return _Verdict(
+        tuple(check(schedule)),
+        f"proven: {schedule.sends} sends do {schedule.collective.label} on {schedule.network.ranks} ranks: "
+        "every send is causal, every link and port exclusive, every result complete",
+    )
+
+
+def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
+    from ccctl.programs import as_collective
+    from synth.compiler.replay import examine
+    from synth.msccl.limits import beyond
+
+    program = as_collective(read.body, collective) if collective else read.body
+    found = examine(program, depth)
+    limits = tuple(beyond(program, target)) if target else ()
+    does = "run" if program.input_chunks else f"do {program.collective.label}"
+    cautions = found.cautions
+    if program.input_chunks:
+        cautions += ("its file says custom: nothing says what the results must be; --collective can",)
+    return _Verdict(
+        found.findings + limits,
+        f"proven: {program.steps} steps {does} on {program.ranks} ranks; no race, no unwritten slot, "
+        f"every contribution exactly once; no deadlock with "
+        f"{plural(found.fifo_depth, 'message')} a connection",
+        cautions,
+        found.fifo_depth,
     )

@@ -2,130 +2,202 @@
 
 from __future__ import annotations
 
-from collections import deque
+import numpy as np
 
-from synth.compiler.order import connections
-from synth.program import OPS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Program
-from synth.slots import Memory
+from probes.columns import Indices, Mask
+from synth.cells import Cells
+from synth.compiler.order import Links
+from synth.jit import compiled
+from synth.program import OPS, READS_SRC, WRITES_DST
 
 __all__ = ["races"]
 
 _CPY = OPS.index("cpy")
 
 
-def races(program: Program, memory: Memory, order: list[int]) -> list[str]:
+def races(links: Links, cells: Cells, order: Indices) -> list[str]:
     """Every pair of conflicting accesses that neither waits nor messages order.
 
-    ``order`` must be an order in which the steps can run. Order within a rank comes from vector
-    clocks; a pair that they leave open is then searched for a path of messages over other ranks.
+    ``order`` must be an order in which the steps can run. Order within a rank comes from vector clocks,
+    O(waits · threadblocks of a rank); pairs that they leave open are searched for a path of messages
+    over other ranks, O(steps) for each step that has such pairs.
     """
-    suspects = _Clocks(program).suspects(memory, order)
-    if not suspects:
+    program = links.program
+    rank_of = program.tb_rank.astype(np.int64)
+    step_rank = rank_of[program.tb_of]
+    src = cells.first[step_rank, program.src_buffer] + program.src_slot
+    dst = cells.first[step_rank, program.dst_buffer] + program.dst_slot
+    writes = np.array(WRITES_DST)[program.op]
+    reads = np.array(READS_SRC)[program.op] | (program.op == OPS.index("re"))
+    same = cells.same.astype(np.int64)
+    # A copy from a slot to itself, as in place there are, does nothing and is not done.
+    local = np.flatnonzero(program.op == _CPY)
+    idle = np.zeros(program.steps, dtype=bool)
+    idle[local] = same[src[local]] == same[dst[local]]
+    by_rank = order[np.argsort(step_rank[order], kind="stable")]
+    first_tb = np.searchsorted(rank_of, rank_of)
+    suspects = _suspects(
+        by_rank,
+        program.tb_of.astype(np.int64),
+        first_tb,
+        np.bincount(rank_of, minlength=1)[rank_of],
+        links.goal,
+        _waited_for(links),
+        reads & ~idle,
+        writes & ~idle,
+        src,
+        dst,
+        program.count.astype(np.int64),
+        same,
+    )
+    if not len(suspects):
         return []
-    reach = _Ancestors(program, order)
-    return [
-        f"{program.place(later)} and {program.place(earlier)} access {slot} in no certain order"
-        for earlier, later, slot in suspects
-        if not reach.precedes(earlier, later)
-    ]
+    return _told(links, cells, suspects[_open(links, order, suspects)])
 
 
-class _Clocks:
-    """For each threadblock, how far it knows each other threadblock of its rank to be."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.start: list[int] = program.tb_start.tolist()
-        self.tb_of: list[int] = program.tb_of.tolist()
-        waits = zip(program.wait_tb.tolist(), program.wait_step.tolist(), strict=True)
-        self.goal = [self.start[tb] + step if tb >= 0 else -1 for tb, step in waits]
-        self.waited_for = set(self.goal)
-        self.known: list[dict[int, int]] = [{} for _ in range(program.threadblocks)]
-        self.at_step: dict[int, dict[int, int]] = {}
-
-    def suspects(self, memory: Memory, order: list[int]) -> list[tuple[int, int, str]]:
-        """(earlier step, later step, slot) of conflicting accesses that waits alone do not order."""
-        program, found = self.program, []
-        writes: dict[int, int] = {}
-        reads: dict[int, list[int]] = {}
-        rank_of, ops = program.tb_rank.tolist(), program.op.tolist()
-        src = (program.src_buffer.tolist(), program.src_slot.tolist())
-        dst = (program.dst_buffer.tolist(), program.dst_slot.tolist())
-        count = program.count.tolist()
-        for step in order:
-            tb, op = self.tb_of[step], ops[step]
-            rank = rank_of[tb]
-            known = self._advance(tb, step)
-            if op == _CPY and _is_idle(memory, rank, src, dst, step):
-                continue
-            pairs: list[tuple[int, int]] = []
-            if READS_SRC[op]:
-                for at in memory.touched(rank, src[0][step], src[1][step], count[step]):
-                    pairs += [(writes[at], at)] if at in writes else []
-                    reads.setdefault(at, []).append(step)
-            if WRITES_DST[op]:
-                for at in memory.touched(rank, dst[0][step], dst[1][step], count[step]):
-                    pairs += [(before, at) for before in reads.pop(at, ())]
-                    pairs += [(writes[at], at)] if at in writes else []
-                    writes[at] = step
-            for before, at in pairs:
-                other = self.tb_of[before]
-                if other != tb and known.get(other, -1) < before:
-                    found.append((before, step, memory.describe(rank, at)))
-        return found
-
-    def _advance(self, tb: int, step: int) -> dict[int, int]:
-        known = self.known[tb]
-        goal = self.goal[step]
-        if goal >= 0:
-            for other, reached in self.at_step[goal].items():
-                if reached > known.get(other, -1):
-                    known[other] = reached
-        if step in self.waited_for:
-            self.at_step[step] = {**known, tb: step}
-        return known
+def _told(links: Links, cells: Cells, pairs: Indices) -> list[str]:
+    place = links.program.place
+    found = dict.fromkeys(
+        f"{place(int(later))} and {place(int(earlier))} access {cells.name(int(cell))} in no certain order"
+        for earlier, later, cell in pairs
+    )
+    return list(found)
 
 
-def _is_idle(
-    memory: Memory, rank: int, src: tuple[list[int], ...], dst: tuple[list[int], ...], step: int
-) -> bool:
-    """A copy from a slot to itself, as in place there are, does nothing and is not done."""
-    to = memory.first[rank][dst[0][step]] + dst[1][step]
-    source = memory.first[rank][src[0][step]] + src[1][step]
-    return memory.same[to] == memory.same[source]
+def _waited_for(links: Links) -> Indices:
+    """For each step a number among the steps that others wait for, or -1."""
+    goals = np.unique(links.goal[links.goal >= 0])
+    number = np.full(links.program.steps, -1, dtype=np.int64)
+    number[goals] = np.arange(len(goals))
+    return number
 
 
-class _Ancestors:
-    """Which step certainly ran before which: program order, waits, and messages of any rank."""
+def _open(links: Links, order: Indices, suspects: Indices) -> Mask:
+    """Which suspects no path orders: program order, waits, and messages of any rank."""
+    program = links.program
+    position = np.full(program.steps, -1, dtype=np.int64)
+    position[order] = np.arange(len(order))
+    start = program.tb_start[program.tb_of].astype(np.int64)
+    steps = np.arange(program.steps)
+    before = np.where(steps > start, steps - 1, -1)
+    by_later = suspects[np.argsort(suspects[:, 1], kind="stable")]
+    left = _unordered(by_later, position, before, links.goal, links.sender)
+    undo = np.argsort(np.argsort(suspects[:, 1], kind="stable"), kind="stable")
+    found: Mask = left[undo]
+    return found
 
-    def __init__(self, program: Program, order: list[int]) -> None:
-        self.start: list[int] = program.tb_start.tolist()
-        self.tb_of: list[int] = program.tb_of.tolist()
-        self.place = {step: at for at, step in enumerate(order)}
-        waits = zip(program.wait_tb.tolist(), program.wait_step.tolist(), strict=True)
-        self.goal = [self.start[tb] + step if tb >= 0 else -1 for tb, step in waits]
-        self.sender: dict[int, int] = {}
-        send, recv = connections(program)
-        fifos: dict[int, deque[int]] = {}
-        ops = program.op.tolist()
-        for step in order:
-            tb = self.tb_of[step]
-            if RECEIVES[ops[step]]:
-                self.sender[step] = fifos[recv[tb]].popleft()
-            if SENDS[ops[step]]:
-                fifos.setdefault(send[tb], deque()).append(step)
 
-    def precedes(self, earlier: int, later: int) -> bool:
-        """Whether a path leads from ``earlier`` to ``later``."""
-        seen, stack = {later}, [later]
-        while stack:
-            step = stack.pop()
-            before = [self.goal[step], self.sender.get(step, -1)]
-            before += [step - 1] if step > self.start[self.tb_of[step]] else []
-            for other in before:
-                if other == earlier:
-                    return True
-                if other >= 0 and other not in seen and self.place[other] > self.place[earlier]:
-                    seen.add(other)
-                    stack.append(other)
-        return False
+@compiled
+def _suspects(
+    order: Indices,
+    tb_of: Indices,
+    first_tb: Indices,
+    blocks_of: Indices,
+    goal: Indices,
+    waited_for: Indices,
+    reads: Mask,
+    writes: Mask,
+    src: Indices,
+    dst: Indices,
+    count: Indices,
+    same: Indices,
+) -> Indices:
+    found = np.empty((64, 3), dtype=np.int64)
+    size = 0
+    last_write = np.full(len(same) + 1, -1, dtype=np.int64)
+    # The reads of a cell since its last write are a chain of (step, next).
+    chain = np.full(len(same) + 1, -1, dtype=np.int64)
+    total = 0
+    for step in order:
+        total += count[step]
+    link_step = np.empty(2 * total + 1, dtype=np.int64)
+    link_next = np.empty(2 * total + 1, dtype=np.int64)
+    links = 0
+    low = 0
+    while low < len(order):
+        base = first_tb[tb_of[order[low]]]
+        blocks = blocks_of[tb_of[order[low]]]
+        high, goals = low, 0
+        while high < len(order) and first_tb[tb_of[order[high]]] == base:
+            if waited_for[order[high]] >= 0:
+                goals += 1
+            high += 1
+        known = np.full((blocks, blocks), -1, dtype=np.int64)
+        seen = np.empty((goals, blocks), dtype=np.int64)
+        lowest = len(waited_for)
+        for at in range(low, high):
+            if 0 <= waited_for[order[at]] < lowest:
+                lowest = waited_for[order[at]]
+        for at in range(low, high):
+            step = order[at]
+            mine = tb_of[step] - base
+            if goal[step] >= 0 and known[mine, tb_of[goal[step]] - base] < goal[step]:
+                row = waited_for[goal[step]] - lowest
+                for other in range(blocks):
+                    if seen[row, other] > known[mine, other]:
+                        known[mine, other] = seen[row, other]
+            if waited_for[step] >= 0:
+                row = waited_for[step] - lowest
+                for other in range(blocks):
+                    seen[row, other] = known[mine, other]
+                seen[row, mine] = step
+            for turn in range(2):
+                if (turn == 0 and not reads[step]) or (turn == 1 and not writes[step]):
+                    continue
+                for k in range(count[step]):
+                    cell = same[(src[step] if turn == 0 else dst[step]) + k]
+                    before = last_write[cell]
+                    link = -1
+                    if turn == 1:
+                        link = chain[cell]
+                    while before >= 0 or link >= 0:
+                        if before < 0:
+                            before, link = link_step[link], link_next[link]
+                        other = tb_of[before] - base
+                        if other != mine and known[mine, other] < before:
+                            if size == len(found):
+                                grown = np.empty((2 * size, 3), dtype=np.int64)
+                                grown[:size] = found
+                                found = grown
+                            found[size, 0], found[size, 1], found[size, 2] = before, step, cell
+                            size += 1
+                        before = -1
+                    if turn == 0:
+                        link_step[links], link_next[links] = step, chain[cell]
+                        chain[cell] = links
+                        links += 1
+                    else:
+                        last_write[cell] = step
+                        chain[cell] = -1
+        low = high
+    return found[:size]
+
+
+@compiled
+def _unordered(suspects: Indices, position: Indices, before: Indices, goal: Indices, sender: Indices) -> Mask:
+    left = np.ones(len(suspects), dtype=np.bool_)
+    seen = np.full(len(position), -1, dtype=np.int64)
+    stack = np.empty(3 * len(position) + 3, dtype=np.int64)
+    low = 0
+    while low < len(suspects):
+        later = suspects[low, 1]
+        high = low
+        horizon = len(position)
+        while high < len(suspects) and suspects[high, 1] == later:
+            horizon = min(horizon, position[suspects[high, 0]])
+            high += 1
+        stack[0], depth = later, 1
+        seen[later] = later
+        while depth > 0:
+            depth -= 1
+            step = stack[depth]
+            for turn in range(3):
+                other = before[step] if turn == 0 else goal[step] if turn == 1 else sender[step]
+                if other >= 0 and seen[other] != later and position[other] >= horizon:
+                    seen[other] = later
+                    stack[depth] = other
+                    depth += 1
+        for row in range(low, high):
+            left[row] = seen[suspects[row, 0]] != later
+        low = high
+    return left

@@ -7,29 +7,32 @@ to one slot must be ordered.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from synth.compiler.order import FIFO_DEPTH, connections, walk
+from probes.columns import Indices
+from synth.cells import Cells, cells_of
+from synth.compiler.contents import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
+from synth.compiler.order import FIFO_DEPTH, Links, least_depth, links_of, walk
 from synth.compiler.races import races
 from synth.compiler.shape import shape
-from synth.program import INPUT, OPS, OUTPUT, READS_SRC, RECEIVES, SENDS, WRITES_DST, Program
-from synth.slots import Memory
+from synth.program import INPUT, OUTPUT, WRITES_DST, Program
 
-__all__ = ["judge"]
-
-_FLAWED = -1
-_RE = OPS.index("re")
+__all__ = ["Verdict", "examine", "judge"]
 
 
-class _Value(NamedTuple):
-    """What a slot holds: contributions (a bit for each rank) to a chunk; or why that is not so."""
+@dataclass(frozen=True)
+class Verdict:
+    """``findings`` are what is wrong; ``cautions`` are right but worth knowing.
 
-    chunk: int
-    ranks: int
-    flaw: str = ""
+    ``fifo_depth`` is the smallest number of messages a connection must hold so that nothing deadlocks;
+    0 where no number is enough or the program is not even well formed.
+    """
+
+    findings: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
+    fifo_depth: int = 0
 
 
 def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
@@ -38,28 +41,37 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
     Proven are: every slot exists; nothing deadlocks with ``depth`` messages in each FIFO; nothing
     unwritten is read; each rank ends with every contribution to what it wants exactly once; no two
     threadblocks access a slot in an order left to chance. That holds for each placement (out of
-    place, in place) that the program claims. O(steps), and O(steps) again for each suspected race.
+    place, in place) that the program claims. O(steps), and O(steps) again for each step in doubt.
     """
-    found = shape(program)
-    if found:
-        return found
+    return list(examine(program, depth).findings)
+
+
+def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
+    """``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
+    if found := shape(program):
+        return Verdict(tuple(found))
+    links = links_of(program)
+    fits = least_depth(links)
     ran = walk(program, depth)
     if ran.blocked:
-        return list(ran.blocked)
-    placements = [in_place for in_place in (False, True) if _claims(program, in_place)]
+        hint = f"with {fits} places in each connection it would not" if fits > depth else ""
+        return Verdict((*ran.blocked, *((f"it deadlocks with {depth}; {hint}",) if hint else ())), (), fits)
+    placements = [p for p in (False, True) if (program.in_place if p else program.out_of_place)]
     if not placements:
-        return ["the program is valid neither out of place nor in place, as it says itself"]
+        return Verdict(("the program is valid neither out of place nor in place, as it says itself",))
+    order = np.array(ran.order, dtype=np.int64)
+    every: list[str] = []
+    cautions: list[str] = []
     for in_place in placements:
-        memory = Memory(program, in_place=in_place)
-        findings = _Contents(program, memory).follow(ran.order) + races(program, memory, ran.order)
-        if not in_place:
+        cells = cells_of(program, in_place=in_place)
+        values = follow(links, cells, order)
+        findings = _wrong_on_the_way(links, cells, values) + _wrong_at_the_end(program, cells, values)
+        findings += races(links, cells, order)
+        if not in_place and not program.input_chunks:
             findings += _writes_to_input(program)
-        found += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]
-    return list(dict.fromkeys(found))
-
-
-def _claims(program: Program, in_place: bool) -> bool:
-    return program.in_place if in_place else program.out_of_place
+        every += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]
+        cautions = cautions or _other_bits(program, cells, values)
+    return Verdict(tuple(dict.fromkeys(every)), tuple(cautions), fits)
 
 
 def _writes_to_input(program: Program) -> list[str]:
@@ -71,106 +83,105 @@ def _writes_to_input(program: Program) -> list[str]:
     ]
 
 
-class _Contents:
-    """Follows what every slot holds."""
-
-    def __init__(self, program: Program, memory: Memory) -> None:
-        self.program, self.memory = program, memory
-        self.values: list[_Value | None] = [None] * memory.total
-        self.found: list[str] = []
-        for rank, first in enumerate(memory.first):
-            for slot, chunk in enumerate(memory.slots.input_chunks(rank).tolist()):
-                self.values[first[INPUT] + slot] = _Value(chunk, 1 << rank)
-
-    def follow(self, order: list[int]) -> list[str]:
-        """Apply the steps in ``order``, then compare the outputs with the postcondition."""
-        program, touched = self.program, self.memory.touched
-        send, recv = connections(program)
-        fifos: list[deque[list[_Value]]] = [deque() for _ in range(max([*send, *recv, -1]) + 1)]
-        tb_of, rank_of, ops = program.tb_of.tolist(), program.tb_rank.tolist(), program.op.tolist()
-        src = (program.src_buffer.tolist(), program.src_slot.tolist())
-        dst = (program.dst_buffer.tolist(), program.dst_slot.tolist())
-        count = program.count.tolist()
-        for step in order:
-            tb, op, length = tb_of[step], ops[step], count[step]
-            rank = rank_of[tb]
-            moved: list[_Value] = []
-            if READS_SRC[op]:
-                source = touched(rank, src[0][step], src[1][step], length)
-                moved = [self._read(step, at) for at in source]
-            target = touched(rank, dst[0][step], dst[1][step], length) if WRITES_DST[op] else []
-            if op == _RE:
-                moved = self._sums(step, [self._read(step, at) for at in target], moved)
-            if RECEIVES[op]:
-                received = self._received(step, fifos[recv[tb]].popleft())
-                moved = self._sums(step, received, moved) if READS_SRC[op] else received
-            for at, value in zip(target, moved, strict=False):
-                self.values[at] = value
-            if SENDS[op]:
-                fifos[send[tb]].append(moved)
-        self._check_results()
-        return self.found
-
-    def _read(self, step: int, at: int) -> _Value:
-        value = self.values[at]
-        if value is None:
-            rank = int(self.program.tb_rank[self.program.tb_of[step]])
-            slot = self.memory.describe(rank, at)
-            flaw = f"{self.program.place(step)} reads {slot}, which nothing has written"
-            self.found.append(flaw)
-            return _Value(_FLAWED, 0, flaw)
-        return value
-
-    def _received(self, step: int, message: list[_Value]) -> list[_Value]:
-        expected = int(self.program.count[step])
-        if len(message) == expected:
-            return message
-        flaw = f"{self.program.place(step)} expects {expected} chunks, the message has {len(message)}"
-        self.found.append(flaw)
-        return [_Value(_FLAWED, 0, flaw)] * expected
-
-    def _sums(self, step: int, first: list[_Value], second: list[_Value]) -> list[_Value]:
-        return [self._sum(step, a, b) for a, b in zip(first, second, strict=True)]
-
-    def _sum(self, step: int, a: _Value, b: _Value) -> _Value:
-        """Contributions of both; a wrong sum is a finding only where it ends in a result."""
-        if a.chunk == b.chunk != _FLAWED and not a.ranks & b.ranks and self.program.collective.reduces:
-            return _Value(a.chunk, a.ranks | b.ranks)
-        if a.flaw or b.flaw:
-            return a if a.flaw else b
-        if a.chunk != b.chunk:
-            wrong = f"adds chunk {a.chunk} to chunk {b.chunk}"
-        elif not self.program.collective.reduces:
-            wrong = f"reduces chunk {a.chunk}, which {self.program.collective.kind} only copies"
-        else:
-            wrong = f"adds the contribution of {_ranks(a.ranks & b.ranks)} to chunk {a.chunk} a second time"
-        return _Value(_FLAWED, 0, f"{self.program.place(step)} {wrong}")
-
-    def _check_results(self) -> None:
-        collective, slots = self.program.collective, self.memory.slots
-        everyone = (1 << collective.ranks) - 1
-        for rank, first in enumerate(self.memory.first):
-            for slot, chunk in enumerate(slots.output_chunks(rank).tolist()):
-                source = slots.source[chunk]
-                wanted = _Value(chunk, everyone if source < 0 else 1 << source)
-                value = self.values[self.memory.same[first[OUTPUT] + slot]]
-                if value != wanted:
-                    self.found.append(
-                        f"rank {rank} must end with chunk {chunk} in o[{slot}]: {_lacks(value, wanted)}"
-                    )
+def _wrong_on_the_way(links: Links, cells: Cells, values: Values) -> list[str]:
+    program = links.program
+    found = [
+        f"{program.place(int(step))} reads {cells.name(int(cell))}, which nothing has written"
+        for step, cell in values.unread
+    ]
+    return found + [
+        f"{program.place(int(step))} expects {program.count[step]} chunks, the message has {length}"
+        for step, length in values.uneven
+    ]
 
 
-def _lacks(value: _Value | None, wanted: _Value) -> str:
-    if value is None:
+def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[str]:
+    """Where an output slot does not hold what the postcondition says."""
+    outputs, collective = cells.outputs, program.collective
+    if not len(outputs.rank):
+        return []
+    held = _held(cells, values)
+    wanted = _complete(program, values.bits.shape[1])[collective.sources.group[outputs.chunk]]
+    copied = ~np.asarray(collective.reduced)[outputs.chunk]
+    wanted[copied] = 0
+    wanted[copied, 0] = 1
+    right = (held >= 0) & (values.flaw[held] == 0) & (values.chunk[held] == outputs.chunk)
+    right &= (values.bits[held] == wanted).all(axis=1)
+    return [
+        f"rank {outputs.rank[row]} must end with chunk {outputs.chunk[row]} in o[{outputs.slot[row]}]: "
+        f"{_lacks(program, values, int(held[row]), int(outputs.chunk[row]))}"
+        for row in np.flatnonzero(~right)
+    ]
+
+
+def _held(cells: Cells, values: Values) -> Indices:
+    outputs = cells.outputs
+    held: Indices = values.cell[cells.same[cells.first[outputs.rank, OUTPUT] + outputs.slot]]
+    return held
+
+
+def _complete(program: Program, words: int) -> Indices:
+    """For each group of sources the contributions that make a chunk whole."""
+    sets = program.collective.sources
+    bits = np.zeros((len(sets.start) - 1, words), dtype=np.uint64)
+    owner = np.repeat(np.arange(len(sets.start) - 1), np.diff(sets.start))
+    if words > 1 or program.collective.reduces:
+        np.bitwise_or.at(bits, (owner, sets.rank // 64), np.uint64(1) << (sets.rank % 64).astype(np.uint64))
+    return bits
+
+
+def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
+    if held < 0:
         return "nothing is written there"
-    if value.flaw:
-        return value.flaw
-    if value.chunk != wanted.chunk:
-        return f"it holds chunk {value.chunk}"
-    return f"the contribution of {_ranks(wanted.ranks & ~value.ranks)} is missing"
+    place = program.place(int(values.step[held])) if values.flaw[held] else ""
+    match int(values.flaw[held]):
+        case 0:
+            if values.chunk[held] != chunk:
+                return f"it holds chunk {values.chunk[held]}"
+            lacking = missing(program.collective, chunk, values.bits[held])
+            return f"the contribution of {_ranks(lacking)} is missing"
+        case flaw if flaw == UNWRITTEN:
+            return f"{place} reads what nothing has written"
+        case flaw if flaw == LENGTH:
+            return f"{place} expects another number of chunks than the message has"
+        case flaw if flaw == TWICE:
+            twice = _ranks(_contributors(values.bits[held]))
+            return f"{place} adds the contribution of {twice} to chunk {values.chunk[held]} a second time"
+        case flaw if flaw == MIXED:
+            return f"{place} adds chunk {values.chunk[held]} to another chunk"
+        case flaw if flaw == COPIED:
+            return f"{place} reduces chunk {values.chunk[held]}, which {program.collective.kind} only copies"
+        case flaw:
+            raise AssertionError(f"flaw {flaw}")
 
 
-def _ranks(bits: int) -> str:
-    found = [str(rank) for rank in range(bits.bit_length()) if bits >> rank & 1]
-    shown = ", ".join(found[:8]) + (" …" if len(found) > 8 else "")
+def _contributors(bits: Indices) -> list[int]:
+    held = sum(int(word) << (64 * at) for at, word in enumerate(bits))
+    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
+
+
+def _other_bits(program: Program, cells: Cells, values: Values) -> list[str]:
+    """Chunks whose sum is built in another order on some ranks: floating-point results then differ."""
+    outputs = cells.outputs
+    if not program.collective.reduces or not len(outputs.rank):
+        return []
+    held = _held(cells, values)
+    rows = np.flatnonzero((held >= 0) & np.asarray(program.collective.reduced)[outputs.chunk])
+    rows = rows[np.argsort(outputs.chunk[rows], kind="stable")]
+    chunk, built = outputs.chunk[rows], values.expression[held[rows]]
+    first = np.searchsorted(chunk, chunk)
+    other = np.flatnonzero(built != built[first])
+    if not len(other):
+        return []
+    chunks = np.unique(chunk[other])
+    one, two = rows[first[other[0]]], rows[other[0]]
+    return [
+        f"{len(chunks)} of {program.collective.chunks} chunks are added up in different orders on different "
+        f"ranks, so floating-point results differ in their last bits: chunk {outputs.chunk[two]} on "
+        f"rank {outputs.rank[one]} and on rank {outputs.rank[two]}"
+    ]
+
+
+def _ranks(found: list[int]) -> str:
+    shown = ", ".join(map(str, found[:8])) + (" …" if len(found) > 8 else "")
     return f"rank {shown}" if len(found) == 1 else f"ranks {shown}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from probes.columns import Indices
+from synth.cells import cells_of
 from synth.program import BUFFERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Program
-from synth.slots import Memory
 
 __all__ = ["shape"]
 
 
 def shape(program: Program) -> list[str]:
     """Findings: peers that a step needs and lacks, two ends on one connection, slots out of range."""
-    sizes = np.array(Memory(program, in_place=False).size, dtype=np.int64)
+    sizes = cells_of(program, in_place=False).size
     found = _peers(program) + _ends(program)
     found += _slots(program, sizes, READS_SRC, program.src_buffer, program.src_slot, "reads")
     return found + _slots(program, sizes, WRITES_DST, program.dst_buffer, program.dst_slot, "writes")
@@ -38,25 +38,27 @@ def _peers(program: Program) -> list[str]:
 def _ends(program: Program) -> list[str]:
     """A connection has one sending and one receiving threadblock; more would share it in any order."""
     found = []
+    span = int(program.tb_channel.max(initial=0)) + 1
     for peer, verb in ((program.tb_send, "send to"), (program.tb_recv, "receive from")):
-        seen: dict[tuple[int, int, int], int] = {}
-        columns = (program.tb_rank.tolist(), peer.tolist(), program.tb_channel.tolist())
-        for tb, key in enumerate(zip(*columns, strict=True)):
-            first = seen.setdefault(key, tb)
-            if key[1] >= 0 and first != tb:
-                found.append(
-                    f"{program.tb_name(first)} and {program.tb_name(tb)} both {verb} rank {key[1]} "
-                    f"on channel {key[2]}"
-                )
+        key = (program.tb_rank.astype(np.int64) * (program.ranks + 1) + peer) * span + program.tb_channel
+        rows = np.flatnonzero(peer >= 0)
+        rows = rows[np.argsort(key[rows], kind="stable")]
+        first = rows[np.searchsorted(key[rows], key[rows])] if len(rows) else rows
+        found += [
+            f"{program.tb_name(one)} and {program.tb_name(two)} both {verb} rank {peer[one]} "
+            f"on channel {program.tb_channel[one]}"
+            for one, two in zip(first.tolist(), rows.tolist(), strict=True)
+            if one != two
+        ]
     return found
 
 
 def _slots(
     program: Program,
-    sizes: NDArray[np.int64],
+    sizes: Indices,
     uses: Sequence[bool],
-    buffer: NDArray[np.uint8],
-    slot: NDArray[np.int32],
+    buffer: Indices,
+    slot: Indices,
     verb: str,
 ) -> list[str]:
     size = sizes[program.tb_rank[program.tb_of], buffer]

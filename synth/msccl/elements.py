@@ -1,0 +1,170 @@
+"""The elements of an MSCCL XML file as columns, read in one pass and in little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.parsers import expat
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.errors import DataError
+
+__all__ = ["Elements", "Table", "parse"]
+
+_BATCH = 1 << 14
+_UNREADABLE = np.iinfo(np.int64).min
+
+
+class Table:
+    """All elements of one name: ``parent`` is the row of the element each lies in."""
+
+    def __init__(self, name: str, above: Table | None) -> None:
+        self.name, self.above = name, above
+        self.rows = 0
+        self._parents: list[int] = []
+        self._batch: list[list[str]] = []
+        self._columns: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+        self._numbers: dict[str, list[tuple[int, Indices]]] = {}
+
+    def add(self, parent: int, attributes: list[str]) -> None:
+        """One more element; ``attributes`` are names and values in turn."""
+        self._parents.append(parent)
+        self._batch.append(attributes)
+        self.rows += 1
+        if len(self._batch) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Turn what came since the last time into columns."""
+        first = self.rows - len(self._batch)
+        alike: list[list[str]] = []
+        names: list[str] = []
+        for attributes in self._batch:
+            if attributes[::2] != names and alike:
+                self._store(first, names, alike)
+                first += len(alike)
+                alike = []
+            names = names if alike else attributes[::2]
+            alike.append(attributes)
+        if alike:
+            self._store(first, names, alike)
+        self._batch = []
+
+    def _store(self, first: int, names: list[str], rows: list[list[str]]) -> None:
+        values = list(zip(*rows, strict=True))[1::2]
+        for name, column in zip(names, values, strict=True):
+            if name in _TEXT:
+                self._columns.setdefault(name, []).append((first, column))
+            else:
+                self._numbers.setdefault(name, []).append((first, _numbers(column)))
+
+    @property
+    def parent(self) -> Indices:
+        return np.array(self._parents, dtype=np.int64)
+
+    def numbers(self, name: str, found: list[str], default: int | None = None) -> Indices:
+        """An attribute as numbers; what lacks it or is none is a problem unless there is a default."""
+        column = np.full(self.rows, _UNREADABLE if default is None else default, dtype=np.int64)
+        for first, values in self._numbers.get(name, ()):
+            column[first : first + len(values)] = values
+        for row in np.flatnonzero(column == _UNREADABLE)[:5].tolist():
+            found.append(f"{self.place(row)}: {name}: expected a whole number")
+        return column
+
+    def choices(
+        self, name: str, known: Sequence[str], found: list[str], default: str | None = None
+    ) -> Indices:
+        """An attribute as the place of its value in ``known``."""
+        number = {value: at for at, value in enumerate(known)}
+        column = np.full(self.rows, -1 if default is None else number[default], dtype=np.int64)
+        for first, values in self._columns.get(name, ()):
+            column[first : first + len(values)] = [number.get(value, -1) for value in values]
+        for row in np.flatnonzero(column < 0)[:5].tolist():
+            found.append(f"{self.place(row)}: {name}: expected one of {' '.join(known)}")
+        column[column < 0] = 0
+        return column
+
+    def place(self, row: int) -> str:
+        """An element by its number within its parent: ``gpu 2 tb 0 step 7``, counted as they stand."""
+        parent = self._parents[row]
+        number = row - self._parents.index(parent)
+        above = "" if self.above is None else f"{self.above.place(parent)} "
+        return f"{above}{self.name} {number}"
+
+
+class Elements:
+    """The attributes of ``<algo>``, and the tables of gpus, threadblocks and steps."""
+
+    def __init__(self) -> None:
+        self.algo: dict[str, str] = {}
+        self.gpus = Table("gpu", None)
+        self.blocks = Table("tb", self.gpus)
+        self.steps = Table("step", self.blocks)
+
+
+_TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
+
+
+def parse(content: bytes, source: str) -> Elements:
+    """The elements of the file; raises DataError, with line and column, where it is no such XML."""
+    reader = _Reader(source)
+    parser = expat.ParserCreate()
+    parser.ordered_attributes = True
+    parser.buffer_text = True
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.EntityDeclHandler = reader.entity
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        hint = "was it cut off?" if "no element found" in str(error) else ""
+        raise DataError(source, [f"expected XML: {error}"], hint=hint) from error
+    for table in (reader.elements.gpus, reader.elements.blocks, reader.elements.steps):
+        table.flush()
+    return reader.elements
+
+
+class _Reader:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.elements = Elements()
+        self._path: list[str] = []
+        self._steps, self._blocks = self.elements.steps, self.elements.blocks
+        self._gpus = self.elements.gpus
+
+    def start(self, name: str, attributes: list[str]) -> None:
+        depth = len(self._path)
+        self._path.append(name)
+        # Elements that no executor reads are passed over, with all that is in them.
+        if depth == 3 and name == "step" and self._path[2] == "tb":
+            self._steps.add(self._blocks.rows - 1, attributes)
+        elif depth == 2 and name == "tb" and self._path[1] == "gpu":
+            self._blocks.add(self._gpus.rows - 1, attributes)
+        elif depth == 1 and name == "gpu":
+            self._gpus.add(0, attributes)
+        elif depth == 0:
+            if name != "algo":
+                raise DataError(self.source, [f"expected an <algo> element, found <{name}>"])
+            self.elements.algo = dict(zip(attributes[::2], attributes[1::2], strict=True))
+
+    def end(self, name: str) -> None:
+        self._path.pop()
+
+    def entity(self, *declaration: object) -> None:
+        raise DataError(self.source, ["declares entities, which no program needs"])
+
+
+def _numbers(values: Sequence[str]) -> Indices:
+    try:
+        return np.fromiter(map(int, values), dtype=np.int64, count=len(values))
+    except (ValueError, OverflowError):
+        return np.array([_number(value) for value in values], dtype=np.int64)
+
+
+def _number(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        return _UNREADABLE
+    return value if abs(value) < 1 << 31 else _UNREADABLE

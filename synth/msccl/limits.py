@@ -1,0 +1,122 @@
+"""What a runtime that executes MSCCL XML can take, and where a program asks for more.
+
+The figures are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.errors import UsageError
+from synth.msccl.names import COLL
+from synth.program import Program
+
+__all__ = ["TARGETS", "Limits", "beyond"]
+
+_ENOUGH = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most of each that one runtime takes."""
+
+    steps: int
+    threadblocks: int
+    channels: int
+    chunks_a_step: int
+    peers_a_channel: int
+    awaited_threadblock: int
+    slot: int
+
+
+TARGETS = {
+    "msccl": Limits(256, 1024, 32, 71, 32, 127, 32767),
+    "rccl": Limits(64, 64, 64, 71, 32, 127, 32767),
+}
+
+
+def beyond(program: Program, target: str) -> list[str]:
+    """Findings: each limit of ``target`` that the program exceeds, and where; UsageError for another name."""
+    if target not in TARGETS:
+        raise UsageError(f"--target: expected {' or '.join(TARGETS)}, found {target!r}")
+    limits = TARGETS[target]
+    found = [finding for rule in _RULES for finding in rule(program, limits)]
+    shown = found[:_ENOUGH]
+    return [f"{target}: {finding}" for finding in shown] + (
+        [f"{target}: … and {len(found) - len(shown)} more limits exceeded"] if len(found) > len(shown) else []
+    )
+
+
+def _collective(program: Program, limits: Limits) -> Iterator[str]:
+    if program.input_chunks or program.collective.kind not in COLL or not program.collective.whole:
+        yield f"its parser knows no collective {program.collective.label}"
+
+
+def _steps(program: Program, limits: Limits) -> Iterator[str]:
+    lengths = np.diff(program.tb_start)
+    for tb in np.flatnonzero(lengths > limits.steps):
+        yield f"{program.tb_name(int(tb))} has {lengths[tb]} steps, at most {limits.steps} are allowed"
+
+
+def _threadblocks(program: Program, limits: Limits) -> Iterator[str]:
+    counts = np.bincount(program.tb_rank, minlength=1)
+    for rank in np.flatnonzero(counts > limits.threadblocks):
+        yield f"rank {rank} has {counts[rank]} threadblocks, at most {limits.threadblocks} are allowed"
+
+
+def _channels(program: Program, limits: Limits) -> Iterator[str]:
+    if program.channels > limits.channels:
+        yield f"it uses {program.channels} channels, at most {limits.channels} are allowed"
+
+
+def _counts(program: Program, limits: Limits) -> Iterator[str]:
+    for step in np.flatnonzero(program.count > limits.chunks_a_step):
+        yield (
+            f"{program.place(int(step))} moves {program.count[step]} chunks, "
+            f"at most {limits.chunks_a_step} are allowed"
+        )
+
+
+def _peers(program: Program, limits: Limits) -> Iterator[str]:
+    for peer, verb in ((program.tb_send, "sends to"), (program.tb_recv, "receives from")):
+        rows = np.flatnonzero(peer >= 0)
+        key = program.tb_rank[rows].astype(np.int64) * (program.channels + 1) + program.tb_channel[rows]
+        keys, counts = np.unique(key, return_counts=True)
+        for at in np.flatnonzero(counts > limits.peers_a_channel):
+            rank, channel = divmod(int(keys[at]), program.channels + 1)
+            yield (
+                f"rank {rank} {verb} {counts[at]} peers on channel {channel}, "
+                f"at most {limits.peers_a_channel} are allowed"
+            )
+
+
+def _awaited(program: Program, limits: Limits) -> Iterator[str]:
+    first = np.searchsorted(program.tb_rank, program.tb_rank[program.tb_of])
+    number: Indices = np.where(program.wait_tb >= 0, program.wait_tb - first, -1)
+    for step in np.flatnonzero(number > limits.awaited_threadblock):
+        yield (
+            f"{program.place(int(step))} waits for threadblock {number[step]}, whose number the runtime "
+            f"keeps in a signed byte: at most {limits.awaited_threadblock}"
+        )
+
+
+def _slots(program: Program, limits: Limits) -> Iterator[str]:
+    largest = max(int(program.src_slot.max(initial=0)), int(program.dst_slot.max(initial=0)))
+    if largest > limits.slot:
+        yield f"it uses slot {largest}, at most {limits.slot} can be counted"
+
+
+_RULES: tuple[Callable[[Program, Limits], Iterator[str]], ...] = (
+    _collective,
+    _channels,
+    _threadblocks,
+    _steps,
+    _counts,
+    _peers,
+    _awaited,
+    _slots,
+)

@@ -1,0 +1,223 @@
+"""MSCCL XML → program, as its executors understand it: src of rrc, rrs and rrcs is the local operand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probes.columns import Indices, bytes_of, ints
+from probes.errors import DataError
+from synth.collective import Collective, custom
+from synth.msccl.elements import Elements, parse
+from synth.msccl.names import KIND, collective_of
+from synth.program import BUFFERS, OPS, READS_SRC, WRITES_DST, Program
+from synth.rank_sets import each
+
+__all__ = ["read_xml"]
+
+_PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
+_MOST_CHUNKS = 1 << 22
+_ENOUGH = 20
+
+
+def read_xml(content: bytes, source: str) -> Program:
+    """The program of an ``<algo>`` element; raises DataError with every problem found.
+
+    What the file leaves out takes its usual meaning, and attributes that executors do not read are
+    ignored. Where the collective is ``custom`` nothing says what the result must be. O(steps).
+    """
+    elements = parse(content, source)
+    found: list[str] = []
+    try:
+        program = _program(elements, found)
+    except _Unreadable:
+        program = None
+    if program is not None and not found:
+        found = program.problems()
+    if found or program is None:
+        rest = [f"… and {len(found) - _ENOUGH} more problems"] if len(found) > _ENOUGH else []
+        raise DataError(source, found[:_ENOUGH] + rest, hint="is it MSCCL's <algo> format?")
+    return program
+
+
+class _Unreadable(Exception):  # noqa: N818 - never leaves this module
+    """Too much is wrong to go on; the problems say what."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Threadblocks sorted by rank and id: the file's row of each, its rank, its number."""
+
+    row: Indices
+    rank: Indices
+    first: Indices
+
+
+def _program(elements: Elements, found: list[str]) -> Program:
+    algo = elements.algo
+    gpus = elements.gpus.numbers("id", found)
+    ranks = len(gpus)
+    _expect_all("gpu", gpus, found)
+    if "ngpus" in algo and _number(algo, "ngpus", found) != ranks:
+        found.append(f"ngpus: {algo['ngpus']} are announced, {ranks} are described")
+    blocks = _blocks(elements, gpus, found)
+    _stop(found)
+    sizes = np.zeros((ranks, 3), dtype=np.int64)
+    for column, name in enumerate(("i_chunks", "o_chunks", "s_chunks")):
+        sizes[gpus, column] = elements.gpus.numbers(name, found, default=0)
+    kind, in_place = algo.get("coll", "").lower(), bool(_number(algo, "inplace", found, 0))
+    per_loop = _number(algo, "nchunksperloop", found, int(sizes[:, :2].max(initial=0)))
+    known = kind != "custom"
+    wanted = _collective(kind, ranks, per_loop, _number(algo, "root", found, 0), sizes, found)
+    protocol = _PROTOCOLS.get(algo.get("proto", "Simple").lower())
+    if protocol is None:
+        found.append(f"proto: expected Simple, LL or LL128, found {algo['proto']!r}")
+    _stop(found)
+    columns = _steps(elements, blocks, found)
+    channel = elements.blocks.numbers("chan", found, default=0)[blocks.row]
+    announced = _number(algo, "nchannels", found, 0)
+    if announced and len(channel) and announced <= channel.max():
+        found.append(f"nchannels: {announced} are announced, a threadblock uses channel {channel.max()}")
+    _stop(found)
+    return Program(
+        name=algo.get("name", "") or "unnamed",
+        collective=wanted,
+        protocol=protocol,  # type: ignore[arg-type] # one of the values of _PROTOCOLS
+        scratch_chunks=tuple(sizes[:, 2].tolist()),
+        tb_rank=ints(blocks.rank),
+        tb_send=ints(elements.blocks.numbers("send", found, default=-1)[blocks.row]),
+        tb_recv=ints(elements.blocks.numbers("recv", found, default=-1)[blocks.row]),
+        tb_channel=ints(channel),
+        out_of_place=bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
+        in_place=in_place,
+        min_bytes=_number(algo, "minBytes", found, 0),
+        max_bytes=_number(algo, "maxBytes", found, 0),
+        input_chunks=() if known else tuple(sizes[:, 0].tolist()),
+        output_chunks=() if known else tuple(sizes[:, 1].tolist()),
+        **columns,
+    )
+
+
+def _collective(
+    kind: str, ranks: int, per_loop: int, root: int, sizes: Indices, found: list[str]
+) -> Collective:
+    if kind == "custom":
+        # What the buffers hold is known, what they must hold at the end is not.
+        owner = each(np.repeat(np.arange(ranks), np.minimum(sizes[:, 0], _MOST_CHUNKS)), ranks)
+        return custom(ranks, owner, owner, np.zeros(len(owner.group), dtype=bool))
+    if kind not in KIND:
+        found.append(f"coll: expected {', '.join(sorted(KIND))} or custom, found {kind!r}")
+        raise _Unreadable
+    if per_loop > _MOST_CHUNKS:
+        found.append(f"nchunksperloop: {per_loop} is more than {_MOST_CHUNKS}")
+        raise _Unreadable
+    wanted = collective_of(KIND[kind], ranks, per_loop, root)
+    found += [
+        f"nchunksperloop: {per_loop} chunks cannot be shared out: {problem}" for problem in wanted.problems()
+    ]
+    return wanted
+
+
+def _blocks(elements: Elements, gpus: Indices, found: list[str]) -> _Blocks:
+    rank = gpus[elements.blocks.parent] if len(gpus) else np.zeros(0, dtype=np.int64)
+    number = elements.blocks.numbers("id", found)
+    row = np.lexsort((number, rank))
+    counts = np.bincount(rank, minlength=len(gpus) + 1)
+    first = np.concatenate(([0], np.cumsum(counts)))
+    expected = np.arange(len(row)) - first[:-1][rank[row]] if len(row) else number
+    for at in np.flatnonzero(number[row] != expected)[:5]:
+        found.append(f"gpu {rank[row[at]]}: threadblock {expected[at]} is missing, or another has its id")
+    return _Blocks(row, rank[row], first)
+
+
+def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, Any]:
+    table = elements.steps
+    place = np.empty(len(blocks.row), dtype=np.int64)
+    place[blocks.row] = np.arange(len(blocks.row))
+    tb = place[table.parent]
+    number = table.numbers("s", found)
+    order = np.lexsort((number, tb))
+    counts = np.bincount(tb, minlength=len(place))
+    start = np.concatenate(([0], np.cumsum(counts)))
+    tb, number = tb[order], number[order]
+    for at in np.flatnonzero(number != np.arange(len(tb)) - start[tb])[:5]:
+        found.append(
+            f"{_where(blocks, tb[at])}: step {at - start[tb[at]]} is missing, or another has its number"
+        )
+    op = table.choices("type", OPS, found)[order]
+    columns: dict[str, Any] = {"tb_start": ints(start), "op": bytes_of(op)}
+    for side, uses in (("src", READS_SRC), ("dst", WRITES_DST)):
+        used = np.array(uses)[op]
+        buffer = table.choices(f"{side}buf", BUFFERS, found, default="i")[order]
+        slot = table.numbers(f"{side}off", found, default=-1)[order]
+        columns[f"{side}_buffer"] = bytes_of(np.where(used, buffer, 0))
+        columns[f"{side}_slot"] = ints(np.where(used, slot, -1))
+    columns["count"] = ints(np.where(op == 0, 1, table.numbers("cnt", found, default=1)[order]))
+    _waits(
+        table.numbers("depid", found, default=-1)[order],
+        table.numbers("deps", found, default=-1)[order],
+        blocks,
+        tb,
+        start,
+        columns,
+        found,
+    )
+    return columns
+
+
+def _waits(
+    other: Indices,
+    goal: Indices,
+    blocks: _Blocks,
+    tb: Indices,
+    start: Indices,
+    columns: dict[str, Any],
+    found: list[str],
+) -> None:
+    """The step that each step waits for: threadblock ``other`` of its rank, step ``goal`` of that."""
+    rank = blocks.rank[tb] if len(tb) else tb
+    waits = other >= 0
+    of_rank = (blocks.first[1:] - blocks.first[:-1])[rank]
+    absent = waits & (other >= of_rank)
+    row = np.where(waits & ~absent, blocks.first[:-1][rank] + other, 0)
+    absent |= waits & ((goal < 0) | (goal >= np.diff(start)[row] if len(row) else False))
+    for at in np.flatnonzero(absent)[:5]:
+        step = at - start[tb[at]]
+        found.append(
+            f"{_where(blocks, tb[at])} step {step}: waits for step {goal[at]} of threadblock {other[at]}, "
+            "which does not exist"
+        )
+    columns["wait_tb"] = ints(np.where(waits, row, -1))
+    columns["wait_step"] = ints(np.where(waits, goal, -1))
+
+
+def _where(blocks: _Blocks, tb: int) -> str:
+    return f"gpu {blocks.rank[tb]} threadblock {tb - blocks.first[blocks.rank[tb]]}"
+
+
+def _expect_all(what: str, numbers: Indices, found: list[str]) -> None:
+    if not len(numbers):
+        found.append(f"{what}: expected at least one <{what}>")
+        raise _Unreadable
+    for lacking in sorted(set(range(len(numbers))) - set(numbers.tolist()))[:5]:
+        found.append(f"{what}: {what} {lacking} is missing, or another has its id")
+    _stop(found)
+
+
+def _stop(found: list[str]) -> None:
+    if found:
+        raise _Unreadable
+
+
+def _number(attributes: Mapping[str, str], name: str, found: list[str], default: int | None = None) -> int:
+    text = attributes.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not re.fullmatch(r"\s*[-+]?\d{1,18}\s*", text):
+        found.append(f"{name}: expected a whole number, found {text!r}")
+        return default or 0
+    return int(text)

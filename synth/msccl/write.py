@@ -1,0 +1,81 @@
+"""Program → MSCCL XML, with everything that its executors require."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from synth.cells import cells_of
+from synth.msccl.names import COLL, chunks_per_loop
+from synth.program import BUFFERS, OPS, Program
+
+__all__ = ["write_xml"]
+
+_NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
+
+
+def write_xml(program: Program) -> bytes:
+    """The ``<algo>`` element; src of rrc, rrs and rrcs is the local operand, where the runtime reads it.
+
+    Slots that a step does not use are -1. O(steps).
+    """
+    return "".join(_lines(program)).encode()
+
+
+def _lines(program: Program) -> Iterator[str]:
+    wanted = program.collective
+    unknown = bool(program.input_chunks)
+    coll = "custom" if unknown else COLL.get(wanted.kind, "custom")
+    sizes = cells_of(program, in_place=False).size
+    loop = int(sizes[:, :2].max(initial=1)) if coll == "custom" else chunks_per_loop(wanted)
+    root = f' root="{wanted.root}"' if wanted.root else ""
+    yield (
+        f"<algo name={quoteattr(program.name)} proto={quoteattr(program.protocol)} "
+        f'nchannels="{program.channels}" nchunksperloop="{loop}" ngpus="{program.ranks}" coll="{coll}" '
+        f'inplace="{int(program.in_place)}" outofplace="{int(program.out_of_place)}" '
+        f'minBytes="{program.min_bytes}" maxBytes="{program.max_bytes}"{root}>\n'
+    )
+    first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
+    steps = _steps(program)
+    for rank in range(program.ranks):
+        i, o, s = sizes[rank].tolist()
+        yield f'  <gpu id="{rank}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">\n'
+        for tb in range(first[rank], first[rank + 1]):
+            yield (
+                f'    <tb id="{tb - first[rank]}" send="{program.tb_send[tb]}" recv="{program.tb_recv[tb]}" '
+                f'chan="{program.tb_channel[tb]}">\n'
+            )
+            yield from steps[program.tb_start[tb] : program.tb_start[tb + 1]]
+            yield "    </tb>\n"
+        yield "  </gpu>\n"
+    yield "</algo>\n"
+
+
+def _steps(program: Program) -> list[str]:
+    rank = program.tb_rank[program.tb_of]
+    first = np.searchsorted(program.tb_rank, rank)
+    waits = program.wait_tb >= 0
+    has_dep = np.zeros(program.steps + 1, dtype=np.int64)
+    has_dep[np.where(waits, program.tb_start[program.wait_tb] + program.wait_step, -1)] = 1
+    forwards = program.op == _RRS
+    columns = (
+        np.arange(program.steps) - program.tb_start[program.tb_of],
+        program.op,
+        program.src_buffer,
+        program.src_slot,
+        np.where(forwards, program.src_buffer, program.dst_buffer),
+        np.where(forwards, program.src_slot, program.dst_slot),
+        np.where(program.op == _NOP, 0, program.count),
+        np.where(waits, program.wait_tb - first, -1),
+        program.wait_step,
+        has_dep[:-1],
+    )
+    return [
+        f'      <step s="{s}" type="{OPS[op]}" srcbuf="{BUFFERS[sb]}" srcoff="{so}" dstbuf="{BUFFERS[db]}" '
+        f'dstoff="{do}" cnt="{count}" depid="{tb}" deps="{step}" hasdep="{dep}"/>\n'
+        for s, op, sb, so, db, do, count, tb, step, dep in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]

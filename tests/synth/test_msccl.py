@@ -1,0 +1,198 @@
+"""MSCCL XML: files that other tools made, what may be left out, and what is refused."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_schedules import random_schedule
+
+from probes.errors import DataError, UsageError
+from synth.collective import KINDS, collective
+from synth.compiler.lower import lower
+from synth.compiler.replay import examine, judge
+from synth.msccl.limits import beyond
+from synth.msccl.read import read_xml
+from synth.msccl.write import write_xml
+
+FOLDER = Path(__file__).parents[2] / ".." / "shared" / "data" / "programs"
+FILES = sorted(FOLDER.glob("*.xml"))
+INDEX = {entry["file"]: entry for entry in json.loads((FOLDER / "index.json").read_text())} if FILES else {}
+needs_files = pytest.mark.skipif(not FILES, reason="the shared sample programs are not here")
+
+
+def same(one, two):
+    """Whether two programs agree in every field."""
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(two, field.name)
+        if field.name == "collective":
+            alike = (a.kind, a.ranks, a.chunks, a.root) == (b.kind, b.ranks, b.chunks, b.root)
+        else:
+            alike = np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        if not alike:
+            return False
+    return True
+
+
+@needs_files
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_verdict_is_that_of_the_index(path):
+    program = read_xml(path.read_bytes(), path.name)
+    said = INDEX.get(path.name, {})
+    if said:
+        assert program.steps == said["steps"]
+        assert program.channels == said["nchannels"]
+        assert program.threadblocks_max == said["max_tb_per_gpu"]
+    for depth in (1, 2, 8):
+        verdict = said.get("replay", {}).get(f"fifo_depth_{depth}", "ok")
+        found = judge(program, depth)
+        assert bool(found) == (verdict in ("deadlock", "wrong-result")), found
+        if verdict == "deadlock":
+            assert all("waits for" in finding or "deadlocks" in finding for finding in found)
+        if verdict == "wrong-result":
+            assert all("must end with chunk" in finding for finding in found)
+
+
+@needs_files
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_reading_what_was_written_is_the_identity(path):
+    program = read_xml(path.read_bytes(), path.name)
+    written = write_xml(program)
+    assert same(program, read_xml(written, path.name))
+    assert write_xml(read_xml(written, path.name)) == written
+
+
+@needs_files
+def test_sums_in_another_order_on_each_rank_are_a_caution():
+    found = {
+        path.name: examine(read_xml(path.read_bytes(), path.name)).cautions
+        for path in FILES
+        if "allreduce" in path.name
+    }
+    assert [name for name, cautions in found.items() if cautions] == ["allreduce_1step-4-1.xml"]
+
+
+@given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 5), seed=st.integers(0, 1 << 30))
+def test_any_program_survives_xml(kind, ranks, seed):
+    program = lower(random_schedule(kind, ranks, 2, seed))
+    again = read_xml(write_xml(program), "again")
+    assert same(program, again)
+    assert judge(again) == []
+
+
+STEP = (
+    '<step s="0" type="{}" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" '
+    'hasdep="0"/>'
+)
+PAIR = (
+    '<algo name="pass" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" coll="broadcast" inplace="0">'
+    '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="1" recv="-1" chan="0">'
+    + STEP.format("s")
+    + '</tb><tb id="1" send="-1" recv="-1" chan="0">'
+    + STEP.format("cpy")
+    + '</tb></gpu><gpu id="1" i_chunks="0" o_chunks="1" s_chunks="0"><tb id="0" send="-1" recv="0" chan="0">'
+    + STEP.format("r")
+    + "</tb></gpu></algo>"
+)
+
+
+def test_the_pair_is_right():
+    assert judge(read_xml(PAIR.encode(), "pair")) == []
+
+
+MAY_BE_LEFT_OUT = [
+    ' proto="Simple"',
+    ' nchannels="1"',
+    ' nchunksperloop="1"',
+    ' ngpus="2"',
+    ' inplace="0"',
+    ' name="pass"',
+    ' s_chunks="0"',
+    ' chan="0"',
+    ' cnt="1"',
+    ' depid="-1" deps="-1"',
+    ' hasdep="0"',
+    ' recv="-1"',
+]
+
+
+@pytest.mark.parametrize("words", MAY_BE_LEFT_OUT)
+def test_what_may_be_left_out(words):
+    assert words in PAIR
+    assert judge(read_xml(PAIR.replace(words, "").encode(), "pair")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<algo ", '<?xml version="1.0"?>\n<!-- a comment --><algo redop="sum" unknown="7" '),
+        ('chan="0"', 'chan="0" unknown="x"'),
+        ("<gpu id", "<extra><step/></extra><gpu id"),
+        ("</tb>", "<note>words</note></tb>"),
+        ('<gpu id="0"', '\n\n<gpu  maxBytes="x"  id="0"'),
+    ],
+)
+def test_what_nobody_reads_is_passed_over(old, new):
+    assert judge(read_xml(PAIR.replace(old, new).encode(), "pair")) == []
+
+
+def test_elements_may_stand_in_any_order():
+    gpus = PAIR.index("<gpu id"), PAIR.index('<gpu id="1"'), PAIR.index("</algo>")
+    turned = PAIR[: gpus[0]] + PAIR[gpus[1] : gpus[2]] + PAIR[gpus[0] : gpus[1]] + "</algo>"
+    assert same(read_xml(turned.encode(), "pair"), read_xml(PAIR.encode(), "pair"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (PAIR, "", "no element found"),
+        ("</algo>", "", "no element found"),
+        ("</algo>", "</gpu>", "mismatched tag"),
+        ("<algo ", "<graph ", "mismatched tag|expected an <algo>"),
+        ('coll="broadcast"', 'coll="dance"', "coll: expected .* found 'dance'"),
+        ('proto="Simple"', 'proto="Fast"', "proto: expected Simple"),
+        ('ngpus="2"', 'ngpus="3"', "ngpus: 3 are announced, 2 are described"),
+        ('<gpu id="1"', '<gpu id="7"', "gpu 1 is missing"),
+        ('<tb id="1"', '<tb id="0"', "gpu 0: threadblock 1 is missing"),
+        ('type="s"', 'type="sing"', "gpu 0 tb 0 step 0: type: expected one of"),
+        ('type="s"', "", "gpu 0 tb 0 step 0: type"),
+        ('srcoff="0"', 'srcoff="zero"', "srcoff: expected a whole number"),
+        ('dstbuf="o"', 'dstbuf="q"', "dstbuf: expected one of i o s"),
+        (
+            'depid="-1" deps="-1"',
+            'depid="5" deps="0"',
+            "waits for step 0 of threadblock 5, which does not exist",
+        ),
+        ('depid="-1" deps="-1"', 'depid="1" deps="9"', "waits for step 9 of threadblock 1"),
+        ('s="0" type="s"', 's="4" type="s"', "gpu 0 threadblock 0: step 0 is missing"),
+        ('nchunksperloop="1"', 'nchunksperloop="999999999"', "nchunksperloop: 999999999 is more than"),
+        ('coll="broadcast"', 'coll="allgather" x="1"', "chunks: expected a positive multiple of 2"),
+        ('nchannels="1"', 'nchannels="one"', "nchannels: expected a whole number"),
+        ('s_chunks="0"', 's_chunks="99999999999"', "scratch_chunks|s_chunks"),
+        ('send="1"', 'send="5"', "tb_send"),
+    ],
+)
+def test_broken_files_are_refused_with_the_place(old, new, says):
+    broken = PAIR.replace(old, new) if old != PAIR else new
+    with pytest.raises(DataError, match=says) as caught:
+        read_xml(broken.encode(), "bad.xml")
+    assert all(line.startswith("bad.xml: ") for line in caught.value.message.splitlines())
+
+
+def test_entities_are_refused():
+    bomb = '<!DOCTYPE algo [<!ENTITY a "ha">]>' + PAIR
+    with pytest.raises(DataError, match="entities"):
+        read_xml(bomb.encode(), "bomb.xml")
+
+
+def test_limits_name_the_place():
+    program = lower(random_schedule("all_to_all", 4, 200, 0))
+    assert beyond(program, "msccl") == []
+    assert any("steps, at most 64 are allowed" in finding for finding in beyond(program, "rccl"))
+    partly = replace(program, collective=collective("all_to_all", 4, 1, members=(0, 1)))
+    assert any("knows no collective" in finding for finding in beyond(partly, "rccl"))
+    with pytest.raises(UsageError, match="msccl or rccl"):
+        beyond(program, "gpu")
