@@ -67,6 +67,8 @@ def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {
         "TMPDIR": folder,
+        # Where the ranks run, the command line says alone: this host, or the hosts listed.
+        "PRTE_MCA_prte_default_hostfile": "none",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_btl_sm_backing_directory": shared_memory,
@@ -76,7 +78,8 @@ def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str
     defaults = dict.fromkeys(_ONE_THREAD, "1")
     if crowded:
         defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    return {**defaults, **os.environ, **ours}
+    theirs = {name: value for name, value in os.environ.items() if name != "HYDRA_HOST_FILE"}
+    return {**defaults, **theirs, **ours}
 
 
 def _kind(path: str) -> Kind:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ccctl.errors import TimeoutExpired
+from ccctl.hosts import HostSlots
 from ccctl.launch import World, run_ranks
 from ccctl.watchdog import RankFailed
 from probes.errors import DataError, LostRankError, UnavailableError, UsageError
@@ -239,6 +240,21 @@ def test_a_world_of_another_mpi_is_refused(monkeypatch, tmp_path):
 def test_a_world_is_placed(world, ranks, hosts):
     found, where = world.placed()
     assert (found, [entry.host for entry in where]) == (ranks, hosts)
+
+
+def test_a_hostfile_comes_before_the_hosts_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("CCCTL_HOSTS", "a:2,b")
+    (tmp_path / "hosts").write_text("c slots=5\n")
+    assert World(None, "a:2,b", str(tmp_path / "hosts")).placed() == (5, (HostSlots("c", 5),))
+
+
+@pytest.mark.mpi
+def test_a_default_hostfile_of_mpi_does_not_move_ranks_off_this_host(tmp_path, monkeypatch):
+    (tmp_path / "hosts").write_text("nowhere.invalid slots=8\n")
+    for name in ("PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "hosts"))
+    found = run_ranks("exec.mpi.hello:hello", None, World(2), label="test", timeout_s=60)
+    assert found.library
 
 
 @pytest.mark.parametrize(
