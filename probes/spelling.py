@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["cpu_list", "is_hidden", "normal_bus_id"]
+__all__ = ["cpu_list", "is_hidden", "nccl_guid", "normal_bus_id", "plain_guid"]
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
 
@@ -36,3 +36,21 @@ def cpu_list(numbers: Iterable[int]) -> str:
         else:
             runs.append((value, value))
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def plain_guid(text: str) -> str:
+    """The 16 hexadecimal digits of a port's GUID from sysfs ("506b:4b03:…") or NCCL's files; "" for none.
+
+    NCCL prints the GUID, which is in network order, as a number of this machine: its bytes come reversed.
+    Of sockets it writes a count.
+    """
+    digits = text.lower().replace(":", "")
+    if digits.startswith("0x"):
+        digits = bytes.fromhex(digits[2:].zfill(16)[-16:])[::-1].hex() if int(digits, 16) >> 32 else ""
+    return digits if digits.strip("0") else ""
+
+
+def nccl_guid(text: str) -> str:
+    """A GUID as NCCL's files write it; one that is already written so stays."""
+    plain = plain_guid(text)
+    return text if text.startswith("0x") or not plain else f"0x{bytes.fromhex(plain)[::-1].hex().lstrip('0')}"

@@ -1,0 +1,73 @@
+"""What a comparison of two machines finds: one difference each, and how grave it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from probes.topology import Gpu, Host, Nic
+
+__all__ = ["Difference", "Severity", "fact", "label", "place"]
+
+_SPELLED = {
+    "pcie": "PCIe",
+    "numa": "NUMA",
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "mtu": "MTU",
+    "mig": "MIG",
+    "gpudirect": "GPUDirect",
+    "nvlink": "NVLink",
+    "xgmi": "xGMI",
+    "c2c": "C2C",
+}
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``where`` is host and record as in a finding, ``what`` a stable word, the values are words.
+
+    "critical" is what is gone, "warning" what is less or elsewhere, "info" what is more or only other.
+    """
+
+    what: str
+    severity: Severity
+    where: str
+    text: str
+    expected: str = ""
+    found: str = ""
+
+
+def label(device: Gpu | Nic) -> str:
+    """What people call a device: GPU3, mlx5_0."""
+    return f"GPU{device.index}" if isinstance(device, Gpu) else device.rdma_device or device.name
+
+
+def place(host: Host, device: Gpu | Nic) -> str:
+    """Where a finding on a device of ``host`` says that it is."""
+    return f"{host.name}/{device.bus_id if isinstance(device, Gpu) else device.name}"
+
+
+def fact(
+    where: str,
+    subject: str,
+    what: str,
+    expected: Any,
+    found: Any,
+    *,
+    less: Severity = "warning",
+    tolerance: float = 0.0,
+    shown: Callable[[Any], str] = str,
+) -> Iterator[Difference]:
+    """A difference in one fact, if both sides say it; a number that is more than expected is "info"."""
+    if expected in (None, "", ()) or found in (None, "", ()) or expected == found:
+        return
+    numbers = isinstance(expected, int | float) and isinstance(found, int | float)
+    if numbers and abs(found - expected) <= tolerance * abs(expected):
+        return
+    severity: Severity = "info" if numbers and found > expected else less
+    words = " ".join(_SPELLED.get(word, word) for word in what.split("-"))
+    text = f"{subject}: {words}: expected {shown(expected)}, found {shown(found)}"
+    yield Difference(what, severity, where, text, shown(expected), shown(found))

@@ -1,0 +1,59 @@
+"""The PCIe link above a function: as it runs now, and as both of its ends can run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from probes.topology import Host, PciDevice
+
+__all__ = ["Uplink", "chain", "functions", "uplink"]
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """GT/s a lane and lanes, now and at most; None is not said."""
+
+    speed_gts: float | None
+    width: int | None
+    max_speed_gts: float | None
+    max_width: int | None
+
+    def __str__(self) -> str:
+        speed, width = self.max_speed_gts or self.speed_gts, self.width or self.max_width
+        lanes = "" if width is None else f" x{width}"
+        return f"PCIe {speed:g} GT/s{lanes}" if speed else f"PCIe{lanes}"
+
+
+def functions(host: Host) -> dict[str, PciDevice]:
+    """The PCI functions of a host by bus id."""
+    return {device.bus_id: device for device in host.pci}
+
+
+def chain(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:
+    """A function and the bridges above it, nearest first; empty where it is not in the tree."""
+    found: dict[str, PciDevice] = {}
+    while bus_id in devices and bus_id not in found:
+        found[bus_id] = devices[bus_id]
+        bus_id = devices[bus_id].parent
+    return list(found.values())
+
+
+def uplink(device: PciDevice, devices: Mapping[str, PciDevice]) -> Uplink:
+    """The link above ``device``; the port at its upper end limits what it can do."""
+    above = devices.get(device.parent)
+    ports = [above] if above is not None and above.role in ("root", "downstream") else []
+    ends = [device, *ports]
+    return Uplink(
+        device.speed_gts,
+        device.width,
+        _least(end.max_speed_gts for end in ends),
+        _least(end.max_width for end in ends),
+    )
+
+
+def _least(values: Iterable[_Number | None]) -> _Number | None:
+    return min((value for value in values if value), default=None)
