@@ -10,6 +10,7 @@ over bandwidth plus the least alpha. All hold for every schedule that reduces at
 - *latency*: a chunk that leaves at 0 travels at least the shortest path to whoever wants it.
 - *count*: whoever lacks what it wants must receive it, over all links and ports together; an all_reduce
   sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
+- *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
 
 reduce_scatter and reduce are bounded as all_gather and broadcast on the transposed network, of which
 they are the reversal in time.
@@ -24,7 +25,7 @@ import numpy as np
 
 from probes.columns import Floats, Indices, Mask, floats
 from synth.collective import Collective, Kind
-from synth.cuts import Cut, candidate_cuts, cut_around, gates
+from synth.cuts import Cut, candidate_cuts, cut_around, gates, labelings
 from synth.distances import distances_s
 from synth.flow import slowest_sets
 from synth.network import Network
@@ -56,6 +57,8 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
 def _bounds(network: Network, collective: Collective, chunk_bytes: int, fluid: bool) -> list[Bound]:
     problem = _Problem(network, collective, chunk_bytes, fluid)
     best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
+    if collective.kind == "all_reduce":
+        best["partition"] = problem.partition()
     for cut in problem.promising():
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
@@ -167,6 +170,24 @@ class _Problem:
         rate = self._rate_in_all()
         time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
         return Bound("count", time_s, f"{sends} sends over {rate / 1e9:.4g} GB/s in all")
+
+    def partition(self) -> Bound:
+        """2(k−1) crossings of every chunk between k parts, over all that crosses: hosts and clusters."""
+        best = Bound("partition", 0.0)
+        for labels, noun in labelings(self.network):
+            crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
+            parts = len(np.unique(labels))
+            if not 1 < parts < self.network.ranks or not len(crossing):
+                continue
+            between = Cut("", "all", np.ones(self.network.ranks, dtype=bool), crossing)
+            rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
+            crossings = 2 * (parts - 1) * self.collective.chunks
+            time_s = crossings * self.chunk_bytes / rate + float(self.network.alpha_s[crossing].min())
+            if time_s > best.time_s:
+                detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
+                whole = "hosts" if noun.startswith("host") else "clusters"
+                best = Bound(f"partition into {parts} {whole}", time_s, detail)
+        return best
 
     def _rate_in_all(self) -> float:
         """Bytes per second over all links, each counted at one of its ports: the least of three ways."""

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from probes.columns import Floats, Indices, Mask
 from synth.network import Network
 
-__all__ = ["Cut", "Gates", "candidate_cuts", "cut_around", "gates"]
+__all__ = ["Cut", "Gates", "candidate_cuts", "cost_levels", "cut_around", "gates", "labelings"]
 
 _LEVEL_RATIO = 1.2
 
@@ -95,7 +95,7 @@ def _gate_of(network: Network, links: Indices) -> Indices:
 def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
     """Hosts, and strongly connected clusters of links below each level of cost; none twice."""
     seen: set[bytes] = set()
-    for labels, noun in _labelings(network):
+    for labels, noun in labelings(network):
         for label in np.unique(labels):
             members = labels == label
             key = np.packbits(members).tobytes()
@@ -104,7 +104,8 @@ def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
                 yield members, f"{noun} {_range(np.flatnonzero(members))}"
 
 
-def _labelings(network: Network) -> Iterator[tuple[Indices, str]]:
+def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
+    """(label of each rank, what a label is): by host, and by cluster below each level of cost."""
     _, hosts = np.unique(network.hosts, return_inverse=True)
     yield hosts, "host of ranks"
     for level in cost_levels(network)[:-1]:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Ints, floats, ints
+from probes.columns import Floats, Indices, Ints, floats, ints
 
 __all__ = ["Link", "Network", "build"]
 
@@ -134,7 +134,7 @@ def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha:
     )
 
 
-def grouped(keys: Ints, groups: int) -> tuple[Ints, Ints]:
+def grouped(keys: Indices, groups: int) -> tuple[Ints, Ints]:
     """(start, rows): rows with key g, in order, are ``rows[start[g]:start[g+1]]``."""
     order = np.argsort(keys, kind="stable")
     counts = np.bincount(keys, minlength=groups)

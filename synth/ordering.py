@@ -2,7 +2,7 @@
 
 A method says which chunk goes over which link and gives each send a turn. A send is ready when
 everything that earlier turns bring to its source, of its chunk, has arrived; whenever a link and its
-ports are free, the ready send with the lowest turn goes.
+ports are free, the most urgent ready send goes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ class Sends:
     """Collects sends, each with its turn: among sends that could start, the lowest turn goes first."""
 
     def __init__(self) -> None:
-        self._blocks: list[tuple[Indices, Indices, Indices, Indices]] = []
+        self._blocks: list[list[Indices]] = []
 
-    def add(self, chunk: int | Indices, link: int | Indices, op: int, turn: int | Indices) -> None:
+    def add(
+        self,
+        chunk: int | Indices,
+        link: int | Indices,
+        op: int,
+        turn: int | Indices,
+        urgency: int | Indices | None = None,
+    ) -> None:
         """``chunk`` goes over ``link``; its turn must be later than those of the sends it needs.
 
+        Of the sends that are ready the lowest ``urgency`` goes first, by default the lowest turn.
         Each may be one number or a column; they are broadcast against each other.
         """
-        columns = np.broadcast_arrays(np.asarray(chunk), np.asarray(link), np.asarray(op), np.asarray(turn))
-        flat = [column.ravel() for column in columns]
-        self._blocks.append((flat[0], flat[1], flat[2], flat[3]))
+        columns = (chunk, link, op, turn, turn if urgency is None else urgency)
+        self._blocks.append([column.ravel() for column in np.broadcast_arrays(*map(np.asarray, columns))])
 
     def schedule(
         self, network: Network, collective: Collective, chunk_bytes: int, method: str, seed: int = 0
@@ -42,11 +49,11 @@ class Sends:
 
         O(sends · log sends). Sends of what never arrives are left out, and the judge will miss them.
         """
-        chunk, link, op, turn = (
+        chunk, link, op, turn, urgency = (
             np.concatenate([block[at] for block in self._blocks] or [np.zeros(0, np.int64)])
-            for at in range(4)
+            for at in range(5)
         )
-        order = _line_up(network, collective, chunk_bytes, chunk, link, turn)
+        order = _line_up(network, collective, chunk_bytes, chunk, link, turn, urgency)
         return Schedule(
             network,
             collective,
@@ -81,6 +88,7 @@ def _line_up(
     chunk: Indices,
     link: Indices,
     turn: Indices,
+    urgency: Indices,
 ) -> Indices:
     """Rows of the sends in the order in which they start."""
     leaves = network.src[link].astype(np.int64) * collective.chunks + chunk
@@ -95,6 +103,7 @@ def _line_up(
         *_by_slot(enters, place, slots),
         collective.held().ravel(),
         place,
+        urgency.astype(np.float64),
         link,
         np.concatenate(([0], np.cumsum(np.bincount(link, minlength=network.links)))),
         network.hold_s(chunk_bytes),
@@ -121,6 +130,7 @@ def _run(
     in_rows: Indices,
     held: Mask,
     place: Indices,
+    urgency: Floats,
     link_of_send: Indices,
     queue_start: Indices,
     hold_s: Floats,
@@ -146,7 +156,7 @@ def _run(
     for slot in range(len(held)):
         if held[slot]:
             _release(
-                slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, link_of_send,
+                slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, urgency, link_of_send,
                 queue_start, queue_turn, queue_send, queued,
             )  # fmt: skip
     for link in range(links):
@@ -183,8 +193,8 @@ def _run(
                 while next_in[slot] < in_start[slot + 1] and arrived[in_rows[next_in[slot]]]:
                     next_in[slot] += 1
                 _release(
-                    slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, link_of_send,
-                    queue_start, queue_turn, queue_send, queued,
+                    slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, urgency,
+                    link_of_send, queue_start, queue_turn, queue_send, queued,
                 )  # fmt: skip
                 for at in range(out_start[slot], next_out[slot]):
                     link = link_of_send[out_rows[at]]
@@ -218,6 +228,7 @@ def _release(
     out_start: Indices,
     out_rows: Indices,
     place: Indices,
+    urgency: Floats,
     link_of_send: Indices,
     queue_start: Indices,
     queue_turn: Floats,
@@ -233,4 +244,4 @@ def _release(
         next_out[slot] += 1
         link = link_of_send[send]
         low = queue_start[link]
-        queued[link] = push(queue_turn[low:], queue_send[low:], queued[link], float(place[send]), send)
+        queued[link] = push(queue_turn[low:], queue_send[low:], queued[link], urgency[send], send)

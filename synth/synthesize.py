@@ -15,31 +15,46 @@ from synth.bounds import bounds
 from synth.check import check
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
-from synth.methods import greedy, ring, tree
+from synth.methods import forest, greedy, ring, tree
 from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulate import replay
 
 __all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
 
-Method = Callable[..., Schedule]
 KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
-METHODS: dict[str, Method] = {
-    "ring": ring.synthesize,
-    "tree": tree.synthesize,
-    "greedy": greedy.synthesize,
-}
-_MOST_SENDS = 400_000
 _SMALLEST_CHUNK_BYTES = 4096
 # Every send costs its ranks some time that no alpha holds, so more of them must be worth it.
 _FINER_MUST_GAIN = 0.005
 
 
 @dataclass(frozen=True)
+class Method:
+    """One way to make a schedule, and how finely it is worth cutting the buffer for it.
+
+    Chunks grow by ``step`` from one an owner while a chunk is at least 4 KiB and there are at most
+    ``most_sends`` deliveries.
+    """
+
+    synthesize: Callable[..., Schedule]
+    most_sends: int = 50_000
+    step: int = 2
+
+
+METHODS: dict[str, Method] = {
+    "ring": Method(ring.synthesize),
+    "tree": Method(tree.synthesize),
+    "greedy": Method(greedy.synthesize),
+    "forest": Method(forest.synthesize, most_sends=1_100_000, step=4),
+}
+
+
+@dataclass(frozen=True)
 class Request:
     """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
 
-    ``size_bytes`` is nccl-tests' size; ``chunks`` is how many chunks each rank starts with.
+    ``size_bytes`` is nccl-tests' size; ``chunks`` is how many chunks each rank starts with. After
+    ``time_limit_s`` the best so far is taken; the attempt that runs is finished first.
     """
 
     network: Network
@@ -50,6 +65,7 @@ class Request:
     root: int = 0
     method: str = "auto"
     seed: int = 0
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,17 +105,18 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
     best: Schedule | None = None
     best_s = float("inf")
     attempts: list[Attempt] = []
-    for done, (name, method, shape, chunk_bytes) in enumerate(plans):
-        progress.update(done, len(plans), name)
-        if best_s <= target_s * (1 + 1e-9):
+    for done, plan in enumerate(plans):
+        progress.update(done, len(plans), plan.name)
+        late = request.time_limit_s is not None and time.perf_counter() - begun_s > request.time_limit_s
+        if best_s <= target_s * (1 + 1e-9) or (late and best is not None):
             break
         try:
-            schedule = method(request.network, shape, chunk_bytes, seed=request.seed + done)
+            schedule = plan.run(request.network, request.seed + done)
         except NotApplicableError as error:
-            attempts.append(Attempt(name, shape.chunks, None, error.message))
+            attempts.append(Attempt(plan.name, plan.shape.chunks, None, error.message))
             continue
         time_s = replay(schedule).time_s
-        attempts.append(Attempt(name, shape.chunks, time_s))
+        attempts.append(Attempt(plan.name, plan.shape.chunks, time_s))
         finer = best is not None and schedule.sends > best.sends
         if time_s < best_s * (1 - (_FINER_MUST_GAIN if finer else 1e-12)):
             best, best_s = replace(schedule, seed=request.seed), time_s
@@ -156,35 +173,43 @@ def _shape(request: Request, split: int) -> tuple[Collective, int]:
     return shape, max(1, -(-request.size_bytes // shape.chunks))
 
 
-def _plans(request: Request) -> Iterator[tuple[str, Method, Collective, int]]:
-    """(name, method, collective, chunk bytes) of everything worth trying, cheap ones first."""
+@dataclass(frozen=True)
+class _Plan:
+    """One attempt: a method with its options, on a collective cut into chunks of so many bytes."""
+
+    name: str
+    method: Method
+    shape: Collective
+    chunk_bytes: int
+    options: dict[str, object]
+
+    def run(self, network: Network, seed: int) -> Schedule:
+        return self.method.synthesize(network, self.shape, self.chunk_bytes, seed=seed, **self.options)
+
+
+def _plans(request: Request) -> Iterator[_Plan]:
+    """Everything worth trying, cheap ones first."""
     names = list(METHODS) if request.method == "auto" else [request.method]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         known = ", ".join(["auto", *METHODS])
         raise UsageError(f"--method {unknown[0]}: unknown method", hint=f"known: {known}")
     for name in names:
-        for shape, chunk_bytes in _shapes(request):
-            if name != "greedy":
-                yield name, METHODS[name], shape, chunk_bytes
-                continue
-            for policy in greedy.policies(request.network)[: _runs(shape)]:
-                yield name, _with_policy(policy), shape, chunk_bytes
-
-
-def _with_policy(policy: greedy.Policy) -> Method:
-    def method(network: Network, shape: Collective, chunk_bytes: int, *, seed: int) -> Schedule:
-        return greedy.synthesize(network, shape, chunk_bytes, seed=seed, policy=policy)
-
-    return method
+        method = METHODS[name]
+        for shape, chunk_bytes in _shapes(request, method):
+            variants: list[dict[str, object]] = [{}]
+            if name == "greedy":
+                tried = greedy.policies(request.network)[: _runs(shape)]
+                variants = [{"policy": policy} for policy in tried]
+            yield from (_Plan(name, method, shape, chunk_bytes, options) for options in variants)
 
 
 def _runs(shape: Collective) -> int:
     """How many policies to try: all on small problems, one from 512 ranks on."""
-    return max(1, min(len(greedy.POLICIES), _MOST_SENDS // (shape.chunks * shape.ranks)))
+    return max(1, min(len(greedy.POLICIES), 400_000 // (shape.chunks * shape.ranks)))
 
 
-def _shapes(request: Request) -> Iterator[tuple[Collective, int]]:
+def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]]:
     if request.chunk_bytes is not None:
         shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
         yield shape, request.chunk_bytes
@@ -193,8 +218,8 @@ def _shapes(request: Request) -> Iterator[tuple[Collective, int]]:
     split = 1
     while split <= most:
         shape, chunk_bytes = _shape(request, split)
-        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or shape.chunks * shape.ranks > _MOST_SENDS // 8
+        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or shape.chunks * shape.ranks > method.most_sends
         if split > 1 and small:
             return
         yield shape, chunk_bytes
-        split *= 2
+        split *= method.step
