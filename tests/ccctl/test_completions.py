@@ -34,6 +34,8 @@ def test_the_shell_can_parse_its_script(shell, name):
         *((f"ccctl {command.__name__[:2]}", command.__name__) for command in COMMANDS),
         ("ccctl schema sche", "schedule"),
         ("ccctl show --li", "--lines"),
+        ("ccctl lab sh", "shape"),
+        ("ccctl lab run --tr", "--traffic"),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
