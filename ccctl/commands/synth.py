@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -81,8 +82,12 @@ def synth(
         int, typer.Option("--root", metavar="RANK", help="The root of broadcast and reduce.")
     ] = 0,
     method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="auto, ring, tree or greedy.")
+        str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
     ] = "auto",
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", metavar="SECONDS", help="Then take the best so far."),
+    ] = None,
     hold_alpha: Annotated[
         bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
     ] = False,
@@ -105,7 +110,7 @@ def synth(
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(request, _Bar(bar))
+        found = synthesize(replace(request, time_limit_s=time_limit), _Bar(bar))
     if output is not None:
         artifacts.write(output, "schedule", found.schedule, digests)
     if json and output != "-":
@@ -198,17 +203,16 @@ def _summary(found: Synthesis) -> dict[str, Any]:
 
 
 def _say(found: Synthesis, say: Callable[[str], None]) -> None:
-    from ccctl.pictures.units import plural, seconds
-    from ccctl.sizes import format_size
+    from ccctl.pictures.units import about, plural, seconds
 
     schedule = found.schedule
     outcome = schedule.outcome
     assert outcome is not None
     shape = schedule.collective
     say(
-        f"{shape.label} of {format_size(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
+        f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
-        f"{format_size(schedule.chunk_bytes)}"
+        f"{about(schedule.chunk_bytes)}"
     )
     best: dict[str, float] = {}
     for tried in found.attempts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["percent", "plural", "seconds"]
+__all__ = ["about", "percent", "plural", "seconds"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -22,3 +22,9 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str) -> str:
     """1 step, 2 steps."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def about(size_bytes: float) -> str:
+    """A size in four digits at most, in powers of 1024 as nccl-tests has them: 41K, 1.5M, 256M."""
+    power = min(4, max(0, (int(size_bytes).bit_length() - 1) // 10))
+    return f"{size_bytes / 1024**power:.4g}{('', 'K', 'M', 'G', 'T')[power]}"
