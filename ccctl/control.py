@@ -24,6 +24,7 @@ __all__ = [
     "Finished",
     "Hello",
     "Job",
+    "Partial",
     "Started",
     "Status",
     "connect",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 BEAT_S = 0.25
+# A rank whose host is cut off ends itself when nothing has been acknowledged for so long.
+_UNHEARD_S = 20
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
@@ -76,6 +79,13 @@ class Status:
     doing: str = ""
     peer: int | None = None
     step: str = ""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Pieces of the result since the last heartbeat, kept in case the run does not come to its end."""
+
+    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -140,10 +150,20 @@ def connect() -> Connection[Any, Any]:
         try:
             if len(addresses) > 1:
                 socket.create_connection((host, int(port)), timeout=3).close()
-            return Client((host, int(port)), authkey=key)
+            connection = Client((host, int(port)), authkey=key)
         except OSError:
             continue
+        _give_up_after(connection, _UNHEARD_S)
+        return connection
     raise UnavailableError(
         f"{socket.gethostname()}: cannot reach the command that started this rank at {', '.join(addresses)}",
         hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
     )
+
+
+def _give_up_after(connection: Connection[Any, Any], seconds: int) -> None:
+    with (
+        contextlib.suppress(OSError, AttributeError),
+        socket.socket(fileno=os.dup(connection.fileno())) as end,
+    ):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)

@@ -32,6 +32,9 @@ class _State:
     def waiting(self, peer: int, what: str) -> None:
         self.status = Status(doing=self.status.doing, peer=peer, step=what)
 
+    def partial(self, value: object) -> None:
+        """There is no command apart from the ranks that could keep it."""
+
     def __str__(self) -> str:
         status = self.status
         if status.peer is None:

@@ -7,6 +7,7 @@ or ``srun`` it is one of the ranks and calls the function itself.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +60,24 @@ def started_by_mpi() -> bool:
 
 
 def run_ranks(
-    task: str, arguments: object, world: World, *, label: str, timeout_s: float | None = None
+    task: str,
+    arguments: object,
+    world: World,
+    *,
+    label: str,
+    timeout_s: float | None = None,
+    stall_s: float | None = None,
+    keep: Callable[[Any], None] = lambda value: None,
 ) -> Any:
     """What rank 0's ``function(comm, arguments, progress)`` returns, run on every rank of ``world``.
 
     ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped
     raises LostRankError within seconds; an expected error on a rank is raised here as itself. Inside
     mpirun or srun only rank 0 returns: the others leave with status 0.
+
+    With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
+    a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
+    ``progress.partial``, soon after; inside mpirun or srun it is not.
     """
     if started_by_mpi():
         from ccctl.inside import run_inside
@@ -73,6 +85,7 @@ def run_ranks(
         return run_inside(task, arguments, world.ranks, timeout_s)
     ranks, where = world.placed()
     from ccctl.ranks import StartedRanks
+    from ccctl.watchdog import Limits
 
     with StartedRanks(ranks, where, task, arguments) as started, console.progress(label, 1.0) as bar:
-        return started.result(bar, timeout_s)
+        return started.result(bar, Limits(timeout_s, stall_s), keep)

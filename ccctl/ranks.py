@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Listener
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console, control, mpirun
 from ccctl.hosts import HostSlots
 from ccctl.signals import unwinding
-from ccctl.watchdog import RankFailed, Watchdog
+from ccctl.watchdog import Limits, RankFailed, Watchdog
 from probes.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class StartedRanks:
     ) -> None:
         self._cleanup.close()
 
-    def result(self, bar: console.Progress, timeout_s: float | None) -> Any:
-        """The value of rank 0, once every rank has finished."""
+    def result(self, bar: console.Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
+        """The value of rank 0, once every rank has finished; ``keep`` is given the pieces before."""
         try:
-            value = self._watchdog.result(bar, timeout_s)
+            value = self._watchdog.result(bar, limits, keep)
         except (UnavailableError, RankFailed):
             self._show_output(console.note)
             raise

@@ -14,18 +14,20 @@ import socket
 import subprocess
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, wait
+from multiprocessing.connection import Listener, wait
 from pathlib import Path
 from typing import Any
 
+from ccctl.blame import Rank, culprit, who_waits
 from ccctl.console import Progress
-from ccctl.control import Failure, Finished, Hello, Job, Started, Status, rebuilt
+from ccctl.control import Failure, Finished, Hello, Job, Partial, Started, Status, rebuilt
 from ccctl.errors import TimeoutExpired
 from probes.errors import LostRankError, UnavailableError
 
-__all__ = ["Rank", "RankFailed", "Watchdog"]
+__all__ = ["Limits", "RankFailed", "Watchdog"]
 
 SILENCE_S = 5.0
 # A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
@@ -33,7 +35,7 @@ FAR_SILENCE_S = 7.5
 START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
-_MOST_WAITERS = 8
+_MOST_NAMED = 8
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"with\s+PID\s+(\d+)\s+on\s+node")
 
@@ -42,21 +44,12 @@ class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which s
     """A rank met an exception that nobody expected: a bug of ours."""
 
 
-@dataclass
-class Rank:
-    """What is known of one rank."""
+@dataclass(frozen=True)
+class Limits:
+    """Seconds for the whole run, and for a run in which no rank gets on; None is no limit."""
 
-    number: int
-    host: str
-    pid: int
-    connection: Connection[Any, Any]
-    heard_s: float
-    status: Status = field(default_factory=Status)
-    segments: tuple[str, ...] = ()
-    finished: bool = False
-
-    def __str__(self) -> str:
-        return f"rank {self.number} (host {self.host}, pid {self.pid})"
+    timeout_s: float | None = None
+    stall_s: float | None = None
 
 
 class Watchdog:
@@ -68,11 +61,13 @@ class Watchdog:
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
         self._value: Any = None
-        self._started_s = self._looked_s = time.monotonic()
+        self._keep: Callable[[Any], None] = lambda value: None
+        self._started_s = self._looked_s = self._advanced_s = time.monotonic()
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
-    def result(self, bar: Progress, timeout_s: float | None) -> Any:
+    def result(self, bar: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
+        self._keep = keep
         while not self.complete:
             self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
             first = self.ranks.get(0)
@@ -80,7 +75,8 @@ class Watchdog:
                 bar.update(min(first.status.done / first.status.total, 1.0), first.status.doing)
             self._check_silence()
             self._check_launcher()
-            self._check_clock(timeout_s)
+            self._check_clock(limits.timeout_s)
+            self._check_advance(limits.stall_s)
         bar.update(1.0)
         return self._value
 
@@ -130,7 +126,12 @@ class Watchdog:
             raise self._lost(self._first_to_die(rank), how) from None
         rank.heard_s = time.monotonic()
         if isinstance(message, Status):
+            if message != rank.status:
+                self._advanced_s = rank.heard_s
             rank.status = message
+        elif isinstance(message, Partial):
+            for value in message.values:
+                self._keep(value)
         elif isinstance(message, Started):
             rank.segments = message.segments
         elif isinstance(message, Finished):
@@ -194,15 +195,29 @@ class Watchdog:
     def _check_clock(self, timeout_s: float | None) -> None:
         if timeout_s is None or time.monotonic() - self._started_s < timeout_s:
             return
-        lines = [f"not done within {timeout_s:g} s", *self._who_waits()]
+        lines = [f"not done within {timeout_s:g} s", *who_waits(self.ranks.values())]
         if len(self.ranks) < self._job.ranks:
             lines.append(self._who_started())
         raise TimeoutExpired("\n".join(lines))
 
+    def _check_advance(self, stall_s: float | None) -> None:
+        """A run is stalled when no rank tells anything new for a while, though all are heard."""
+        now_s = time.monotonic()
+        if len(self.ranks) < self._job.ranks or any(rank.finished for rank in self.ranks.values()):
+            self._advanced_s = now_s
+        if stall_s is None or now_s - self._advanced_s < stall_s:
+            return
+        rank = culprit(self.ranks.values())
+        said = f"nothing came through for {stall_s:g} s"
+        lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
+        raise LostRankError("\n".join(lines), hint="Nothing was written.")
+
     def _lost(self, rank: Rank, how: str) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
-        return LostRankError("\n".join(lines + self._who_waits(but=rank)), hint="Nothing was written.")
+        return LostRankError(
+            "\n".join(lines + who_waits(self.ranks.values(), but=rank)), hint="Nothing was written."
+        )
 
     def _first_to_die(self, seen: Rank) -> Rank:
         """The rank that mpirun blames: it kills the others, and we may see one of those first."""
@@ -222,20 +237,5 @@ class Watchdog:
 
     def _who_started(self) -> str:
         missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]
-        named = ", ".join(missing[:_MOST_WAITERS]) + (", …" if len(missing) > _MOST_WAITERS else "")
+        named = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
         return f"{len(self.ranks)} of {self._job.ranks} ranks started; missing: {named}"
-
-    def _who_waits(self, but: Rank | None = None) -> list[str]:
-        """One line for each thing that is waited for, with the ranks that wait for it."""
-        waiting: dict[tuple[int, str], list[int]] = {}
-        for rank in self.ranks.values():
-            if rank is not but and not rank.finished and rank.status.peer is not None:
-                waiting.setdefault((rank.status.peer, rank.status.step), []).append(rank.number)
-        lines = []
-        for (peer, step), ranks in sorted(waiting.items())[:_MOST_WAITERS]:
-            who = ", ".join(map(str, sorted(ranks)))
-            verb = f"rank{'s' if len(ranks) > 1 else ''} {who} waited for"
-            lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
-        idle = [r for r in self.ranks.values() if r is not but and not r.finished and r.status.peer is None]
-        lines += [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing][:8]
-        return lines

@@ -6,6 +6,7 @@ it leaves at once, whatever MPI is waiting for.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib
 import os
@@ -25,6 +26,7 @@ from ccctl.control import (
     Finished,
     Hello,
     Job,
+    Partial,
     Started,
     Status,
     connect,
@@ -51,6 +53,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self.status = Status(doing="starting MPI")
+        self._pieces: collections.deque[Any] = collections.deque()
 
     def update(self, done: float, total: float, text: str = "") -> None:
         self.status = Status(done, total, text)
@@ -58,6 +61,9 @@ class Reporter:
     def waiting(self, peer: int, what: str) -> None:
         now = self.status
         self.status = Status(now.done, now.total, now.doing, peer, what)
+
+    def partial(self, value: object) -> None:
+        self._pieces.append(value)
 
     def send(self, message: object) -> None:
         """Send one message; a rank whose command is gone ends here."""
@@ -71,8 +77,17 @@ class Reporter:
         """Send the status until the rank is done; leave when the command is gone."""
         while not self._over.wait(BEAT_S):
             self.send(self.status)
+            self.send_pieces()
             if self._connection.poll():
                 _leave()
+
+    def send_pieces(self) -> None:
+        """Send what ``partial`` was given since the last time."""
+        pieces = []
+        while self._pieces:
+            pieces.append(self._pieces.popleft())
+        if pieces:
+            self.send(Partial(tuple(pieces)))
 
     def close(self) -> None:
         self._over.set()
@@ -109,6 +124,7 @@ def _serve(job: Job, rank: int, reporter: Reporter) -> None:
         value = function_of(job.task)(comm, job.arguments, reporter)
         reporter.send(Finished(value if rank == 0 else None))
     except BaseException as error:
+        reporter.send_pieces()
         reporter.send(Failure(traceback.format_exc(), taken_apart(error), reporter.status))
         # Leaving through MPI_Finalize would wait for ranks that wait for this one.
         threading.Event().wait()

@@ -3,101 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from probes import findings
 from probes.columns import Floats, floats, ints
-from probes.findings import Pair
-from probes.fit import LinkFit, fit
-from probes.profile import Links, Profile, ProfiledRank, SharedPort
+from probes.findings import Names, SlowPart
+from probes.fit import LinkFit, fit, fit_paces
+from probes.ports import Share, ports
+from probes.profile import Links, Profile, ProfiledRank
+from probes.rounds import Pair
+from probes.samples import Place, Samples
 from probes.trains import Trains
 
-__all__ = ["Place", "Samples", "assemble", "ports", "suspects"]
+__all__ = ["Fits", "assemble", "to_retest"]
 
 _LARGEST_RESIDUAL = 0.25
-_MOST_RETESTS_PER_RANK = 2
+# Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
+_CONTENDED = 1.25
+_FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a rank is, and how many cores it may run on there."""
+class Fits:
+    """The fits of all links, as columns in the order of ``pairs``: the better of in company and alone."""
 
-    host: str
-    cores: int
+    samples: Samples
+    places: Sequence[Place]
 
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        return self.samples.measured()
 
-@dataclass
-class Samples:
-    """What was timed: round trips by (first, second), trains by (src, dst)."""
+    @cached_property
+    def together(self) -> list[LinkFit]:
+        return [_fit(self.samples.trains[pair]) for pair in self.pairs]
 
-    round_trips_s: dict[Pair, list[float]] = field(default_factory=dict)
-    trains: dict[Pair, Trains] = field(default_factory=dict)
-
-    def add(self, other: Samples) -> None:
-        for pair, values in other.round_trips_s.items():
-            self.round_trips_s.setdefault(pair, []).extend(values)
-        for pair, found in other.trains.items():
-            self.trains.setdefault(pair, Trains()).add(found)
-
-    def round_trips_of(self, pair: Pair) -> Floats:
-        """The round trips of a link, whichever end timed them."""
-        return floats(self.round_trips_s.get(pair, []) + self.round_trips_s.get((pair[1], pair[0]), []))
-
-
-@dataclass(frozen=True)
-class _Fits:
-    """The fits of all links, as columns in the order of ``pairs``."""
-
-    pairs: list[Pair]
-    fits: list[LinkFit]
-    kinds: list[str]
+    @cached_property
+    def fits(self) -> list[LinkFit]:
+        found = []
+        for pair, first in zip(self.pairs, self.together, strict=True):
+            alone = _fit(self.samples.again[pair]) if pair in self.samples.again else first
+            found.append(min((first, alone), key=lambda one: (not one.sound, one.beta_s_per_byte)))
+        return found
 
     def column(self, name: str) -> Floats:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
 
-    @property
-    def outliers(self) -> list[int]:
-        return findings.outliers(self.column(""), self.kinds)
+    @cached_property
+    def slow(self) -> list[SlowPart]:
+        return findings.slow_parts(self.pairs, self.column(""), self.places)
 
-    @property
-    def asymmetric(self) -> list[int]:
-        return findings.asymmetric(self.pairs, *map(self.column, ("", "_median", "_low", "_high")))
+    @cached_property
+    def retested(self) -> list[int]:
+        return [row for row, pair in enumerate(self.pairs) if pair in self.samples.again]
 
-    @property
-    def noisy(self) -> list[int]:
-        return findings.noisy(self.column(""), self.column("_median"), self.column("_high"))
+    @cached_property
+    def contended(self) -> dict[int, float]:
+        """Rows of links between hosts that are faster alone than in company, and how many times."""
+        gains = {
+            row: self.together[row].beta_s_per_byte / self.fits[row].beta_s_per_byte for row in self.retested
+        }
+        return {row: gain for row, gain in gains.items() if gain > _CONTENDED and self._leaves_its_host(row)}
 
-    @property
-    def unsound(self) -> list[int]:
-        return [row for row, one in enumerate(self.fits) if not one.sound]
+    @cached_property
+    def rows(self) -> dict[str, list[int]]:
+        """The rows to which each flag belongs."""
+        found: dict[str, list[int]] = {name: [] for name in _FLAGS}
+        for part in self.slow:
+            found[part.word] += part.rows
+        found["unsound"] = [row for row, one in enumerate(self.fits) if not one.sound]
+        found["asymmetric"] = findings.asymmetric(
+            self.pairs, *map(self.column, ("", "_median", "_low", "_high"))
+        )
+        found["nonlinear"] = [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
+        found["noisy"] = findings.noisy(self.column(""), self.column("_median"), self.column("_high"))
+        return {**found, "retested": self.retested, "contended": list(self.contended)}
 
-    @property
-    def nonlinear(self) -> list[int]:
-        return [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
+    def _leaves_its_host(self, row: int) -> bool:
+        src, dst = self.pairs[row]
+        return self.places[src].host != self.places[dst].host
 
 
-def suspects(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links to measure again, alone, worst kinds first; so many that it stays a fraction of the whole."""
-    fits = _fitted(samples, places)
-    ranked = dict.fromkeys([*fits.unsound, *fits.outliers, *fits.asymmetric, *fits.nonlinear])
-    return [fits.pairs[row] for row in list(ranked)[: _MOST_RETESTS_PER_RANK * len(places)]]
+def to_retest(samples: Samples, places: Sequence[Place], at_most: int) -> list[Pair]:
+    """The links to measure again, alone, worst kinds first."""
+    rows = Fits(samples, places).rows
+    kinds = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear")
+    ranked = dict.fromkeys(row for kind in kinds for row in rows[kind])
+    pairs = samples.measured()
+    return [pairs[row] for row in list(ranked)[:at_most]]
 
 
 def assemble(
-    samples: Samples, places: Sequence[Place], *, library: str, seconds: float, rounds: int
+    samples: Samples,
+    places: Sequence[Place],
+    *,
+    library: str,
+    seconds: float,
+    rounds: int,
+    shares: Sequence[Share] = (),
+    said: Sequence[str] = (),
 ) -> Profile:
-    """The profile of the ranks at ``places``; links in the order of (src, dst)."""
-    fits = _fitted(samples, places)
+    """The profile of the ranks at ``places``, links in the order of (src, dst).
+
+    ``shares`` are the ports that were tried, ``said`` what to tell before the findings about links.
+    """
+    fits = Fits(samples, places)
     trips = [samples.round_trips_of(pair) for pair in fits.pairs]
     links = Links(
         src=ints([src for src, _ in fits.pairs]),
         dst=ints([dst for _, dst in fits.pairs]),
         alpha_s=floats([values.min() / 2 for values in trips]),
         alpha_median_s=floats([np.median(values) / 2 for values in trips]),
+        alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
         beta_s_per_byte=fits.column(""),
         beta_median_s_per_byte=fits.column("_median"),
+        beta_p90_s_per_byte=fits.column("_p90"),
         beta_low_s_per_byte=fits.column("_low"),
         beta_high_s_per_byte=fits.column("_high"),
         residual=floats([one.residual for one in fits.fits]),
@@ -105,82 +128,55 @@ def assemble(
         flags=_flags(fits),
     )
     return Profile(
-        ranks=tuple(ProfiledRank(rank, place.host) for rank, place in enumerate(places)),
+        ranks=tuple(ProfiledRank(rank, place.host, place.device) for rank, place in enumerate(places)),
         links=links,
-        ports=ports(fits.pairs, places),
+        ports=ports(fits.pairs, places, shares),
         transport="mpi",
         library=library,
         seconds=round(seconds, 3),
         rounds=rounds,
-        findings=_findings(fits, places),
-    )
-
-
-def ports(pairs: Sequence[Pair], places: Sequence[Place]) -> tuple[SharedPort, ...]:
-    """What links share: the process that sends, the one that receives, a host's NIC, its cores.
-
-    A process moves one message at a time each way. Where a host has fewer cores than ranks, ranks
-    whose receiving copies would run on the same core share it, so that no more copies go on at a
-    time than there are cores.
-    """
-    rows: dict[tuple[str, str], list[int]] = {}
-    local = _local_numbers(places)
-    crowd = {place.host: sum(other.host == place.host for other in places) for place in places}
-    for row, (src, dst) in enumerate(pairs):
-        rows.setdefault((f"rank {src} egress", "process"), []).append(row)
-        rows.setdefault((f"rank {dst} ingress", "process"), []).append(row)
-        here, there = places[src], places[dst]
-        if here.host != there.host:
-            rows.setdefault((f"{here.host} NIC egress", "host"), []).append(row)
-            rows.setdefault((f"{there.host} NIC ingress", "host"), []).append(row)
-        elif crowd[there.host] > there.cores:
-            core = local[dst] % there.cores
-            rows.setdefault((f"{there.host} core {core}", "cores"), []).append(row)
-    return tuple(SharedPort(name, tuple(links), method) for (name, method), links in rows.items())
-
-
-def _local_numbers(places: Sequence[Place]) -> list[int]:
-    """For each rank, how many ranks of its host come before it."""
-    return [sum(other.host == place.host for other in places[:rank]) for rank, place in enumerate(places)]
-
-
-def _fitted(samples: Samples, places: Sequence[Place]) -> _Fits:
-    pairs = sorted(samples.trains)
-    return _Fits(
-        pairs=pairs,
-        fits=[_fit(samples.trains[pair]) for pair in pairs],
-        kinds=["host" if places[src].host == places[dst].host else "network" for src, dst in pairs],
+        findings=(*said, *_findings(fits)),
     )
 
 
 def _fit(found: Trains) -> LinkFit:
-    return fit(found.comparable(), one_sided=not found.buffered)
+    """A line where sizes tell something; the pace alone where a message costs nothing but its bytes."""
+    if not found.buffered:
+        return fit(found.comparable())
+    per_byte = [np.median(values) / size for size, values in sorted(found.seconds.items())]
+    return fit_paces(found.paces()) if max(per_byte) < 1.25 * min(per_byte) else fit(found.seconds)
 
 
-def _flags(fits: _Fits) -> tuple[str, ...]:
+def _flags(fits: Fits) -> tuple[str, ...]:
     words: dict[int, list[str]] = {}
-    for word in ("unsound", "outlier", "asymmetric", "nonlinear", "noisy"):
-        for row in getattr(fits, f"{word}s" if word == "outlier" else word):
+    for word, rows in fits.rows.items():
+        for row in rows:
             words.setdefault(row, []).append(word)
     return tuple(",".join(words.get(row, [])) for row in range(len(fits.pairs)))
 
 
-def _findings(fits: _Fits, places: Sequence[Place]) -> tuple[str, ...]:
+def _findings(fits: Fits) -> tuple[str, ...]:
     beta = fits.column("")
+    names = Names([place.host for place in fits.places])
     back = {pair: row for row, pair in enumerate(fits.pairs)}
     way_back = floats([beta[back.get((dst, src), row)] for row, (src, dst) in enumerate(fits.pairs)])
-    like = floats([np.median(beta[[k == kind for k in fits.kinds]]) for kind in fits.kinds])
     unsteady = np.maximum(fits.column("_median"), fits.column("_high")) / beta
+    explained = {row for part in fits.slow for row in part.rows}
+    lopsided = [row for row in fits.rows["asymmetric"] if row not in explained]
     said = [
-        ("slow among links of their kind", fits.outliers, beta / like),
-        ("slower than the way back", fits.asymmetric, beta / way_back),
-        ("unsteady", fits.noisy, unsteady),
-        ("without a sound fit (the time of the largest messages stands instead)", fits.unsound, beta / like),
+        ("slower than the way back", lopsided, beta / way_back),
+        ("unsteady", fits.rows["noisy"], unsteady),
+        ("without a sound fit (the time of the largest messages stands instead)", fits.rows["unsound"], beta),
     ]
-    found = [findings.describe(what, rows, fits.pairs, floats(times)) for what, rows, times in said if rows]
-    missing = len(places) * (len(places) - 1) - len(fits.pairs)
-    if missing:
-        found.append(
-            f"links not measured: {missing} (a quick profile of many ranks keeps strides 1, 2, 4, …)"
-        )
+    found = [part.text for part in fits.slow]
+    for what, rows, times in said:
+        if rows:
+            worst = [
+                (float(times[row]), _times(names.link(*fits.pairs[row]), float(times[row]))) for row in rows
+            ]
+            found.append(findings.describe(what, worst))
     return tuple(found)
+
+
+def _times(name: str, times: float) -> str:
+    return f"{name} ({times:.2f} times)" if times > 1 else name

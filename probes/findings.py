@@ -1,42 +1,77 @@
-"""What stands out among measured links: slow ones, lopsided pairs, unsteady ones.
-
-A link is an outlier when it is both far from its like by the robust z (median and median absolute
-deviation) and slower by more than a tenth: among many equal links the first alone flags noise, among
-few unequal ones the second alone flags nature.
-"""
+"""What stands out among measured links, as rows to flag and sentences to print."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from probes import suspects
 from probes.columns import Floats
+from probes.rounds import Pair
+from probes.samples import Place
 
-__all__ = ["EFFECT", "asymmetric", "describe", "noisy", "outliers"]
+__all__ = ["EFFECT", "Names", "SlowPart", "asymmetric", "describe", "noisy", "slow_parts"]
 
 EFFECT = 0.10
-_Z = 4.0
 _NOISY = 1.0
-_FEWEST = 6
 _MOST_NAMED = 6
-_MAD_TO_SIGMA = 1.4826
-
-Pair = tuple[int, int]
 
 
-def outliers(beta: Floats, kinds: Sequence[str]) -> list[int]:
-    """Rows whose log beta is a robust z of 4 and a tenth above the median of their kind."""
-    found: list[int] = []
-    logs = np.log(beta)
-    for kind in sorted(set(kinds)):
-        rows = np.array([row for row, other in enumerate(kinds) if other == kind])
-        if len(rows) < _FEWEST:
-            continue
-        above = logs[rows] - np.median(logs[rows])
-        spread = max(_MAD_TO_SIGMA * float(np.median(np.abs(above))), 1e-12)
-        found += [int(row) for row in rows[(above / spread > _Z) & (above > np.log1p(EFFECT))]]
-    return sorted(found)
+@dataclass(frozen=True)
+class SlowPart:
+    """A slow sender, receiver or link: the ``word`` that flags its ``rows``, and what to say of it."""
+
+    word: str
+    rows: tuple[int, ...]
+    text: str
+    ratio: float
+
+
+class Names:
+    """What ranks and links are called: by host where each has one rank, by number on a single host."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = hosts
+        self._alone = len(set(hosts)) == len(hosts)
+        self._one_host = len(set(hosts)) == 1
+
+    def rank(self, rank: int) -> str:
+        if self._one_host:
+            return f"rank {rank}"
+        return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
+
+    def link(self, src: int, dst: int) -> str:
+        return f"{src} → {dst}" if self._one_host else f"{self.rank(src)} → {self.rank(dst)}"
+
+
+def slow_parts(pairs: Sequence[Pair], beta: Floats, places: Sequence[Place]) -> list[SlowPart]:
+    """Slow hosts and links between hosts, then slow ranks and links inside each host."""
+    found: list[SlowPart] = []
+    hosts = list(dict.fromkeys(place.host for place in places))
+    number = {host: at for at, host in enumerate(hosts)}
+    host_of = [number[place.host] for place in places]
+    between = {
+        row: (host_of[src], host_of[dst])
+        for row, (src, dst) in enumerate(pairs)
+        if host_of[src] != host_of[dst]
+    }
+    named = dict(enumerate(hosts))
+    found += _slow(between, beta, {at: f"host {name}" for at, name in named.items()}, named)
+    names = Names([place.host for place in places])
+    for host in range(len(hosts)):
+        members = [rank for rank, other in enumerate(host_of) if other == host]
+        local = {rank: at for at, rank in enumerate(members)}
+        inside = {
+            row: (local[src], local[dst])
+            for row, (src, dst) in enumerate(pairs)
+            if host_of[src] == host_of[dst] == host
+        }
+        called = {at: names.rank(rank) for at, rank in enumerate(members)}
+        short = {at: str(rank) for at, rank in enumerate(members)} if len(hosts) == 1 else called
+        found += _slow(inside, beta, called, short)
+    return found
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
@@ -57,9 +92,37 @@ def noisy(beta: Floats, median: Floats, high: Floats) -> list[int]:
     return [int(row) for row in np.flatnonzero(np.maximum(median, high) > (1 + _NOISY) * beta)]
 
 
-def describe(what: str, rows: Sequence[int], pairs: Sequence[Pair], times: Floats) -> str:
-    """One sentence that names the links of ``rows``, worst first, and how many ``times`` slower each is."""
-    order = sorted(rows, key=lambda row: -times[row])
-    named = [f"{pairs[row][0]} → {pairs[row][1]} ({times[row]:.2f} times)" for row in order[:_MOST_NAMED]]
+def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
+    """One sentence that names the worst of some links, and counts the others: (how bad, name) each."""
+    order = sorted(worst, key=lambda one: -one[0])
+    named = [name for _, name in order[:_MOST_NAMED]]
     more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
     return f"{len(order)} {'link' if len(order) == 1 else 'links'} {what}: {', '.join(named)}{more}"
+
+
+def _slow(
+    cells: Mapping[int, Pair], beta: Floats, ends: Mapping[int, str], short: Mapping[int, str]
+) -> Iterable[SlowPart]:
+    """The slow parts of one matrix, whose cells are given by the row of the table that each comes from."""
+    best: dict[Pair, float] = {}
+    for row, cell in cells.items():
+        best[cell] = max(best.get(cell, 0.0), 1 / float(beta[row]))
+    parts = suspects.find(suspects.matrix_of(best, len(ends)))
+    for which, word, does, slow in (
+        (0, "sender", "sends", parts.senders),
+        (1, "receiver", "receives", parts.receivers),
+    ):
+        for end, ratio in slow.items():
+            rows = tuple(row for row, cell in cells.items() if cell[which] == end)
+            speed = float(np.median([1e-9 / beta[row] for row in rows]))
+            said = f"{ends[end]} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
+            yield SlowPart(f"slow_{word}", rows, said, ratio)
+    if parts.links:
+        rows_of = {cell: [row for row, other in cells.items() if other == cell] for cell in parts.links}
+        named = [
+            (-ratio, f"{short[a]} → {short[b]} at {ratio:.0%} ({best[a, b] * 1e-9:.3g} GB/s)")
+            for (a, b), ratio in parts.links.items()
+        ]
+        text = describe("slower than what its ends reach", named)
+        rows = tuple(row for found in rows_of.values() for row in found)
+        yield SlowPart("outlier", rows, text, min(parts.links.values()))

@@ -7,15 +7,14 @@ estimators tried on a loaded machine, least squares among them, it alone stayed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from probes.columns import Floats, floats
 
-__all__ = ["Line", "LinkFit", "fit", "theil_sen"]
+__all__ = ["Line", "LinkFit", "fit", "fit_paces", "theil_sen"]
 
 _BOOTSTRAPS = 200
 
@@ -34,6 +33,7 @@ class LinkFit:
 
     beta_s_per_byte: float
     beta_median_s_per_byte: float
+    beta_p90_s_per_byte: float
     beta_low_s_per_byte: float
     beta_high_s_per_byte: float
     residual: float
@@ -48,33 +48,54 @@ def theil_sen(xs: Sequence[float] | Floats, ys: Sequence[float] | Floats) -> Lin
     return Line(float(np.median(y - slope * x)), slope)
 
 
-def fit(seconds: Mapping[int, Sequence[float]], *, one_sided: bool = True, seed: int = 0) -> LinkFit:
+def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
     """Beta from the seconds that messages of each size took.
 
-    Where errors are not ``one_sided`` (the pace of buffered trains), the median of each size stands
-    in for its minimum.
-
-    The interval is a 95 % bootstrap over the samples of each size; ``residual`` is how far these
-    values are from the line, relative, in the middle of the sizes. A slope that is not positive is
+    The interval is a 95 % bootstrap over the samples of each size; ``residual`` is how far the minima
+    are from the line, relative, in the middle of the sizes. A slope that is not positive is
     refused: ``sound`` is False, and beta is that of the largest messages, time in flight included.
     """
     sizes = floats(sorted(seconds))
     samples = [floats(seconds[int(size)]) for size in sizes]
-    best = np.min if one_sided else np.median
-    bests = floats([best(values) for values in samples])
+    bests = floats([values.min() for values in samples])
     medians = floats([np.median(values) for values in samples])
     beta, sound = _positive_slope(sizes, bests)
     middle, _ = _positive_slope(sizes, medians)
     intercept = float(np.median(bests - beta * sizes))
     misfit = np.abs(bests - intercept - beta * sizes) / bests
-    low, high = _interval(sizes, samples, best, seed) if sound else (beta, beta)
+    late = np.concatenate([values / best for values, best in zip(samples, bests, strict=True)])
+    low, high = _interval(sizes, samples, seed) if sound else (beta, beta)
     return LinkFit(
         beta_s_per_byte=beta,
         beta_median_s_per_byte=max(middle, beta),
+        beta_p90_s_per_byte=max(middle, beta, beta * float(np.quantile(late, 0.9))),
         beta_low_s_per_byte=min(low, beta),
         beta_high_s_per_byte=max(high, beta),
         residual=float(np.median(misfit)),
         samples=sum(map(len, samples)),
+        sound=sound,
+    )
+
+
+def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
+    """Beta from the seconds a byte of whole trains, whose errors go both ways.
+
+    The median stands in for the minimum; ``residual`` is the relative median deviation from it.
+    """
+    values = floats(paces)
+    middle, p90 = float(np.median(values)), float(np.quantile(values, 0.9))
+    sound = middle > 0
+    beta = middle if sound else float(np.abs(values).max())
+    drawn = np.median(np.random.default_rng(seed).choice(values, (_BOOTSTRAPS, len(values))), axis=1)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return LinkFit(
+        beta_s_per_byte=beta,
+        beta_median_s_per_byte=beta,
+        beta_p90_s_per_byte=max(p90, beta),
+        beta_low_s_per_byte=min(max(float(low), np.finfo(float).tiny), beta),
+        beta_high_s_per_byte=max(float(high), beta),
+        residual=float(np.median(np.abs(values / beta - 1))),
+        samples=len(values),
         sound=sound,
     )
 
@@ -85,11 +106,9 @@ def _positive_slope(sizes: Floats, seconds: Floats) -> tuple[float, bool]:
     return float(seconds[-1] / sizes[-1]), False
 
 
-def _interval(
-    sizes: Floats, samples: Sequence[Floats], best: Callable[..., Any], seed: int
-) -> tuple[float, float]:
+def _interval(sizes: Floats, samples: Sequence[Floats], seed: int) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
-    drawn = [best(rng.choice(values, (_BOOTSTRAPS, len(values))), axis=1) for values in samples]
+    drawn = [rng.choice(values, (_BOOTSTRAPS, len(values))).min(axis=1) for values in samples]
     slopes = _median_slopes(sizes, np.stack(drawn, axis=1))
     low, high = np.quantile(slopes, (0.025, 0.975))
     return max(float(low), np.finfo(float).tiny), float(high)

@@ -27,18 +27,22 @@ class ProfiledRank:
 class Links:
     """Directed links as columns of equal length, one row a link.
 
-    ``beta_s_per_byte`` is the model's cost (capability); ``beta_median_s_per_byte`` what the link
-    did in the middle of its samples; ``beta_low/high_s_per_byte`` a 95 % bootstrap interval;
-    ``residual`` the relative misfit of alpha + beta·bytes; ``samples`` how many trains were timed.
-    ``flags`` holds words such as "asymmetric", "nonlinear", "noisy", joined by commas ("" if none).
+    ``beta_s_per_byte`` is the model's cost (capability); ``beta_median`` and ``beta_p90_s_per_byte``
+    what the link did in the middle of its samples and in the worst tenth (alpha alike);
+    ``beta_low/high_s_per_byte`` a 95 % bootstrap interval; ``residual`` the relative misfit of
+    alpha + beta·bytes; ``samples`` how many messages or trains were timed. ``flags`` holds words joined
+    by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric, nonlinear (a knee between
+    sizes), noisy, unsound (no positive slope), retested (measured again, alone), contended (faster alone).
     """
 
     src: Ints
     dst: Ints
     alpha_s: Floats
     alpha_median_s: Floats
+    alpha_p90_s: Floats
     beta_s_per_byte: Floats
     beta_median_s_per_byte: Floats
+    beta_p90_s_per_byte: Floats
     beta_low_s_per_byte: Floats
     beta_high_s_per_byte: Floats
     residual: Floats

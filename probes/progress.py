@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress"]
+__all__ = ["SILENT", "Progress", "Safekeeping"]
 
 
 class Progress(Protocol):
@@ -15,6 +15,13 @@ class Progress(Protocol):
 
     def waiting(self, peer: int, what: str) -> None:
         """This rank now waits for rank ``peer`` (-1: for all); ``what`` says in which step."""
+
+
+class Safekeeping(Progress, Protocol):
+    """The progress of a rank, which may be lost before its result is whole."""
+
+    def partial(self, value: object) -> None:
+        """A piece of the result, soon kept by the command that started this rank."""
 
 
 class _Silent:

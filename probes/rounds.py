@@ -7,11 +7,12 @@ serve, and no host sends, or receives, more than one transfer over its NIC.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-__all__ = ["Pair", "doubling_strides", "pairings", "rings", "waves"]
+__all__ = ["Pair", "Waves", "doubling_strides", "meetings", "pairings", "rings", "strides", "waves"]
 
 Pair = tuple[int, int]
+Waves = Callable[[Sequence[Pair]], list[list[Pair]]]
 
 
 def pairings(ranks: int) -> list[list[Pair]]:
@@ -42,6 +43,23 @@ def doubling_strides(ranks: int) -> list[int]:
     """Strides 1, 2, 4, … and their opposites: about 2·log2 N rounds that still connect every rank."""
     powers = [1 << bit for bit in range(ranks.bit_length()) if 1 << bit < ranks]
     return sorted({stride for power in powers for stride in (power, ranks - power)})
+
+
+def strides(ranks: int) -> list[int]:
+    """Every stride, those of ``doubling_strides`` first: whatever is cut off the end, all stay connected."""
+    first = doubling_strides(ranks)
+    return [*first, *(stride for stride in range(1, ranks) if stride not in set(first))]
+
+
+def meetings(rounds: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+    """The links of ``rounds`` without direction, each once, in the round where it first comes."""
+    seen: set[Pair] = set()
+    met = []
+    for pairs in rounds:
+        fresh = {(min(pair), max(pair)) for pair in pairs} - seen
+        seen |= fresh
+        met.append(sorted(fresh))
+    return met
 
 
 def waves(pairs: Sequence[Pair], host_of: Sequence[str], cores_of: dict[str, int]) -> list[list[Pair]]:

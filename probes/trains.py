@@ -2,15 +2,16 @@
 
 Only the receiver's clock counts, so no acknowledgement queues behind data on its way back. A train
 of large messages has one outstanding at a time and gives a sample for each, which can only be too
-long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, its
-steady pace, which a late look at the clock may also shorten. Each message starts further on in a
-large buffer, as the chunks of a collective do: measured on one buffer that stays in the cache, a
-copy looks twice as fast as it will be.
+long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, the
+pace from the end of one clump to the end of another, which a late look at the clock may also shorten.
+Each message starts further on in a large buffer, as the chunks of a collective do: measured on one
+buffer that stays in the cache, a copy looks twice as fast as it will be.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,21 +20,37 @@ import numpy as np
 from probes.columns import Bytes, Floats, floats
 from probes.fit import theil_sen
 
-__all__ = ["Train", "Trains", "plan", "receive", "send", "spacings", "warm_buffer"]
+__all__ = [
+    "Train",
+    "Trains",
+    "is_buffered",
+    "plan",
+    "receive",
+    "receive_train",
+    "send",
+    "send_train",
+    "spacings",
+    "warm_buffer",
+]
 
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 _BUFFER_BYTES = 32 * MIB
-_PROBE = (32 * KIB, 4, 3)  # bytes, messages, times
-# Below the size at which MPI libraries stop buffering (64 KiB over TCP), and above it: never both in
-# one fit, as the handshake of large messages would be taken for their length.
-_SMALL = tuple(8 * KIB << step for step in range(3))
+# Each spans several clumps, so that a slow link is not taken for a fast one: bytes, messages, times.
+_PROBE = (32 * KIB, 4, 3)
+# Above it MPI libraries no longer buffer a message on its way (64 KiB over TCP). Sizes on both sides
+# are never in one fit, as the handshake of large messages would be taken for their length.
+_EAGER = 64 * KIB
+_SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# So long that neither the burst which a shaped link lets through at once nor the clumps in which the
-# kernel hands data over (64 KiB) weigh much.
-_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 0.1
+# So long that the kernel hands over several clumps of 64 KiB, and that the burst which a shaped link
+# lets through at once weighs nothing.
+_TRAIN_BYTES, _SHORTEST_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 512 * KIB, 0.04
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
-_LONGEST_MESSAGE_S = 20e-3
+_LONGEST_MESSAGE_S, _LONGEST_WANTED_S = 20e-3, 1.0
+_MOST_MESSAGES = 1 << 14
+
+Between = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -58,55 +75,102 @@ class Trains:
     @property
     def buffered(self) -> bool:
         """Only small messages were sent: the link is slow."""
-        return not any(size in _LARGE for size in self.seconds)
+        return all(map(is_buffered, self.seconds))
 
     def comparable(self) -> dict[int, list[float]]:
         """The samples that one line can describe: those of large messages, where there are any."""
-        large = {size: values for size, values in self.seconds.items() if size in _LARGE}
+        large = {size: values for size, values in self.seconds.items() if not is_buffered(size)}
         return large or self.seconds
 
+    def paces(self) -> list[float]:
+        """Seconds a byte of each train of small messages."""
+        return [s / size for size, values in self.seconds.items() if is_buffered(size) for s in values]
 
-def plan(seconds_per_byte: float, budget_s: float) -> list[Train]:
-    """Which trains tell most about a link of about this speed within about ``budget_s`` seconds."""
-    if seconds_per_byte > _SLOW_S_PER_BYTE:
-        length = min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte)
-        return [Train(size, max(16, int(length / size)), 1) for size in _SMALL]
-    sizes = [size for size in _LARGE if size <= max(_LARGE[2], _LONGEST_MESSAGE_S / seconds_per_byte)]
+
+def is_buffered(size_bytes: int) -> bool:
+    """Whether an MPI library takes a message of this size before its receiver asks for it."""
+    return size_bytes <= _EAGER
+
+
+def plan(seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = ()) -> list[Train]:
+    """Which trains tell most about a link of about this speed within about ``budget_s`` seconds.
+
+    ``wanted`` are the sizes that the user asks for; those that would take a second a message are left
+    out, except the smallest.
+    """
+    if wanted:
+        sizes = [s for s in sorted(wanted) if s * seconds_per_byte <= _LONGEST_WANTED_S] or [min(wanted)]
+    elif seconds_per_byte > _SLOW_S_PER_BYTE:
+        sizes = list(_SMALL)
+    else:
+        longest = max(_LARGE[2], _LONGEST_MESSAGE_S / seconds_per_byte)
+        sizes = [size for size in _LARGE if size <= longest]
     each_s = budget_s / len(sizes)
-    counts = [int(max(5, min(32, each_s / (size * seconds_per_byte)))) for size in sizes]
-    return [Train(size, count, 1) for size, count in zip(sizes, counts, strict=True)]
+    return [_train(size, seconds_per_byte, each_s) for size in sizes]
+
+
+def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
+    if is_buffered(size):
+        length = max(_SHORTEST_TRAIN_BYTES, min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte))
+        return Train(size, max(16, min(_MOST_MESSAGES, int(length / size))), 1)
+    return Train(size, int(max(5, min(32, budget_s / (size * seconds_per_byte)))), 1)
 
 
 def send(comm: Any, peer: int) -> None:
     """Send what the receiver asks for."""
-    _send(comm, peer, Train(*_PROBE))
+    send_train(comm, peer, Train(*_PROBE))
     for train in comm.recv(source=peer, tag=_TAG):
-        _send(comm, peer, train)
+        send_train(comm, peer, train)
 
 
-def receive(comm: Any, peer: int, budget_s: float) -> Trains:
-    """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds."""
+def receive(
+    comm: Any,
+    peer: int,
+    budget_s: float,
+    wanted: Sequence[int] = (),
+    between: Between = lambda: None,
+) -> Trains:
+    """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds.
+
+    ``between`` is called before each train: a sign that data still comes through.
+    """
     probes = _receive(comm, peer, Train(*_PROBE))
     # The middle one: the first may have been waiting for us, and any of them disturbed.
-    trains = plan(float(np.median([np.diff(arrived).mean() for arrived in probes])) / _PROBE[0], budget_s)
+    pace = float(np.median([np.diff(arrived).mean() for arrived in probes])) / _PROBE[0]
+    trains = plan(pace, budget_s, wanted)
     comm.send(trains, dest=peer, tag=_TAG)
     found = Trains()
     for train in trains:
+        between()
         for arrived in _receive(comm, peer, train):
-            seconds = spacings(arrived, buffered=train.size_bytes in _SMALL)
+            seconds = spacings(arrived, buffered=is_buffered(train.size_bytes))
             found.add(Trains({train.size_bytes: seconds}))
     return found
 
 
 def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
     """Seconds a message from the arrival times of a train, without its first quarter (the burst)."""
-    steady = arrived_s[len(arrived_s) // 4 :]
-    if buffered:
-        return [theil_sen(floats(range(len(steady))), steady).slope]
-    return [float(gap) for gap in np.diff(steady)]
+    first = len(arrived_s) // 4
+    steady = arrived_s[first:]
+    gaps = np.diff(steady)
+    if not buffered:
+        return [float(gap) for gap in gaps]
+    # When a clump has come, all that it brings has arrived; in its midst, more is there than was read.
+    ends = np.flatnonzero(gaps > gaps.mean() / 2)
+    if len(ends) < 3:
+        ends = np.arange(len(steady))
+    return [theil_sen(floats(ends), steady[ends]).slope]
 
 
-def _send(comm: Any, peer: int, train: Train) -> None:
+def receive_train(comm: Any, peer: int, train: Train) -> float:
+    """Seconds a byte of one train from ``peer``, which must be in ``send_train``."""
+    arrived = _receive(comm, peer, train)[0]
+    gaps = spacings(arrived, buffered=is_buffered(train.size_bytes))
+    return float(np.mean(gaps)) / train.size_bytes
+
+
+def send_train(comm: Any, peer: int, train: Train) -> None:
+    """Send one train to ``peer``, which knows what comes."""
     buffer = warm_buffer()
     for _ in range(train.times):
         for at in range(train.messages):

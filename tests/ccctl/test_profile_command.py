@@ -10,7 +10,8 @@ import pytest
 
 from ccctl import artifacts
 from ccctl.pictures.profile import draw
-from probes.assemble import Place, Samples, assemble
+from probes.assemble import assemble
+from probes.samples import Place, Samples
 from probes.trains import Trains
 
 pytestmark = pytest.mark.mpi
@@ -113,4 +114,3 @@ def test_many_ranks_are_drawn_by_kind_of_link(capsys):
         ["inside", "a", "host", "2", "10"],
         ["between", "hosts", "2", "1", "1"],
     ]
-    assert any(line.startswith("finding: links not measured: 376") for line in lines)

@@ -2,7 +2,9 @@ import itertools
 
 import pytest
 
-from probes.assemble import Place, Samples, assemble, ports, suspects
+from probes.assemble import assemble, to_retest
+from probes.ports import Share, ports
+from probes.samples import Place, Samples
 from probes.trains import Trains
 
 SIZES = [128 << 10 << step for step in range(6)]
@@ -44,33 +46,52 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     rows = [row for row, flag in enumerate(profile.links.flags) if flag]
     assert [(profile.links.src[row], profile.links.dst[row]) for row in rows] == [(1, 2)]
     assert profile.links.flags[rows[0]] == "outlier,asymmetric"
-    assert any("1 → 2 (3.00 times)" in text for text in profile.findings)
-    assert suspects(found, places) == [(1, 2)]
+    assert profile.findings == ("1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s)",)
+    assert to_retest(found, places, 9) == [(1, 2)]
+
+
+def test_alone_a_link_is_what_it_can_do_and_keeps_who_held_it_up():
+    hosts = [Place(name, 8) for name in "abcd"]
+    found = samples(4, lambda src, dst: 3e-9 if (src, dst) == (1, 2) else 1e-9)
+    found.again[1, 2] = Trains({size: [1e-6 + 1e-9 * size] * 5 for size in SIZES})
+    profile = assembled(found, hosts)
+    assert profile.findings == ()
+    assert [flag for flag in profile.links.flags if flag] == ["retested,contended"]
+    assert profile.links.beta_s_per_byte == pytest.approx([1e-9] * 12)
+
+
+def test_a_slow_sender_is_one_finding_and_not_three():
+    found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
+    places = [Place(name, 8) for name in ("gpu0", "gpu1", "gpu2", "gpu3")]
+    profile = assembled(found, places)
+    assert profile.findings == ("host gpu3 sends at 40% of the others (0.4 GB/s)",)
+    assert set(to_retest(found, places, 9)) == {(3, 0), (3, 1), (3, 2)}
+    assert len(to_retest(found, places, 2)) == 2
 
 
 def test_a_fit_that_is_refused_is_flagged_and_measured_again():
     found = samples(3)
     found.trains[0, 1] = Trains({size: [1e-3 / size] for size in SIZES})
     places = [Place("a", 8)] * 3
-    assert suspects(found, places)[0] == (0, 1)
+    assert to_retest(found, places, 9)[0] == (0, 1)
     profile = assembled(found, places)
     assert "unsound" in profile.links.flags[0]
     assert profile.problems() == []
 
 
-def test_links_left_out_are_told():
+def test_a_link_without_alpha_or_beta_is_left_out():
     found = samples(3)
     del found.trains[0, 1]
-    assert any(
-        text.startswith("links not measured: 1 ") for text in assembled(found, [Place("a", 8)] * 3).findings
-    )
+    del found.round_trips_s[1, 2]
+    links = assembled(found, [Place("a", 8)] * 3).links
+    assert list(zip(links.src, links.dst, strict=True)) == [(0, 2), (1, 0), (2, 0)]
 
 
 PAIRS = list(itertools.permutations(range(4), 2))
 
 
 def named(places):
-    return {port.name: [PAIRS[row] for row in port.links] for port in ports(PAIRS, places)}
+    return {port.name: [PAIRS[row] for row in port.links] for port in ports(PAIRS, places, [])}
 
 
 def test_a_process_is_a_port_each_way():
@@ -90,3 +111,18 @@ def test_ranks_without_a_core_of_their_own_share_one():
     found = named([Place("a", 2)] * 4)
     assert found["a core 0"] == [pair for pair in PAIRS if pair[1] in (0, 2)]
     assert found["a core 1"] == [pair for pair in PAIRS if pair[1] in (1, 3)]
+
+
+def test_what_was_tried_takes_the_place_of_what_is_assumed():
+    places = [Place("a", 8), Place("a", 8), Place("b", 8), Place("b", 8)]
+    shares = [
+        Share("a NIC egress"),
+        Share("a NIC 0 egress", ((0, 2), (0, 3))),
+        Share("rail", ((0, 2), (9, 9))),
+    ]
+    found = {port.name: port for port in ports(PAIRS, places, shares)}
+    assert "a NIC egress" not in found
+    assert found["b NIC ingress"].method == "host"
+    assert [PAIRS[row] for row in found["a NIC 0 egress"].links] == [(0, 2), (0, 3)]
+    assert [PAIRS[row] for row in found["rail"].links] == [(0, 2)]
+    assert found["rail"].method == "measured"

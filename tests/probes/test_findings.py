@@ -1,41 +1,12 @@
 import itertools
 
-import numpy as np
 import pytest
 
 from probes.columns import floats
-from probes.findings import asymmetric, describe, noisy, outliers
+from probes.findings import Names, asymmetric, describe, noisy, slow_parts
+from probes.samples import Place
 
 PAIRS = list(itertools.permutations(range(6), 2))
-
-
-def betas(seed=1, spread=0.01):
-    return 1e-10 * np.random.default_rng(seed).uniform(1, 1 + spread, len(PAIRS))
-
-
-@pytest.mark.parametrize(
-    ("factor", "found"), [(1.0, False), (1.08, False), (1.3, True), (5.0, True), (0.5, False)]
-)
-def test_an_outlier_is_slow_beyond_noise_and_by_a_tenth(factor, found):
-    beta = betas()
-    beta[7] *= factor
-    assert outliers(floats(beta), ["host"] * len(PAIRS)) == ([7] if found else [])
-
-
-def test_a_wide_spread_hides_a_small_effect():
-    beta = betas(spread=1.0)
-    beta[7] = 1.3 * np.median(beta)
-    assert outliers(floats(beta), ["host"] * len(PAIRS)) == []
-
-
-def test_links_are_judged_among_their_kind():
-    kinds = ["network" if 5 in pair else "host" for pair in PAIRS]
-    beta = betas() * [10.0 if kind == "network" else 1.0 for kind in kinds]
-    assert outliers(floats(beta), kinds) == []
-
-
-def test_few_links_have_no_outliers():
-    assert outliers(floats([1e-10, 5e-10]), ["host", "host"]) == []
 
 
 @pytest.mark.parametrize(
@@ -62,8 +33,34 @@ def test_noisy_is_twice_its_best():
 
 
 def test_a_sentence_names_the_worst_first_and_counts_the_rest():
-    times = floats(np.linspace(1, 3, len(PAIRS)))
-    text = describe("slow", range(len(PAIRS)), PAIRS, times)
-    assert text.startswith(f"{len(PAIRS)} links slow: 5 → 4 (3.00 times)")
-    assert text.endswith(f"and {len(PAIRS) - 6} more")
-    assert describe("slow", [0], PAIRS, times) == "1 link slow: 0 → 1 (1.00 times)"
+    worst = [(float(times), f"link {times}") for times in range(1, 9)]
+    text = describe("slow", worst)
+    assert text.startswith("8 links slow: link 8, link 7, ")
+    assert text.endswith(", link 3 and 2 more")
+    assert describe("slow", worst[:1]) == "1 link slow: link 1"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "link"),
+    [("aaa", "0 → 2"), ("abc", "a → c"), ("aab", "rank 0 (a) → rank 2 (b)")],
+)
+def test_a_link_is_called_by_host_where_that_says_it_all(hosts, link):
+    assert Names(hosts).link(0, 2) == link
+
+
+def test_hosts_are_judged_by_their_best_links_and_ranks_inside_their_host():
+    places = [Place(f"gpu{rank // 3}", 8) for rank in range(12)]
+    pairs = list(itertools.permutations(range(12), 2))
+    cost = {pair: 1e-10 if pair[0] // 3 == pair[1] // 3 else 1e-9 for pair in pairs}
+    for pair in pairs:
+        if pair[0] // 3 != pair[1] // 3 and pair[1] // 3 == 2:
+            cost[pair] = 4e-9
+        if pair[0] == 4 and pair[1] // 3 == 1:
+            cost[pair] = 2e-10
+    parts = slow_parts(pairs, floats([cost[pair] for pair in pairs]), places)
+    assert [part.text for part in parts] == [
+        "host gpu2 receives at 25% of the others (0.25 GB/s)",
+        "rank 4 (gpu1) sends at 50% of the others (5 GB/s)",
+    ]
+    assert [part.word for part in parts] == ["slow_receiver", "slow_sender"]
+    assert [len(part.rows) for part in parts] == [27, 2]

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.fit import fit, theil_sen
+from probes.fit import fit, fit_paces, theil_sen
 
 SIZES = [128 << 10 << step for step in range(6)]
 
@@ -70,8 +70,21 @@ def test_the_same_samples_give_the_same_interval():
     assert fit(samples) == fit(samples)
 
 
-def test_errors_both_ways_take_the_middle_instead_of_the_minimum():
-    rng = np.random.default_rng(3)
-    both_ways = {size: list(1e-9 * size * rng.normal(1, 0.1, 25)) for size in SIZES}
-    assert fit(both_ways, one_sided=False).beta_s_per_byte == pytest.approx(1e-9, rel=0.05)
-    assert fit(both_ways).beta_s_per_byte < 0.9e-9
+def test_the_worst_tenth_is_no_better_than_the_middle_and_the_middle_than_the_best():
+    found = fit(timed(1e-6, 1e-9, np.random.default_rng(5)))
+    assert found.beta_s_per_byte <= found.beta_median_s_per_byte <= found.beta_p90_s_per_byte
+    assert found.beta_p90_s_per_byte == pytest.approx(1.7e-9, rel=0.2)
+
+
+def test_paces_err_both_ways_and_take_the_middle():
+    found = fit_paces(1e-8 * np.random.default_rng(3).normal(1, 0.05, 25))
+    assert found.beta_s_per_byte == pytest.approx(1e-8, rel=0.03)
+    assert found.beta_low_s_per_byte <= found.beta_s_per_byte <= found.beta_high_s_per_byte
+    assert found.beta_s_per_byte < found.beta_p90_s_per_byte
+    assert (found.samples, found.sound) == (25, True)
+
+
+def test_a_pace_that_is_not_positive_is_refused():
+    found = fit_paces([-1e-9, -2e-9, 1e-9])
+    assert not found.sound
+    assert found.beta_s_per_byte == pytest.approx(2e-9)
