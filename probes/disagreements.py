@@ -116,7 +116,8 @@ def _absent(hosts: Sequence[Host]) -> Iterator[Finding]:
 def with_stated(host: Host) -> Iterator[Finding]:
     """Where the PCI tree and the links of a host contradict the path types that a tool states."""
     paths = Paths(host)
-    devices: dict[str, Gpu | Nic] = {key_of(device): device for device in (*host.gpus, *host.nics)}
+    every: list[Gpu | Nic] = [*host.gpus, *host.nics]
+    devices = {key_of(device): device for device in every}
     for matrix in (matrix for matrix in host.matrices if matrix.what == "path"):
         unlike: dict[tuple[str, str], list[str]] = {}
         for a, b in combinations([key for key in matrix.devices if key in devices], 2):
@@ -136,6 +137,8 @@ def _both(matrix: Matrix, paths: Paths, a: Gpu | Nic, b: Gpu | Nic) -> tuple[str
     if path == "NVL" and matrix.method == "smi":
         return word, path
     derived = paths.in_tree(a, b)
+    if word == "NODE" and derived == "PHB" and paths.hides_bridges(a):
+        return word, word
     return word, derived if word and derived else word
 
 

@@ -180,4 +180,4 @@ def link_gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float | None:
 
 def _narrowest(path: PathType, parts: Iterable[tuple[float, str]]) -> Way:
     gbs, limit = min(parts, default=(None, ""), key=lambda part: part[0] or 0)
-    return Way(path, None if gbs is None else round(gbs, 3), limit)
+    return Way(path, None if gbs is None else round(gbs, 6), limit)

@@ -117,6 +117,10 @@ class Paths:
             return "PHB"
         return self._by_numa(a, b) if None not in (here.numa, there.numa) else None
 
+    def hides_bridges(self, device: Gpu | Nic) -> bool:
+        """Whether the tree above a device has one host bridge for each CPU, as NCCL's files do."""
+        return self._place(device).root.startswith("cpu")
+
     def _by_numa(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
         here, there = self._place(a).numa, self._place(b).numa
         if here is None or there is None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from probes.bandwidth import Bandwidths
 from probes.files.hwloc_objects import METHOD, Reading
-from probes.files.nccl_values import integer
+from probes.files.nccl_values import integer, number
 from probes.files.xml_tree import Element
 from probes.topology import FabricLink, Gpu
 
@@ -70,10 +70,10 @@ def _version_1(element: Element, reading: Reading) -> Iterator[Distances]:
     """Version 1 keeps distances inside the object that they are below of, as multiples of a base."""
     for child in element.children:
         if child.tag == "distances":
-            values = [float(cell.get("value") or 0) for cell in child.children if cell.tag == "latency"]
+            values = [number(cell.get("value")) or 0 for cell in child.children if cell.tag == "latency"]
             size = isqrt(len(values))
             if size == len(reading.numa) and size * size == len(values):
-                base = float(child.get("latency_base") or 10)
+                base = number(child.get("latency_base")) or 10
                 nodes = tuple(f"NUMANode:{index}" for index in sorted(reading.numa))
                 yield Distances("NUMALatency", nodes, tuple(value * base for value in values))
         elif child.tag == "object":

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from probes import devices
-from probes.files.nccl_values import integer
+from probes.files.nccl_values import integer, number
 from probes.files.xml_tree import Element
 from probes.spelling import cpu_list, normal_bus_id
 from probes.topology import NumaNode, PciDevice
 
-__all__ = ["METHOD", "OsDevice", "Reading", "bits", "infos", "read_object"]
+__all__ = ["METHOD", "OsDevice", "Reading", "bits", "infos", "of_kind", "read_object"]
 
 METHOD = "hwloc"
 _IDS = re.compile(
     r"([0-9a-f]{4})(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?.*", re.I
 )
+_LONGEST_MASK = 4096
 _KINDS = {1: "gpu", 2: "network", 3: "rdma", 5: "gpu"}
 _KIND_BITS = ((32, "rdma"), (16, "network"), (4, "gpu"), (8, "gpu"))
 
@@ -65,15 +66,15 @@ class Reading:
 def bits(mask: str) -> list[int]:
     """The numbers in a set such as "0x00000303,,0x0"; none where it is endless or no set."""
     words = mask.lower().split(",")
-    if "0xf...f" in words:
+    if len(mask) > _LONGEST_MASK:
         return []
     try:
         numbers = [int(word or "0", 16) for word in words]
     except ValueError:
         return []
     value = 0
-    for number in numbers:
-        value = value << 32 | number
+    for word in numbers:
+        value = value << 32 | word
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
@@ -142,7 +143,7 @@ def _pci(element: Element, reading: Reading, above: _Above) -> str:
         "" if not part or part == "0000" else f"0x{part.lower()}"
         for part in (ids.groups() if ids else ("",) * 5)
     )
-    speed = _number(element.get("pci_link_speed"))
+    speed = number(element.get("pci_link_speed"))
     is_bridge = element.get("type") == "Bridge"
     reading.pci.setdefault(
         bus_id,
@@ -167,21 +168,13 @@ def _pci(element: Element, reading: Reading, above: _Above) -> str:
 
 
 def _os_device(element: Element, reading: Reading, above: _Above) -> None:
-    number = integer(element.get("osdev_type"))
+    told = integer(element.get("osdev_type"))
     if reading.version >= 3:
-        kind = next((name for bit, name in _KIND_BITS if number is not None and number & bit), "")
+        kind = next((name for bit, name in _KIND_BITS if told is not None and told & bit), "")
     else:
-        kind = _KINDS.get(-1 if number is None else number, "")
+        kind = _KINDS.get(-1 if told is None else told, "")
     reading.system.append(OsDevice(element.get("name"), kind, above.bus_id, infos(element)))
     reading.places[f"OSDev:{element.get('gp_index')}"] = above.bus_id
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < 10_000 else None
 
 
 def of_kind(reading: Reading, bus_id: str, kind: str) -> Iterator[OsDevice]:

@@ -6,8 +6,18 @@ import re
 
 from probes.spelling import cpu_list
 
-__all__ = ["affinity_list", "architecture", "capability", "flag", "hexadecimal", "integer", "speed_gts"]
+__all__ = [
+    "affinity_list",
+    "architecture",
+    "capability",
+    "flag",
+    "hexadecimal",
+    "integer",
+    "number",
+    "speed_gts",
+]
 
+_LARGEST = 1e6
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
 
 
@@ -17,6 +27,15 @@ def integer(text: str) -> int | None:
         return int(text, 16 if text.lower().startswith("0x") else 10)
     except ValueError:
         return None
+
+
+def number(text: str) -> float | None:
+    """A number with or without a fraction, not negative and of a size that a machine can have."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < _LARGEST else None
 
 
 def hexadecimal(text: str) -> str:

@@ -129,6 +129,8 @@ def _plain(answer: Any) -> Any:
         return answer.decode(errors="replace")
     if isinstance(answer, ctypes.Structure):
         return {name: _plain(getattr(answer, name)) for name, *_ in answer._fields_}
+    if isinstance(answer, SimpleNamespace):
+        return {name: _plain(value) for name, value in vars(answer).items()}
     if isinstance(answer, ctypes.Array | list | tuple):
         return [_plain(entry) for entry in answer]
     return answer if isinstance(answer, int | float | str | None) else str(answer)
@@ -139,4 +141,5 @@ def _fill(structure: Any, answer: dict[str, Any]) -> None:
         if isinstance(answer.get(name), list):
             getattr(structure, name)[:] = answer[name]
         elif name in answer:
-            setattr(structure, name, answer[name])
+            value = answer[name]
+            setattr(structure, name, value.encode() if isinstance(value, str) else value)
