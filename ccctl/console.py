@@ -25,6 +25,7 @@ __all__ = [
     "detail",
     "error",
     "flush",
+    "hushed",
     "next_step",
     "note",
     "progress",
@@ -123,6 +124,17 @@ def error(text: str, hint: str = "") -> None:
         _message(f"ccctl: {line}", style="red")
     if hint:
         _message(f"hint: {hint}", style="")
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Messages below errors stay unsaid while the block runs, unless ``-v`` asks for all."""
+    before = _settings["quiet"]
+    _settings["quiet"] = before or not _settings["verbose"]
+    try:
+        yield
+    finally:
+        _settings["quiet"] = before
 
 
 def next_step(command: str) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import dataclasses
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccctl import artifacts, console
-from ccctl.atomic import write_atomically
-from ccctl.errors import CannotWriteError, MissingInputError
-from ccctl.options import Json, Output, Quiet, Verbose
+from ccctl.errors import FoundProblem, UsageError
+from ccctl.hosts import HOSTS_VARIABLE
+from ccctl.launch import World, started_by_mpi
+from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
 
 if TYPE_CHECKING:
+    from probes.compare import Comparison
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -22,11 +24,10 @@ EXAMPLES = (
     ("ccctl detect", "draw this machine: PCI tree, NUMA nodes, GPUs, NICs, and who reaches whom"),
     ("ccctl detect -o topology.json", "keep what was found"),
     ("ccctl detect --from nccl-topo.xml --json", "count what a file of NCCL or RCCL describes"),
-    ("ccctl detect --from topo.txt", "read the matrix that nvidia-smi topo -m printed"),
-    ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
-    ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
+    ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
+_LOST = ("host-missing", "host-failed")
 
 
 def detect(
@@ -35,47 +36,64 @@ def detect(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Read this instead of this machine: topology XML of NCCL, RCCL or hwloc, the output of "
-            "nvidia-smi topo -m or -p2p, or a folder of --record; - reads stdin. Give it again for more "
-            "hosts, or for more about one.",
+            help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or RCCL, the "
+            "matrices of nvidia-smi topo, hwloc's XML; - reads stdin. Several of one machine are merged, "
+            "others are more hosts.",
         ),
     ] = None,
-    live: Annotated[
-        bool,
-        typer.Option("--live", help="With --from: look at this machine too, and say where they disagree."),
-    ] = False,
-    record: Annotated[
+    ranks: Ranks = None,
+    hosts: Hosts = None,
+    hostfile: Hostfile = None,
+    diff: Annotated[
         str | None,
         typer.Option(
-            "--record",
-            metavar="DIR",
-            help="Write what detection reads of this machine, to send or to read again by --from DIR.",
+            "--diff",
+            metavar="FILE",
+            help="Compare with another topology.json or a file of another tool: exit 1 on a difference.",
         ),
     ] = None,
     output: Output = None,
     json: Json = False,
+    timeout: TimeoutSeconds = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
     """Find out what is connected to what: NUMA nodes, PCI tree, GPUs, NICs, NVLinks.
 
-    A NIC is one network port; software interfaces are listed apart. What a source cannot tell is a
-    note, never a failure. Without GPUs the ranks will be processes.
+    On this machine, on one rank a host with --hosts or inside mpirun, or in files of other tools. A NIC is
+    one network port; software interfaces are listed apart. What a source cannot tell is a note, never a
+    failure. Without GPUs the ranks will be processes.
     """
-    from ccctl.pictures import topology as picture
+    from ccctl.topologies import read_topologies
 
-    if record is not None:
-        _record(Path(record))
-    found = _read(files, live) if files else _look()
+    found = _found(files, World(ranks, hosts, hostfile), timeout)
+    comparison = _compared(read_topologies([diff]), found) if diff else None
     if output is not None:
         artifacts.write(output, "topology", found)
     if json and output != "-":
-        console.summary(_summary(found))
-    if json or output == "-" or (quiet and output is not None):
-        picture.remarks(found)
-        return
-    picture.draw(found)
+        console.summary(_summary(found, comparison))
+    _show(found, comparison, diff, drawn=not (json or output == "-" or (quiet and output is not None)))
+    _judge(found, comparison, diff)
     console.next_step(_next(found, files, output))
+
+
+def _found(files: list[str] | None, world: World, timeout_s: float | None) -> Topology:
+    """From files, from every host of the world, or from this machine."""
+    from ccctl.topologies import read_topologies
+
+    if files:
+        given = world.hosts is not None and world.hosts != os.environ.get(HOSTS_VARIABLE)
+        if given or world.hostfile is not None or world.ranks is not None:
+            raise UsageError(
+                "--from reads files, -n, --hosts and --hostfile look at machines: give one of them"
+            )
+        return read_topologies(files)
+    if started_by_mpi() or world != World():
+        from ccctl.everywhere import look_everywhere
+        from probes.gathering import Request
+
+        return look_everywhere(world, Request(), timeout_s)
+    return _look()
 
 
 def _look() -> Topology:
@@ -88,62 +106,53 @@ def _look() -> Topology:
     return found
 
 
-def _read(files: list[str], live: bool) -> Topology:
-    """All files as one topology; this machine is believed before what is written of it."""
-    from probes import detect as detection
+def _compared(reference: Topology, found: Topology) -> Comparison:
+    from probes.compare import compare
 
-    parts = [detection.look()] if live else []
-    for name in files:
-        if name != "-" and Path(name).is_dir():
-            parts.append(detection.read_recording(Path(name)))
-        else:
-            parts.append(detection.read_file(_content(name), _source(name)))
-    return detection.combined(parts)
+    return compare(reference, found)
 
 
-def _record(folder: Path) -> None:
-    """Write the raw inputs; addresses are not among them, so that they can be sent."""
-    from probes.live import recorded
+def _show(found: Topology, comparison: Comparison | None, diff: str | None, *, drawn: bool) -> None:
+    from ccctl.pictures import differences, remarks, topology
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotWriteError(f"{folder}: {error.strerror}") from error
-    for name, content in recorded.record().items():
-        write_atomically(folder / name, content.encode())
-    console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
+    if drawn and comparison is not None:
+        differences.draw(comparison, found, diff or "")
+    elif drawn:
+        topology.draw(found)
+    else:
+        remarks.remarks(found)
 
 
-def _content(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{name}: there is no such file") from error
-    except OSError as error:
-        raise MissingInputError(f"{name}: {error.strerror}") from error
+def _judge(found: Topology, comparison: Comparison | None, diff: str | None) -> None:
+    """Raise FoundProblem where hosts are missing, or something differs."""
+    from ccctl.hosts import fold
+
+    lost = [finding.where for finding in found.findings if finding.what in _LOST]
+    if lost:
+        raise FoundProblem(f"{fold(lost)}: {len(lost)} hosts of {len(lost) + len(found.hosts)} gave nothing")
+    if comparison is not None and comparison.differences:
+        count = len(comparison.differences)
+        raise FoundProblem(f"{count} difference{'s' if count > 1 else ''} from {diff}")
 
 
-def _source(name: str) -> str:
-    return "stdin" if name == "-" else name
-
-
-def _summary(found: Topology) -> dict[str, Any]:
-    from probes.bandwidth import load
-    from probes.expected import expected_gbs
+def _summary(found: Topology, comparison: Comparison | None) -> dict[str, Any]:
+    from ccctl.hosts import fold
 
     hosts = found.hosts
+    compared = {} if comparison is None else dataclasses.asdict(comparison)
     return {
         "hosts": len(hosts),
+        "host_names": fold(host.name for host in hosts),
         "gpus": sum(len(host.usable_gpus) for host in hosts),
         "nics": sum(len(host.physical_nics) for host in hosts),
         "nvlinks": sum(host.fabric_links() for host in hosts),
         "findings": [{"what": f.what, "where": f.where, "text": f.text} for f in found.findings],
-        "notes": list(found.notes),
+        "notes": [*found.notes, *compared.pop("notes", ())],
         "numa_nodes": sum(len(host.numa) for host in hosts),
         "pci_devices": sum(len(host.pci) for host in hosts),
         "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
-        "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
         "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
+        **compared,
     }
 
 

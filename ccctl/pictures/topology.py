@@ -9,38 +9,39 @@ from collections.abc import Iterator
 
 from ccctl import console
 from ccctl.pictures.reach import draw_reach, labels_of
+from ccctl.pictures.remarks import remarks
 from probes.bandwidth import load
 from probes.expected import link_gbs
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
 
-__all__ = ["draw", "headline", "remarks"]
+__all__ = ["draw", "headline"]
 
 _FABRIC_NAMES = {"nvlink": "NVLink", "xgmi": "xGMI", "c2c": "C2C"}
 _MOST_NAMES = 6
+# A host that differs in more than this is another kind of machine, and drawn whole.
+_MOST_DIFFERENCES = 12
 
 
 def draw(topology: Topology) -> None:
-    """Print every host on stdout, then what is doubtful and what could not be seen on stderr."""
-    for number, host in enumerate(topology.hosts):
+    """Print every host on stdout, like ones once, then what is doubtful or could not be seen on stderr."""
+    from ccctl.hosts import fold
+    from probes.folding import fold_hosts
+
+    groups = fold_hosts(topology)
+    for number, group in enumerate(groups):
+        name = fold(group.names) + (f": {len(group.hosts)} alike" if len(group.hosts) > 1 else "")
         if number:
             console.data("")
-        _draw_host(host)
+        if 0 < len(group.differences) <= _MOST_DIFFERENCES:
+            console.data(f"{name}: as {groups[0].names[0]}, but for")
+            for difference in group.differences:
+                console.data(f"  {difference.severity}: {difference.text}")
+        else:
+            _draw_host(group.hosts[0], name)
     remarks(topology)
 
 
-def remarks(topology: Topology) -> None:
-    """Print findings as warnings and notes as they are, equal findings of several devices in one line."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for finding in topology.findings:
-        places.setdefault((finding.what, finding.text), []).append(finding.where)
-    for (what, text), where in places.items():
-        more = f" and {len(where) - _MOST_NAMES} more" if len(where) > _MOST_NAMES else ""
-        console.warn(f"{what}: {', '.join(where[:_MOST_NAMES])}{more}: {text}")
-    for note in topology.notes:
-        console.note(f"note: {note}")
-
-
-def headline(host: Host) -> str:
+def headline(host: Host, name: str = "") -> str:
     """One line that says what a host has, and what its ranks will be."""
     parts = [_counted(len(host.usable_gpus), "GPU"), _counted(len(host.physical_nics), "NIC")]
     if host.numa:
@@ -50,11 +51,11 @@ def headline(host: Host) -> str:
     if host.memory_bytes:
         parts.append(_gib(host.memory_bytes))
     ranks = "" if host.usable_gpus else "; no GPU, so its ranks are processes"
-    return f"{host.name}: {', '.join(parts)}{ranks}"
+    return f"{name or host.name}: {', '.join(parts)}{ranks}"
 
 
-def _draw_host(host: Host) -> None:
-    console.data(headline(host))
+def _draw_host(host: Host, name: str) -> None:
+    console.data(headline(host, name))
     for line in _Tree(host).lines():
         console.data(f"  {line}")
     for line in _fabric_lines(host):

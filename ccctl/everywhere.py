@@ -1,0 +1,118 @@
+"""Looks at every host that was asked for; hosts that cannot be reached cost their own facts alone.
+
+mpirun starts all hosts or none, so those that a failed start leaves out are tried again without the
+others, in halves, until what is missing has a name.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ccctl import console
+from ccctl.errors import TimeoutExpired
+from ccctl.hosts import fold
+from ccctl.launch import World, run_ranks, started_by_mpi
+from ccctl.watchdog import RankFailed
+from probes.errors import CcctlError, UnavailableError
+from probes.gathering import Look, Request, answers_to, together
+from probes.topology import Topology
+
+__all__ = ["look_everywhere"]
+
+_TASK = "probes.gathering:look_task"
+# A detector takes a second or two; a driver that hangs takes for ever.
+_PATIENCE_S = 60.0
+_AGAIN_S = 30.0
+
+
+def look_everywhere(world: World, request: Request, timeout_s: float | None) -> Topology:
+    """The topology of all hosts of ``world``, one rank on each, with a finding for each that is missing.
+
+    Raises UnavailableError where no host answered.
+    """
+    where = () if started_by_mpi() else world.placed()[1]
+    if not where:
+        looks = run_ranks(_TASK, request, world, label="detect", timeout_s=timeout_s)
+        return together(looks, {})
+    asked = [entry.host for entry in where]
+    search = _Search(request, time.monotonic() + timeout_s if timeout_s else None)
+    search.run(asked[: world.ranks] if world.ranks else asked)
+    if search.error is not None and not search.looks:
+        raise UnavailableError(
+            f"none of {fold(search.missing)} gave anything: {_reason(search.error)}",
+            hint="ssh to each must work without a password, and ccctl be installed there at the same place.",
+        )
+    return together(search.looks, search.missing)
+
+
+@dataclass
+class _Search:
+    """What came from the hosts so far, and why others are missing."""
+
+    request: Request
+    deadline_s: float | None
+    looks: list[Look] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    error: CcctlError | RankFailed | None = None
+
+    def run(self, hosts: Sequence[str]) -> None:
+        """Try all hosts together, then those left in ever smaller groups."""
+        groups, patience_s = [list(hosts)], _PATIENCE_S
+        while groups:
+            group = groups.pop(0)
+            error = self._try(group, self._left_s(patience_s))
+            patience_s = _AGAIN_S
+            if error is None:
+                continue
+            self.error = error
+            left = [host for host in group if not self._came(host)]
+            hung = isinstance(error, TimeoutExpired) and len(left) < len(group)
+            if len(group) == 1 or hung or self._left_s(1.0) <= 0:
+                self.missing |= dict.fromkeys(left, _reason(error))
+            elif len(left) < len(group):
+                groups.append(left)
+            else:
+                half = len(left) // 2
+                groups += [left[:half], left[half:]]
+
+    def _try(self, hosts: Sequence[str], timeout_s: float) -> CcctlError | RankFailed | None:
+        """Look at these hosts; None, or why some of them did not answer."""
+        console.detail(f"detect: looking at {len(hosts)} hosts")
+        world = World(hosts=",".join(f"{host}:1" for host in hosts))
+        keep = self.looks.append
+        try:
+            # What mpirun says of each try would bury what is found in the end.
+            with console.hushed():
+                self.looks += run_ranks(
+                    _TASK, self.request, world, label="detect", timeout_s=timeout_s, keep=keep
+                )
+        except (CcctlError, RankFailed) as error:
+            return error
+        return None
+
+    def _came(self, host: str) -> bool:
+        addresses = _addresses(host)
+        found = [look.topology.hosts[0] for look in self.looks if look.topology is not None]
+        failed = {look.host for look in self.looks if look.topology is None}
+        return host in failed or any(answers_to(host, one, addresses) for one in found)
+
+    def _left_s(self, at_most_s: float) -> float:
+        return at_most_s if self.deadline_s is None else min(at_most_s, self.deadline_s - time.monotonic())
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except OSError:
+        return []
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutExpired):
+        return "its detector did not answer in time"
+    if isinstance(error, UnavailableError):
+        return f"mpirun could not start its detector; -v shows why ({error.message.rpartition('; ')[2]})"
+    return str(error).splitlines()[0]

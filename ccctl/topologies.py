@@ -1,0 +1,49 @@
+"""Topologies as people name them: files of other tools, recordings, artifacts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl import artifacts
+from ccctl.errors import MissingInputError
+
+if TYPE_CHECKING:
+    from probes.topology import Topology
+
+__all__ = ["read_topologies"]
+
+_ARTIFACT = (b"{", b"\x1f\x8b")
+
+
+def read_topologies(names: Sequence[str]) -> Topology:
+    """What these files describe: several of one machine merged, other machines beside it; - is stdin.
+
+    Each is a topology artifact, a file of another tool (by its content), or the folder of a recording.
+    Raises DataError for what is none of them.
+    """
+    from probes import detect as detection
+
+    whole: list[Topology] = []
+    parts: list[Topology] = []
+    for name in names:
+        source = "stdin" if name == "-" else name
+        if Path(name).is_dir():
+            parts.append(detection.read_recording(Path(name)))
+        elif (content := _content(name)).startswith(_ARTIFACT):
+            whole.append(artifacts.decode(content, source, "topology").body)
+        else:
+            parts.append(detection.read_file(content, source))
+    found = [*([detection.combined(parts)] if parts else []), *whole]
+    return found[0] if len(found) == 1 else detection.side_by_side(found)
+
+
+def _content(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except FileNotFoundError as error:
+        raise MissingInputError(f"{name}: there is no such file") from error
+    except OSError as error:
+        raise MissingInputError(f"{name}: {error.strerror}") from error
