@@ -26,7 +26,7 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
         host = replace(host, gpus=_gpus(host), nics=tuple(sorted(host.nics, key=_order)))
         host = replace(host, fabric=tuple(_with_speed(link, host, tables) for link in host.fabric))
         findings += _doubts(host, tables)
-        notes += _kept_away(host)
+        notes += [*_kept_away(host), *_partitioned(host)]
         hosts.append(replace(host, nics=tuple(_plausible(nic, tables) for nic in host.nics)))
     return Topology(tuple(hosts), tuple(findings), tuple(notes))
 
@@ -111,6 +111,12 @@ def _kept_away(host: Host) -> Iterator[str]:
         yield f"{host.name}: {away} NVIDIA GPUs on the PCI bus are not given to this process by the driver"
 
 
+def _partitioned(host: Host) -> Iterator[str]:
+    cut = [f"GPU{gpu.index}" for gpu in host.gpus if gpu.mig]
+    if cut:
+        yield f"{host.name}: {', '.join(cut)} cut into MIG instances, which cannot use NVLink to other GPUs"
+
+
 def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
     for nic in host.nics:
         if (nic.speed_mbit or 0) > tables.most_nic_mbit:
@@ -119,6 +125,10 @@ def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
     yield from _link_doubts(host, tables)
     yield from _width_doubts(host)
     yield from _port_doubts(host)
+    for gpu in host.gpus:
+        if gpu.fabric_state in ("not started", "in progress"):
+            text = f"its NVLink domain is not ready ({gpu.fabric_state}): does the fabric manager run?"
+            yield Finding("fabric-not-ready", f"{host.name}/{gpu.bus_id}", text)
 
 
 def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
