@@ -18,8 +18,10 @@ __all__ = ["read_topologies"]
 _ARTIFACT = (b"{", b"\x1f\x8b")
 
 
-def read_topologies(names: Sequence[str]) -> Topology:
+def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
     """What these files describe: several of one machine merged, other machines beside it; - is stdin.
+
+    With ``live`` this machine is among them, and believed before what is written of it.
 
     Each is a topology artifact, a file of another tool (by its content), or the folder of a recording.
     Raises DataError for what is none of them.
@@ -27,7 +29,7 @@ def read_topologies(names: Sequence[str]) -> Topology:
     from probes import detect as detection
 
     whole: list[Topology] = []
-    parts: list[Topology] = []
+    parts: list[Topology] = [detection.look()] if live else []
     for name in names:
         source = "stdin" if name == "-" else name
         if Path(name).is_dir():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccctl import artifacts, console
-from ccctl.errors import FoundProblem, UsageError
+from ccctl.atomic import write_atomically
+from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.hosts import HOSTS_VARIABLE
 from ccctl.launch import World, started_by_mpi
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
@@ -24,6 +26,9 @@ EXAMPLES = (
     ("ccctl detect", "draw this machine: PCI tree, NUMA nodes, GPUs, NICs, and who reaches whom"),
     ("ccctl detect -o topology.json", "keep what was found"),
     ("ccctl detect --from nccl-topo.xml --json", "count what a file of NCCL or RCCL describes"),
+    ("ccctl detect --from topo.txt", "read the matrix that nvidia-smi topo -m printed"),
+    ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
+    ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
@@ -37,8 +42,20 @@ def detect(
             "--from",
             metavar="FILE",
             help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or RCCL, the "
-            "matrices of nvidia-smi topo, hwloc's XML; - reads stdin. Several of one machine are merged, "
-            "others are more hosts.",
+            "matrices of nvidia-smi topo, hwloc's XML, a folder of --record; - reads stdin. Several of one "
+            "machine are merged, others are more hosts.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="With --from: look at this machine too, and say where they disagree."),
+    ] = False,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            help="Write what detection reads of this machine, to send or to read again by --from DIR.",
         ),
     ] = None,
     ranks: Ranks = None,
@@ -66,7 +83,9 @@ def detect(
     """
     from ccctl.topologies import read_topologies
 
-    found = _found(files, World(ranks, hosts, hostfile), timeout)
+    if record is not None:
+        _record(Path(record))
+    found = _found(files, live, World(ranks, hosts, hostfile), timeout)
     comparison = _compared(read_topologies([diff]), found) if diff else None
     if output is not None:
         artifacts.write(output, "topology", found)
@@ -77,8 +96,8 @@ def detect(
     console.next_step(_next(found, files, output))
 
 
-def _found(files: list[str] | None, world: World, timeout_s: float | None) -> Topology:
-    """From files, from every host of the world, or from this machine."""
+def _found(files: list[str] | None, live: bool, world: World, timeout_s: float | None) -> Topology:
+    """From files and perhaps this machine, from every host of the world, or from this machine."""
     from ccctl.topologies import read_topologies
 
     if files:
@@ -87,13 +106,26 @@ def _found(files: list[str] | None, world: World, timeout_s: float | None) -> To
             raise UsageError(
                 "--from reads files, -n, --hosts and --hostfile look at machines: give one of them"
             )
-        return read_topologies(files)
+        return read_topologies(files, live=live)
     if started_by_mpi() or world != World():
         from ccctl.everywhere import look_everywhere
         from probes.gathering import Request
 
         return look_everywhere(world, Request(), timeout_s)
     return _look()
+
+
+def _record(folder: Path) -> None:
+    """Write the raw inputs; addresses are not among them, so that they can be sent."""
+    from probes.live import recorded
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWriteError(f"{folder}: {error.strerror}") from error
+    for name, content in recorded.record().items():
+        write_atomically(folder / name, content.encode())
+    console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
 
 
 def _look() -> Topology:
@@ -137,6 +169,8 @@ def _judge(found: Topology, comparison: Comparison | None, diff: str | None) -> 
 
 def _summary(found: Topology, comparison: Comparison | None) -> dict[str, Any]:
     from ccctl.hosts import fold
+    from probes.bandwidth import load
+    from probes.expected import expected_gbs
 
     hosts = found.hosts
     compared = {} if comparison is None else dataclasses.asdict(comparison)
@@ -151,6 +185,7 @@ def _summary(found: Topology, comparison: Comparison | None) -> dict[str, Any]:
         "numa_nodes": sum(len(host.numa) for host in hosts),
         "pci_devices": sum(len(host.pci) for host in hosts),
         "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
+        "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
         "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
         **compared,
     }
