@@ -22,6 +22,7 @@ __all__ = ["METHOD", "read"]
 METHOD = "smi"
 _MOST_LINKS = 18
 _CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
 _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, and what nvidia-smi topo -m and -p2p print."
 
 
@@ -47,7 +48,9 @@ def read(content: bytes, source: str) -> Topology:
         raise DataError(source, ["the file is empty"], hint=_HINT)
     found, legend = grids(decoded(content), source)
     if not found:
-        text = "expected XML of NCCL or hwloc, or a matrix of nvidia-smi, found neither: no line names GPU0"
+        text = "expected XML of NCCL or hwloc, or a matrix of nvidia-smi, found neither"
+        if _ROW.search(decoded(content)):
+            text = "expected the line that names the columns (GPU0 GPU1 …) above the rows, found rows alone"
         raise DataError(source, [text], hint=_HINT)
     stem, pairs = PurePath(source).stem, _machines(found)
     names = [stem if len(pairs) == 1 else f"{stem}-{number}" for number in range(len(pairs))]

@@ -207,6 +207,7 @@ def test_a_number_that_is_left_out_is_noted():
         ("Thu Mar 5\n+----+\n| NVIDIA-SMI 535 |\n", "a matrix of nvidia-smi, found neither"),
         ("GPU 0: NVIDIA A100 (UUID: GPU-1)\n", "found neither"),
         ('{"schema": "ccctl/topology/1"}', "found neither"),
+        ("GPU0\tX\tNV2\nGPU1\tNV2\tX\n", "found rows alone"),
         ("\tGPU0\tGPU1\n", "found none for GPU0, GPU1"),
         (matrix([["X", "NV2"], ["NV2", "X"]])[:-11], "found none for GPU1"),
         ("\tGPU0\tGPU1\nGPU0\tX\tNV2\nGPU1\tNV2\n", "line 3: GPU1 has 1 cells of the 2"),
