@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.columns import Floats, Indices, Ints
+from probes.columns import Floats, Indices, Ints, Mask
 from synth.events import is_free, occupy, pop, push
 from synth.jit import compiled
 
@@ -35,8 +35,8 @@ def match(
     next_group: Indices,
     level: Indices,
     cluster: Indices,
-    source: Indices,
-    ranks: int,
+    held: Mask,
+    wanted: Mask,
     preference: int,
     sample: int,
     rotate: bool,
@@ -49,16 +49,23 @@ def match(
     lower levels; ``next_group`` skips the links of one port; ``turns`` is the order of rotation.
     """
     np.random.seed(seed)
-    links, chunks, levels = len(src), len(source), len(cluster)
+    links, levels = len(src), len(cluster)
+    ranks, chunks = held.shape
     words = (chunks + 63) // 64
     has = np.zeros((ranks, words), np.uint64)
     awaited = np.zeros((ranks, words), np.uint64)
     in_cluster = np.zeros((levels, ranks, words), np.uint64)
     copies = np.zeros(chunks, np.int32)
-    for chunk in range(chunks):
-        _set(has[source[chunk]], chunk)
-        _await(awaited, in_cluster, cluster, source[chunk], chunk)
-    total = chunks * (ranks - 1)
+    total = 0
+    for rank in range(ranks):
+        for chunk in range(chunks):
+            if held[rank, chunk]:
+                _set(has[rank], chunk)
+                _await(awaited, in_cluster, cluster, rank, chunk)
+            elif wanted[rank, chunk]:
+                total += 1
+            else:
+                _set(awaited[rank], chunk)
     sent_chunk = np.empty(total, np.int32)
     sent_link = np.empty(total, np.int32)
     arrival_s = np.empty(total)
@@ -144,7 +151,6 @@ def match(
     missing = -1
     if sent < total:
         for rank in range(ranks):
-            held = 0
             for chunk in range(chunks):
                 held += (has[rank, chunk // 64] >> np.uint64(chunk % 64)) & np.uint64(1)
             if held < chunks:
@@ -166,16 +172,16 @@ def _most_in_flight(hold_s: Floats, travel_s: Floats) -> int:
 def _choose(
     held: Words, awaited: Words, clustered: Words, copies: Indices, preference: int, sample: int
 ) -> int:
-    """A chunk that is held and not awaited, the rarest of a sample, or -1."""
+    """A chunk that is held, wanted and not awaited, the rarest of a sample, or -1."""
     if preference != PLAIN:
-        chunk = _rarest(held, clustered, copies, sample)
+        chunk = _rarest(held, awaited, clustered, copies, sample)
         if chunk >= 0 or preference == STRICT:
             return chunk
-    return _rarest(held, awaited, copies, sample)
+    return _rarest(held, awaited, awaited, copies, sample)
 
 
 @compiled
-def _rarest(held: Words, excluded: Words, copies: Indices, sample: int) -> int:
+def _rarest(held: Words, awaited: Words, excluded: Words, copies: Indices, sample: int) -> int:
     words = len(held)
     first = np.random.randint(64 * words)
     above = ~np.uint64(0) << np.uint64(first % 64)
@@ -183,7 +189,7 @@ def _rarest(held: Words, excluded: Words, copies: Indices, sample: int) -> int:
     seen = 0
     for step in range(words + 1):
         at = (first // 64 + step) % words
-        left = held[at] & ~excluded[at]
+        left = held[at] & ~awaited[at] & ~excluded[at]
         if step == 0:
             left &= above
         elif step == words:

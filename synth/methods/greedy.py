@@ -16,16 +16,16 @@ source holds then, and is never exchanged afterwards. O(sends · chunks / 64) at
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from probes.columns import Bytes, Floats, Ints, bytes_of, ints
-from probes.errors import UsageError
+from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.cuts import cost_levels
+from synth.errors import NotApplicableError
 from synth.matching import CLUSTER, PLAIN, STRICT, match
 from synth.network import Network
 from synth.schedule import COPY, REDUCE, Schedule
@@ -68,55 +68,50 @@ def synthesize(
 
     reduce_scatter and reduce are the reversal in time of all_gather and broadcast on the transposed
     network; all_reduce is a reduce_scatter and an all_gather in one table, so that each chunk turns
-    round as soon as it is complete (TACOS Sec. IV-D). Raises UsageError if a rank cannot be reached.
+    round as soon as it is complete (TACOS Sec. IV-D). Raises NotApplicableError if a rank cannot be reached.
     """
     if collective.kind == "all_reduce":
         chunk, link, op = _all_reduce(network, collective, chunk_bytes, seed, policy)
-    elif collective.reduces:
-        chunk, link = _reversed(network, _copying(collective), chunk_bytes, seed, policy)
+    elif collective.reduced.all():
+        chunk, link = _gathered(network, collective.wanted(), collective.held(), chunk_bytes, seed, policy)
         op = np.full(len(chunk), REDUCE)
-    else:
-        chunk, link, _ = _spread(network, collective, chunk_bytes, seed, policy)
+    elif not collective.reduced.any():
+        chunk, link, _ = _spread(network, collective.held(), collective.wanted(), chunk_bytes, seed, policy)
         op = np.full(len(chunk), COPY)
+    else:
+        raise NotApplicableError(f"greedy serves copies or sums, not {collective.label} at once")
     return Schedule(network, collective, chunk_bytes, "greedy", seed, ints(chunk), ints(link), bytes_of(op))
-
-
-def _copying(collective: Collective) -> Collective:
-    return replace(collective, kind="all_gather" if collective.kind == "reduce_scatter" else "broadcast")
 
 
 def _all_reduce(
     network: Network, collective: Collective, chunk_bytes: int, seed: int, policy: Policy
 ) -> tuple[Ints, Ints, Bytes]:
-    """Chunk c is reduced at rank c mod N and spread from there."""
-    ranks = network.ranks
-    share = -(-collective.chunks // ranks)
-    gather = Collective("all_gather", ranks, share * ranks)
-    kept = np.arange(share * ranks).reshape(ranks, share).T.ravel()[: collective.chunks]
-    number = np.full(share * ranks, -1)
-    number[kept] = np.arange(collective.chunks)
-    back_chunk, back_link = _reversed(network, gather, chunk_bytes, seed, policy)
-    there_chunk, there_link, _ = _spread(network, gather, chunk_bytes, seed, policy)
-    chunk = number[np.concatenate((back_chunk, there_chunk))]
-    link = np.concatenate((back_link, there_link))
+    """Each chunk is reduced at one member, in turns, and spread from there."""
+    members = collective.held()
+    owner = collective.participants[np.arange(collective.chunks) % collective.size]
+    owned = np.arange(network.ranks)[:, None] == owner
+    back_chunk, back_link = _gathered(network, owned, members, chunk_bytes, seed, policy)
+    there_chunk, there_link, _ = _spread(network, owned, members, chunk_bytes, seed, policy)
     op = np.concatenate((np.full(len(back_chunk), REDUCE), np.full(len(there_chunk), COPY)))
-    used = chunk >= 0
-    return chunk[used], link[used], op[used]
+    return np.concatenate((back_chunk, there_chunk)), np.concatenate((back_link, there_link)), op
 
 
-def _reversed(
-    network: Network, collective: Collective, chunk_bytes: int, seed: int, policy: Policy
+def _gathered(
+    network: Network, wanted: Mask, held: Mask, chunk_bytes: int, seed: int, policy: Policy
 ) -> tuple[Ints, Ints]:
-    """Sends of the mirror image, last arrival first."""
-    chunk, link, arrival_s = _spread(network.transposed(), collective, chunk_bytes, seed, policy)
+    """From all that hold to the one that wants: the mirror image of spreading, last arrival first."""
+    chunk, link, arrival_s = _spread(network.transposed(), wanted, held, chunk_bytes, seed, policy)
     order = np.argsort(-arrival_s, kind="stable")
     return chunk[order], link[order]
 
 
 def _spread(
-    network: Network, collective: Collective, chunk_bytes: int, seed: int, policy: Policy
+    network: Network, held: Mask, wanted: Mask, chunk_bytes: int, seed: int, policy: Policy
 ) -> tuple[Ints, Ints, Floats]:
-    """Every chunk from its source to every rank: (chunk, link, arrival) in the order of starts."""
+    """Every chunk from its source to who wants it: (chunk, link, arrival) in the order of starts.
+
+    Ranks that do not want a chunk do not relay it.
+    """
     level, cluster = _clusters(network)
     out_start, out_links, next_group = _by_first_port(network)
     port_start, port_links = network.port_links
@@ -134,8 +129,8 @@ def _spread(
         next_group,
         level,
         cluster,
-        collective.source_of(),
-        network.ranks,
+        held,
+        wanted,
         policy.preference,
         policy.sample,
         policy.rotate,
@@ -143,8 +138,8 @@ def _spread(
         seed,
     )
     if missing >= 0:
-        raise UsageError(
-            f"{network.name}: rank {missing} cannot be reached from every rank that has something for it"
+        raise NotApplicableError(
+            f"greedy: {network.name}: rank {missing} cannot be reached over ranks that want the same chunks"
         )
     return chunk, link, arrival_s
 

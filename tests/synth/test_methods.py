@@ -96,7 +96,7 @@ def test_greedy_never_sends_a_chunk_to_a_rank_twice():
 
 def test_greedy_names_a_rank_that_cannot_be_reached():
     network = build("cut", ["a", "b", "c"], [Link(0, 1, 0, 1e-9), Link(1, 0, 0, 1e-9), Link(2, 0, 0, 1e-9)])
-    with pytest.raises(UsageError, match="rank 2 cannot be reached"):
+    with pytest.raises(NotApplicableError, match="rank 2 cannot be reached"):
         greedy.synthesize(network, collective("broadcast", 3), 100)
 
 
