@@ -25,7 +25,7 @@ METHOD = "sysfs"
 _LEAST_VRAM_BYTES = 2 << 30
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_SPEED = re.compile(r"([0-9.]+)\s*GT/s")
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
 
 
 def read(host: str, root: Path = Path("/")) -> Topology:
@@ -51,6 +51,8 @@ def read(host: str, root: Path = Path("/")) -> Topology:
 def _numa(sys: Path, root: Path) -> Iterator[NumaNode]:
     processor = read_cpuinfo(root)
     for folder in sys.glob("devices/system/node/node[0-9]*"):
+        if not folder.name[4:].isdecimal():
+            continue
         memory = re.search(r"MemTotal:\s*([0-9]+) kB", lines(folder / "meminfo"))
         yield NumaNode(
             index=int(folder.name.removeprefix("node")),

@@ -94,8 +94,9 @@ def _is_virtual_function(bus_id: str, pci: Mapping[str, PciDevice]) -> bool:
 
 def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
     for device in sorted(sys.glob("class/infiniband/*")):
-        for port in sorted(device.glob("ports/[0-9]*"), key=lambda folder: int(folder.name)):
-            rate = re.match(r"([0-9.]+)\s*Gb/sec", text(port / "rate"))
+        ports = (folder for folder in device.glob("ports/[0-9]*") if folder.name.isdecimal())
+        for port in sorted(ports, key=lambda folder: int(folder.name)):
+            rate = re.match(r"([0-9]+(?:\.[0-9]+)?)\s*Gb/sec", text(port / "rate"))
             # "4: ACTIVE"
             state = text(port / "state").partition(":")[2].strip().lower()
             yield _RdmaPort(

@@ -121,7 +121,7 @@ def unpack(text: str, root: Path, source: str) -> None:
     for place, target, where in links:
         try:
             _link(root, place, target)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # the last: links that lead in circles
             raise DataError(source, [f"{where}: {error}"]) from error
 
 
@@ -140,3 +140,4 @@ def _link(root: Path, place: Path, target: str) -> None:
     if ".." in parts[ups:] or target.startswith("/") or (above != root and root not in above.parents):
         raise ValueError("a link leads out of the recorded machine")
     place.symlink_to(target)
+    place.resolve()

@@ -1,6 +1,8 @@
 import contextlib
 import ctypes
 import json
+import re
+from pathlib import Path
 
 import pynvml
 import pytest
@@ -13,6 +15,7 @@ from probes.live import recorded, sysfs, sysfs_kfd
 from probes.live.nvml_record import RecordedNvml, RecordingNvml
 from probes.live.sysfs_record import packed, unpack
 
+MACHINES = Path(__file__).parents[1] / "machines"
 LISTING = """# a comment
 [sys/devices/pci0000:00/0000:00:01.0]
 class = 0x030200
@@ -82,6 +85,30 @@ def test_any_listing_stays_inside_or_is_refused(tmp_path_factory, lines):
     with contextlib.suppress(DataError):
         unpack("\n".join(form.format(name, name) for form, name in lines), root, "x")
     assert [path.name for path in top.iterdir()] == ["root"]
+
+
+LISTINGS = [path.read_text() for path in sorted(MACHINES.glob("*/sysfs.txt"))]
+
+
+@given(st.sampled_from(LISTINGS), st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_changed_recording_is_read_whole_or_refused(tmp_path_factory, listing, data):
+    lines = listing.splitlines()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(1, len(lines) - 1))
+        words = re.split(r"( = | -> )", lines[at])
+        words[-1] = data.draw(
+            st.sampled_from(["", "x", "-1", "0x", "1e9", "9" * 40, "..", "a/b", "0000:16:00.0", "4: ACTIVE"])
+        )
+        lines[at] = "".join(words) if data.draw(st.booleans()) else ""
+    folder = tmp_path_factory.mktemp("changed")
+    (folder / "sysfs.txt").write_text("\n".join(lines))
+    try:
+        found = detect.combined([detect.read_recording(folder)])
+    except DataError as error:
+        assert error.problems
+    else:
+        assert found.problems() == []
 
 
 def test_a_folder_without_a_recording_is_a_missing_input(tmp_path):
