@@ -152,10 +152,8 @@ def match(
     if sent < total:
         for rank in range(ranks):
             for chunk in range(chunks):
-                held += (has[rank, chunk // 64] >> np.uint64(chunk % 64)) & np.uint64(1)
-            if held < chunks:
-                missing = rank
-                break
+                if wanted[rank, chunk] and not _has(has[rank], chunk):
+                    missing = rank
     return sent_chunk[:sent], sent_link[:sent], arrival_s[:sent], missing
 
 
