@@ -1,0 +1,282 @@
+"""TACOS-ILP (Sec. V): optimal schedules by integer programs over the time-expanded network.
+
+The horizon grows from the largest proven bound; below greedy's time every horizon is asked whether a
+schedule can end by it. So the solver proves more than it searches: the first horizon that is not
+infeasible is the optimum, and each infeasible one raises the lower bound. When time runs out, what
+the solver has is completed by shortest paths (Sec. V-B); what is too large for one program is done in
+short windows one after the other (time clustering, Sec. V-C). The best schedule found is returned.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from probes.columns import Indices, bytes_of, ints
+from probes.progress import SILENT, Progress
+from synth.bounds import bounds
+from synth.collective import Collective, Kind
+from synth.methods import greedy
+from synth.network import Network
+from synth.recovery import completed
+from synth.schedule import REDUCE, Bound, Outcome, Schedule
+from synth.simulate import replay
+from synth.ten import Bundles, Expansion, bundle, expand, grid_of
+from synth.ten_program import Move, moves_of, program
+
+__all__ = ["solve", "synthesize"]
+
+_COPYING: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
+_GREEDY_SENDS = 60_000
+_MOST_COLUMNS = 60_000
+_WINDOW_HOPS = 2
+_SHARE = 0.7
+_LEAST_S = 0.2
+_CLOSE = 1e-6
+
+
+def synthesize(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+) -> Schedule:
+    """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven."""
+    return solve(network, collective, chunk_bytes, seed=seed, time_limit_s=time_limit_s, solver=solver)[0]
+
+
+def solve(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+    progress: Progress = SILENT,
+) -> tuple[Schedule, Bound | None]:
+    """(schedule, the bound that infeasible horizons prove, if any).
+
+    reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
+    halves, each within half the time, and has no bound of its own. Raises NotApplicableError where a
+    rank cannot be reached, UnavailableError without the solver.
+    """
+    if collective.kind == "all_reduce":
+        schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
+        return _with_outcome(schedule, None), None
+    turned = collective.kind in _COPYING
+    search = _Search(
+        network.transposed() if turned else network,
+        replace(collective, kind=_COPYING[collective.kind]) if turned else collective,
+        chunk_bytes,
+        seed,
+        time.perf_counter() + time_limit_s,
+        solver,
+        progress,
+    )
+    best = search.run()
+    bound = search.bound if not turned or _reversible(network) else None
+    if turned:
+        best = _reversed(best, network, collective)
+    return _with_outcome(best, bound), bound
+
+
+def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
+    proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
+    proven += [bound] if bound else []
+    outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
+    optimal = outcome.percent_of_optimal >= 100 * (1 - _CLOSE)
+    return replace(schedule, outcome=replace(outcome, status="optimal" if optimal else "feasible"))
+
+
+def _reversible(network: Network) -> bool:
+    """Whether schedules run backwards take as long: a port's links must delay what leaves it alike."""
+    if network.hold_alpha:
+        return True
+    start, links = network.port_links
+    return all(np.ptp(network.alpha_s[links[a:b]]) == 0 for a, b in itertools.pairwise(start) if b > a)
+
+
+def _reversed(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
+    """The mirror image in time: sends of ``schedule``, made on the transposed network, last arrival first."""
+    order = np.argsort(-replay(schedule).arrival_s, kind="stable")
+    return replace(
+        schedule,
+        network=network,
+        collective=collective,
+        chunk=ints(schedule.chunk[order]),
+        link=ints(schedule.link[order]),
+        op=bytes_of(np.full(schedule.sends, REDUCE)),
+    )
+
+
+def _all_reduce(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    seed: int,
+    time_limit_s: float,
+    solver: str,
+    progress: Progress,
+) -> Schedule:
+    """Chunk c is reduced at rank c mod N and spread from there, in one table."""
+    ranks = network.ranks
+    share = -(-collective.chunks // ranks)
+    columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    halves: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
+    for kind in halves:
+        half = Collective(kind, ranks, share * ranks)
+        made, _ = solve(
+            network,
+            half,
+            chunk_bytes,
+            seed=seed,
+            time_limit_s=time_limit_s / 2,
+            solver=solver,
+            progress=progress,
+        )
+        chunk = made.chunk // share + (made.chunk % share) * ranks
+        kept = chunk < collective.chunks
+        columns.append((chunk[kept], made.link[kept], made.op[kept]))
+    chunk, link, op = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Schedule(network, collective, chunk_bytes, "ilp", seed, ints(chunk), ints(link), bytes_of(op))
+
+
+@dataclass(eq=False)
+class _Search:
+    """One copying collective: the best schedule so far, and how far the bound has come."""
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    seed: int
+    deadline_s: float
+    solver: str
+    progress: Progress
+    bound: Bound | None = None
+    best: Schedule = field(init=False)
+    best_s: float = float("inf")
+
+    def run(self) -> Schedule:
+        bundles = bundle(self.network)
+        self._begin(bundles)
+        known_s = bounds(self.network, self.collective, self.chunk_bytes)[0].time_s
+        if self.best_s <= known_s * (1 + _CLOSE):
+            return self.best
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s)
+        expansion = expand(grid, self.collective.held(), grid.ticks(self.best_s))
+        if expansion is None or not self._grow(expansion, grid.ticks(known_s)):
+            self._cluster(bundles)
+        return self.best
+
+    def _left_s(self) -> float:
+        return self.deadline_s - time.perf_counter()
+
+    def _keep(self, schedule: Schedule) -> None:
+        time_s = replay(schedule).time_s
+        if time_s < self.best_s:
+            self.best, self.best_s = schedule, time_s
+
+    def _begin(self, bundles: Bundles) -> None:
+        """Something feasible: greedy where it serves, with many seeds if small, else shortest paths."""
+        if self.collective.kind not in ("all_gather", "broadcast"):
+            self._keep(self._schedule(bundles, []))
+            return
+        policies = greedy.policies(self.network)
+        runs = max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
+        for at in range(runs * len(policies)):
+            policy = policies[at % len(policies)]
+            made = greedy.synthesize(
+                self.network, self.collective, self.chunk_bytes, seed=self.seed + at, policy=policy
+            )
+            self._keep(replace(made, method="ilp", seed=self.seed))
+
+    def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
+        return completed(bundles, self.collective, self.chunk_bytes, moves, "ilp", self.seed)
+
+    def _grow(self, expansion: Expansion, known: int) -> bool:
+        """Ask horizon after horizon, from the known bound up to the best time; False if too large.
+
+        Steps double while horizons are infeasible, so that many close ones cost few programs, and
+        halve the rest once one is not.
+        """
+        horizons = expansion.arrivals
+        horizons = horizons[horizons < expansion.horizon]
+        low = int(np.searchsorted(horizons, known, side="right")) - 1
+        low, high, step = max(low, 0), len(horizons), 1
+        while low < high and self._left_s() > _LEAST_S:
+            at = min(low + step - 1, high - 1)
+            self.progress.update(low, high, f"horizon {horizons[at] * expansion.grid.tick_s * 1e6:.6g} us")
+            answer = self._ask(expansion.until(int(horizons[at])), self._left_s() * _SHARE, elastic=False)
+            if answer is None:
+                return low > 0
+            if answer == "unknown":
+                break
+            if answer == "infeasible":
+                low, step = at + 1, 2 * step
+            else:
+                high, step = at, 1 if at - low < 2 else (at - low) // 2
+        self._prove(expansion, horizons, low, high)
+        if low < high and self._left_s() > _LEAST_S:
+            self._ask(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
+        return True
+
+    def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
+        """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
+        until_s = time.perf_counter() + limit_s
+        shape = self.collective
+        made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=_MOST_COLUMNS)
+        if made is None:
+            return None
+        if not made.possible and not elastic:
+            return "infeasible"
+        limit_s = max(0.1, until_s - time.perf_counter())
+        solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
+        if solution.values is not None:
+            self._keep(self._schedule(expansion.grid.bundles, moves_of(made, solution)))
+            return "feasible"
+        return solution.status
+
+    def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
+        """What the infeasible horizons prove: nothing ends before the first that is left."""
+        if not low:
+            return
+        tick_s = expansion.grid.tick_s
+        next_s = float(horizons[low] * tick_s) if low < len(horizons) else self.best_s
+        exactly = "exact times" if expansion.grid.exact else f"times rounded down to {tick_s:.3g} s"
+        self.bound = Bound(
+            "ILP horizon",
+            min(next_s, self.best_s),
+            f"none ends by {horizons[low - 1] * tick_s:.9g} s: {expansion.instants} instants, {exactly}",
+        )
+
+    def _cluster(self, bundles: Bundles) -> None:
+        """Short windows one after the other, each moving as many chunks as it can."""
+        tick_s = float(self.network.hold_s(self.chunk_bytes).min())
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s)
+        window = _WINDOW_HOPS * int(grid.travel.max())
+        held, wanted = self.collective.held(), self.collective.wanted()
+        moves: list[Move] = []
+        begin = 0
+        while (wanted & ~held).any() and self._left_s() > _LEAST_S:
+            expansion = expand(grid, held, window)
+            made = expansion and program(expansion, held, wanted, elastic=True, most_columns=_MOST_COLUMNS)
+            if not made:
+                break
+            windows = max(2, -(-grid.ticks(self.best_s) // window) - begin // window)
+            limit_s = self._left_s() * 2 / windows
+            solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
+            found = moves_of(made, solution)
+            if not found:
+                break
+            for move in found:
+                held[self.network.dst[bundles.first[move.bundle]], move.chunk] = True
+            moves += [replace(move, tick=begin + move.tick) for move in found]
+            begin += window
+        self._keep(self._schedule(bundles, moves))
