@@ -32,8 +32,11 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 
 
 def _with_only_node(host: Host) -> Host:
-    """Where there is one NUMA node, everything is on it, though the kernel may write -1."""
-    if len(host.numa) != 1 or host.numa[0].index < 0:
+    """Where there is one NUMA node, everything is on it, though the kernel may write -1.
+
+    nvidia-smi names the nodes that GPUs are on, and there may be others.
+    """
+    if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method == "smi":
         return host
     index = host.numa[0].index
 

@@ -13,9 +13,9 @@ from typing import Literal
 from probes.spelling import is_hidden
 from probes.topology import FabricLink, Finding
 
-__all__ = ["FarEnd", "links_of"]
+__all__ = ["CPU_CLASS", "SWITCH_CLASS", "FarEnd", "links_of"]
 
-_SWITCH, _CPU = "0x068000", "0x068001"
+SWITCH_CLASS, CPU_CLASS = "0x068000", "0x068001"
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ _Where = tuple[str, Literal["gpu", "switch", "cpu", "unknown"], bool, tuple[str,
 
 def _leads_to(end: FarEnd, gpus: Container[str]) -> _Where:
     """(target, its kind, whether elements share the same links, what is odd)."""
-    if end.kind == "c2c" or end.target_class.startswith(_CPU):
+    if end.kind == "c2c" or end.target_class.startswith(CPU_CLASS):
         return f"numa{end.numa}", "cpu", False, None
     if end.target == end.source:
         text = f"its {end.count} {end.kind} lead to itself: which GPU they reach is unknown"
         return "", "unknown", False, ("self-link", text)
     if is_hidden(end.target):
         return "nvswitch", "switch", False, None
-    if end.target_class.startswith(_SWITCH):
+    if end.target_class.startswith(SWITCH_CLASS):
         if end.target not in gpus:
             return end.target, "switch", False, None
         text = "names its peers as switches: taken as one set of links into a hidden NVSwitch"

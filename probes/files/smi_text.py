@@ -1,7 +1,8 @@
 """The matrices that nvidia-smi prints for people, found in text and taken apart.
 
 Cells are told by white space alone: which tabs and spaces stand between them depends on the driver's
-age and on who pasted them. A matrix that is not whole is refused, never completed.
+age and on who pasted them. A matrix that is not whole is refused; only rows of NICs may be missing from its
+end, because the rows of GPUs say what those would, but for pairs of NICs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Grid:
     @property
     def words(self) -> set[str]:
         """Every word but the X of a device with itself."""
-        return {word for cells in self.rows.values() for word in cells} - {"X"}
+        return {word for cells in self.rows.values() for word in cells} - {"X", ""}
 
     @property
     def is_p2p(self) -> bool:
@@ -103,7 +104,8 @@ def _is_word(text: str) -> bool:
 
 def _row(grid: Grid, line: str, number: int, *, last: bool) -> Iterator[str]:
     name, *tokens = line.split() or [""]
-    if not _DEVICE.fullmatch(name) or (name not in grid.devices and not (tokens and _is_word(tokens[0]))):
+    is_row = bool(tokens) and _is_word(tokens[0])
+    if not _DEVICE.fullmatch(name) or (not is_row and (name not in grid.devices or name in grid.rows)):
         return
     size = len(grid.devices)
     cells, further = tuple(tokens[:size]), tokens[size:]
@@ -111,6 +113,8 @@ def _row(grid: Grid, line: str, number: int, *, last: bool) -> Iterator[str]:
         yield f"line {number}: {name} has a row, and no column in line {grid.line}"
     elif name in grid.rows:
         yield f"line {number}: {name} has a second row"
+    elif last and len(cells) < size and not name.startswith("GPU"):
+        return  # the file ends inside a row that can be missing
     elif len(cells) < size or not all(map(_is_word, cells)):
         good = next((at for at, cell in enumerate(cells) if not _is_word(cell)), len(cells))
         found = f", then {cells[good]!r}" if good < len(cells) else ""
@@ -147,15 +151,28 @@ def _add_name(legend: dict[str, str], nic: str, name: str, *, last: bool) -> Non
         legend.setdefault(nic, name)
 
 
+def _fill(grid: Grid, missing: Sequence[str]) -> None:
+    """Rows of NICs that are not there, from what the rows that are there say of them."""
+    for device in missing:
+        at = grid.devices.index(device)
+        grid.rows[device] = tuple(
+            "X" if other == device else "" if other in missing else grid.rows[other][at]
+            for other in grid.devices
+        )
+    if missing:
+        grid.notes.append(f"rows of {', '.join(missing)} are missing: nothing is known of pairs of them")
+
+
 def _whole(grid: Grid) -> Iterator[str]:
     where = f"the matrix of line {grid.line}"
     if len(set(grid.devices)) != len(grid.devices):
         yield f"{where}: a device has two columns"
     missing = [device for device in grid.devices if device not in grid.rows]
-    if missing:
+    if any(device.startswith("GPU") for device in missing) or missing != list(grid.devices)[len(grid.rows) :]:
         found = f"found none for {', '.join(missing)}"
         yield f"{where}: expected a row for each of its {len(grid.devices)} columns, {found}"
         return
+    _fill(grid, missing)
     for at, device in enumerate(grid.devices):
         own = [column for column, word in zip(grid.devices, grid.rows[device], strict=True) if word == "X"]
         if own != [grid.devices[at]]:
