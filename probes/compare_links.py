@@ -12,7 +12,7 @@ from probes.paths import Paths
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
 from probes.uplinks import Uplink, chain, functions, uplink
 
-__all__ = ["flat", "links"]
+__all__ = ["flat", "links", "states_fabric"]
 
 _NAMES = {"nvlink": "NVLinks", "xgmi": "xGMI links", "c2c": "C2C links"}
 
@@ -20,7 +20,7 @@ _NAMES = {"nvlink": "NVLinks", "xgmi": "xGMI links", "c2c": "C2C links"}
 def links(matched: Matched) -> Iterator[Difference]:
     """Every difference in the links of two machines."""
     yield from _pcie(matched)
-    if _states_fabric(matched.reference) and _states_fabric(matched.found):
+    if states_fabric(matched.reference) and states_fabric(matched.found):
         for expected, found in matched.gpus.both:
             yield from _fabric(matched, expected, found)
     yield from _switches(matched)
@@ -65,7 +65,7 @@ def _gts(speed: float) -> str:
     return f"{speed:g} GT/s"
 
 
-def _states_fabric(host: Host) -> bool:
+def states_fabric(host: Host) -> bool:
     """Whether a source was asked that knows NVLinks: the driver, or a file that tells more than functions."""
     told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
     return bool(host.fabric) or told or any(gpu.peers for gpu in host.gpus)

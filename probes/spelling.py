@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["cpu_list", "is_hidden", "nccl_guid", "normal_bus_id", "plain_guid"]
+__all__ = ["cpu_list", "cpu_mask", "cpu_numbers", "is_hidden", "nccl_guid", "normal_bus_id", "plain_guid"]
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
 
@@ -36,6 +36,19 @@ def cpu_list(numbers: Iterable[int]) -> str:
         else:
             runs.append((value, value))
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def cpu_numbers(listed: str) -> list[int]:
+    """The CPU numbers of the kernel's list form: "0-2,5" is 0, 1, 2, 5."""
+    runs = [part.partition("-") for part in listed.split(",") if part]
+    return [cpu for first, _, last in runs for cpu in range(int(first), int(last or first) + 1)]
+
+
+def cpu_mask(listed: str) -> str:
+    """The kernel's mask form of a list of CPUs: words of 32 bits with commas, "" for none."""
+    mask = sum(1 << cpu for cpu in cpu_numbers(listed))
+    words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, mask.bit_length(), 32)]
+    return ",".join(reversed(words))
 
 
 def plain_guid(text: str) -> str:

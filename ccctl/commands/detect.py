@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import artifacts, console
 from ccctl.atomic import write_atomically
-from ccctl.errors import CannotWriteError, FoundProblem, UsageError
+from ccctl.errors import CannotWriteError, UsageError
 from ccctl.hosts import HOSTS_VARIABLE
 from ccctl.launch import World, started_by_mpi
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
 
 if TYPE_CHECKING:
-    from probes.compare import Comparison
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -29,10 +27,11 @@ EXAMPLES = (
     ("ccctl detect --from topo.txt", "read the matrix that nvidia-smi topo -m printed"),
     ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
+    ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
+    ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
-_LOST = ("host-missing", "host-failed")
 
 
 def detect(
@@ -61,12 +60,28 @@ def detect(
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
+    why: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--why",
+            metavar="A B",
+            help="Explain the way between two devices: GPU0, NIC1, mlx5_0, a bus id, gpu01:GPU0.",
+        ),
+    ] = None,
     diff: Annotated[
         str | None,
         typer.Option(
             "--diff",
             metavar="FILE",
             help="Compare with another topology.json or a file of another tool: exit 1 on a difference.",
+        ),
+    ] = None,
+    export: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--export",
+            metavar="FORMAT FILE",
+            help="Write it for another tool: nccl-xml FILE makes what NCCL_TOPO_FILE names; - is stdout.",
         ),
     ] = None,
     output: Output = None,
@@ -81,18 +96,22 @@ def detect(
     one network port; software interfaces are listed apart. What a source cannot tell is a note, never a
     failure. Without GPUs the ranks will be processes.
     """
-    from ccctl.topologies import read_topologies
+    from ccctl import answers
 
     if record is not None:
         _record(Path(record))
     found = _found(files, live, World(ranks, hosts, hostfile), timeout)
-    comparison = _compared(read_topologies([diff]), found) if diff else None
+    given = answers.answer(found, why, diff)
+    printed = "-" in (output, export[1] if export else None)
     if output is not None:
         artifacts.write(output, "topology", found)
-    if json and output != "-":
-        console.summary(_summary(found, comparison))
-    _show(found, comparison, diff, drawn=not (json or output == "-" or (quiet and output is not None)))
-    _judge(found, comparison, diff)
+    if export is not None:
+        answers.export(found, export)
+    if json and not printed:
+        console.summary(answers.summary(found, given))
+    written = output is not None or export is not None
+    answers.show(found, given, drawn=not (json or printed or (quiet and written)))
+    answers.judge(found, given)
     console.next_step(_next(found, files, output))
 
 
@@ -136,59 +155,6 @@ def _look() -> Topology:
         methods = sorted({host.method, *host.method_of.values(), *(gpu.method for gpu in host.gpus)})
         console.detail(f"{host.name}: facts from {', '.join(methods)}")
     return found
-
-
-def _compared(reference: Topology, found: Topology) -> Comparison:
-    from probes.compare import compare
-
-    return compare(reference, found)
-
-
-def _show(found: Topology, comparison: Comparison | None, diff: str | None, *, drawn: bool) -> None:
-    from ccctl.pictures import differences, remarks, topology
-
-    if drawn and comparison is not None:
-        differences.draw(comparison, found, diff or "")
-    elif drawn:
-        topology.draw(found)
-    else:
-        remarks.remarks(found)
-
-
-def _judge(found: Topology, comparison: Comparison | None, diff: str | None) -> None:
-    """Raise FoundProblem where hosts are missing, or something differs."""
-    from ccctl.hosts import fold
-
-    lost = [finding.where for finding in found.findings if finding.what in _LOST]
-    if lost:
-        raise FoundProblem(f"{fold(lost)}: {len(lost)} hosts of {len(lost) + len(found.hosts)} gave nothing")
-    if comparison is not None and comparison.differences:
-        count = len(comparison.differences)
-        raise FoundProblem(f"{count} difference{'s' if count > 1 else ''} from {diff}")
-
-
-def _summary(found: Topology, comparison: Comparison | None) -> dict[str, Any]:
-    from ccctl.hosts import fold
-    from probes.bandwidth import load
-    from probes.expected import expected_gbs
-
-    hosts = found.hosts
-    compared = {} if comparison is None else dataclasses.asdict(comparison)
-    return {
-        "hosts": len(hosts),
-        "host_names": fold(host.name for host in hosts),
-        "gpus": sum(len(host.usable_gpus) for host in hosts),
-        "nics": sum(len(host.physical_nics) for host in hosts),
-        "nvlinks": sum(host.fabric_links() for host in hosts),
-        "findings": [{"what": f.what, "where": f.where, "text": f.text} for f in found.findings],
-        "notes": [*found.notes, *compared.pop("notes", ())],
-        "numa_nodes": sum(len(host.numa) for host in hosts),
-        "pci_devices": sum(len(host.pci) for host in hosts),
-        "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
-        "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
-        "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
-        **compared,
-    }
 
 
 def _next(found: Topology, files: list[str] | None, output: str | None) -> str:
