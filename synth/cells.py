@@ -15,7 +15,7 @@ from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, Program
 from synth.rank_sets import RankSets
 
-__all__ = ["Cells", "Side", "cells_of", "side_of"]
+__all__ = ["Cells", "Side", "cells_of", "memory_of", "side_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +71,26 @@ def side_of(sets: RankSets, ranks: int) -> Side:
 
 def cells_of(program: Program, *, in_place: bool) -> Cells:
     """The memory of a program in one placement."""
-    ranks = program.ranks
     if program.input_chunks:
         inputs, outputs = _numbered(program.input_chunks), _nothing(program.output_chunks)
-    else:
-        inputs = side_of(program.collective.sources, ranks)
-        outputs = side_of(program.collective.targets, ranks)
-    scratch = np.array(program.scratch_chunks, dtype=np.int64)
-    size = np.stack([inputs.sizes, outputs.sizes, scratch], axis=1)
+        return _lay_out(inputs, outputs, program.scratch_chunks)
+    return memory_of(program.collective, program.scratch_chunks, in_place=in_place)
+
+
+def memory_of(collective: Collective, scratch_chunks: tuple[int, ...], *, in_place: bool) -> Cells:
+    """The memory of a collective in one placement, with so much scratch on each rank."""
+    inputs = side_of(collective.sources, collective.ranks)
+    outputs = side_of(collective.targets, collective.ranks)
+    cells = _lay_out(inputs, outputs, scratch_chunks)
+    if in_place:
+        _share(collective, cells.first, cells.same, inputs, outputs)
+    return cells
+
+
+def _lay_out(inputs: Side, outputs: Side, scratch_chunks: tuple[int, ...]) -> Cells:
+    size = np.stack([inputs.sizes, outputs.sizes, np.array(scratch_chunks, dtype=np.int64)], axis=1)
     ends = np.concatenate(([0], np.cumsum(size.ravel())))
-    first, same = ends[:-1].reshape(-1, 3), np.arange(ends[-1])
-    if in_place and not program.input_chunks:
-        _share(program.collective, first, same, inputs, outputs)
-    return Cells(first, size, same, inputs, outputs)
+    return Cells(ends[:-1].reshape(-1, 3), size, np.arange(ends[-1]), inputs, outputs)
 
 
 def _share(collective: Collective, first: Indices, same: Indices, inputs: Side, outputs: Side) -> None:

@@ -1,73 +1,82 @@
-"""Schedule → program: every send becomes a send step and a receive step, in the order of the table.
+"""Schedule → program: every send becomes an operation on chunks, and the passes do the rest.
 
-The lowering is plain: one threadblock for each peer and direction, no fusion. Because all steps
-and all waits follow the order of the table, the program cannot deadlock, with any FIFO depth.
+A chunk starts in its input slot; once it was received it lives in its output slot, or in a scratch slot
+where the collective gives it none.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
-from probes.columns import Ints
+from probes.columns import Indices, Ints
 from probes.errors import UsageError
-from synth.collective import Collective
-from synth.compiler.assemble import Assembler, Place, Slot
-from synth.program import INPUT, OPS, OUTPUT, SCRATCH, Program
-from synth.schedule import REDUCE, Schedule
-from synth.slots import Slots
+from synth.cells import Side, side_of
+from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.compiler.compile import compiled_program
+from synth.program import INPUT, OUTPUT, SCRATCH, Program
+from synth.schedule import REDUCE as REDUCING
+from synth.schedule import Schedule
+from synth.simulate import replay
 
-__all__ = ["lower"]
-
-_S, _R, _CPY, _RRC = (OPS.index(op) for op in ("s", "r", "cpy", "rrc"))
+__all__ = ["chunk_dag_of", "lower"]
 
 
-def lower(schedule: Schedule, name: str = "") -> Program:
-    """The program that carries out a schedule; linear in its sends.
+def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
+    """The program that carries out a schedule, its sends in the schedule's order where they can be.
 
-    A chunk starts in its input slot; once it was received it lives in its output slot, or in a
-    scratch slot where the collective gives it none. Hazards are tracked for each (rank, chunk), not
-    for each slot, so one program is valid both out of place and in place.
-    Raises UsageError where a rank sends a chunk that it does not hold.
+    One program is valid both out of place and, where the collective can, in place. Raises UsageError
+    where a rank sends a chunk that it does not hold.
     """
+    return compiled_program(chunk_dag_of(schedule, name), instances=instances, fuse=fuse)
+
+
+def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
+    """The operations of a schedule, and copies to the output of what a rank keeps; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
-    build = Assembler(collective)
-    homes = _Homes(collective)
-    hazards = _Hazards()
-    channel_of = _channels(network.src, network.dst).tolist()
-    src_of, dst_of = network.src.tolist(), network.dst.tolist()
-    columns = (schedule.chunk.tolist(), schedule.link.tolist(), schedule.op.tolist())
-    for row, (chunk, link, op) in enumerate(zip(*columns, strict=True)):
-        src, dst, channel = src_of[link], dst_of[link], channel_of[link]
-        origin = homes.where(src, chunk)
-        if origin is None:
-            raise UsageError(f"send {row}: rank {src} sends chunk {chunk}, of which it holds nothing")
-        sender = build.threadblock(src, send=dst, channel=channel)
-        sent = build.step(sender, _S, src=origin, after=hazards.before_read(src, chunk))
-        hazards.read(src, chunk, sent)
-        local = homes.where(dst, chunk) if op == REDUCE else None
-        home = homes.settle(dst, chunk)
-        receiver = build.threadblock(dst, recv=src, channel=channel)
-        before = hazards.before_write(dst, chunk)
-        if local is None:
-            received = build.step(receiver, _R, dst=home, after=before)
-        else:
-            received = build.step(receiver, _RRC, src=local, dst=home, after=before)
-        hazards.written(dst, chunk, received)
-    _keep_own(build, homes)
-    label = name or f"{schedule.method} {collective.label}"
-    return build.program(label, homes.scratch, in_place=collective.in_place)
+    homes = _Homes(schedule)
+    src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
+    from_buffer, from_slot = homes.before(src)
+    if (from_slot < 0).any():
+        row = int(np.flatnonzero(from_slot < 0)[0])
+        raise UsageError(
+            f"send {row}: rank {src[row]} sends chunk {schedule.chunk[row]}, of which it holds nothing"
+        )
+    with_buffer, with_slot = homes.before(dst)
+    to_buffer, to_slot = homes.after(dst)
+    # A sum that is added to nothing is a copy.
+    reduces = (schedule.op == REDUCING) & (with_slot >= 0)
+    kept_rank, kept_in, kept_out = homes.kept()
+    kept, channel = len(kept_rank), _channels(network.src, network.dst)[schedule.link]
 
+    def column(values: Indices, of_kept: Indices | int) -> Indices:
+        return np.concatenate([values, np.broadcast_to(np.int64(of_kept), kept)]).astype(np.int64)
 
-def _keep_own(build: Assembler, homes: _Homes) -> None:
-    """Chunks that a rank holds, wants and never received are copied to its output."""
-    slots = homes.slots
-    for rank in range(slots.ranks):
-        for slot, chunk in enumerate(slots.output_chunks(rank).tolist()):
-            if homes.where(rank, chunk) == (INPUT, slots.input_of(rank, chunk)):
-                tb = build.threadblock(rank)
-                build.step(tb, _CPY, src=(INPUT, slots.input_of(rank, chunk)), dst=(OUTPUT, slot))
+    nothing = np.full(schedule.sends, -1)
+    timing = replay(schedule)
+    moments = np.unique(np.concatenate([timing.start_s, timing.arrival_s]))
+    return ChunkDag(
+        name=name or f"{schedule.method} {collective.label}",
+        collective=collective,
+        protocol="Simple",
+        scratch_chunks=tuple(homes.scratch.tolist()),
+        op=column(np.where(reduces, REDUCE, ASSIGN), ASSIGN),
+        src_rank=column(src, kept_rank),
+        src_buffer=column(from_buffer, INPUT),
+        src_slot=column(from_slot, kept_in),
+        dst_rank=column(dst, kept_rank),
+        dst_buffer=column(to_buffer, OUTPUT),
+        dst_slot=column(to_slot, kept_out),
+        with_buffer=column(np.where(reduces, with_buffer, to_buffer), OUTPUT),
+        with_slot=column(np.where(reduces, with_slot, to_slot), kept_out),
+        count=column(np.ones_like(src), 1),
+        send_tb=column(nothing, -1),
+        recv_tb=column(nothing, -1),
+        channel=column(channel if channel.any() else nothing, -1),
+        line=column(np.zeros_like(src), 0),
+        starts=column(np.searchsorted(moments, timing.start_s), 0),
+        ends=column(np.searchsorted(moments, timing.arrival_s), 0),
+        in_place=collective.in_place,
+    )
 
 
 def _channels(src: Ints, dst: Ints) -> Ints:
@@ -80,50 +89,53 @@ def _channels(src: Ints, dst: Ints) -> Ints:
 
 
 class _Homes:
-    """Where each chunk lives on each rank, as the schedule proceeds."""
+    """Where each chunk lives on each rank, before and after each send of a schedule."""
 
-    def __init__(self, collective: Collective) -> None:
-        self.slots = Slots(collective)
-        self.scratch = [0] * collective.ranks
-        self._home: dict[Place, Slot] = {}
+    def __init__(self, schedule: Schedule) -> None:
+        collective = schedule.collective
+        self.chunks = np.int64(collective.chunks)
+        self.chunk = schedule.chunk.astype(np.int64)
+        self.inputs = side_of(collective.sources, collective.ranks)
+        self.outputs = side_of(collective.targets, collective.ranks)
+        # The places (rank and chunk) that receive, and the send that does so first.
+        dst = schedule.network.dst[schedule.link]
+        self.places, self.first = np.unique(dst * self.chunks + self.chunk, return_index=True)
+        slot = _slot(self.outputs, self.places, self.chunks)
+        self.buffer = np.where(slot >= 0, OUTPUT, SCRATCH)
+        lacking = np.flatnonzero(slot < 0)
+        lacking = lacking[np.lexsort((self.first[lacking], self.places[lacking] // self.chunks))]
+        rank = self.places[lacking] // self.chunks
+        self.scratch = np.bincount(rank, minlength=collective.ranks)
+        slot[lacking] = np.arange(len(lacking)) - (np.cumsum(self.scratch) - self.scratch)[rank]
+        self.slot = slot
 
-    def where(self, rank: int, chunk: int) -> Slot | None:
-        """The slot that holds the chunk now, or None."""
-        home = self._home.get((rank, chunk))
-        if home is not None:
-            return home
-        slot = self.slots.input_of(rank, chunk)
-        return (INPUT, slot) if slot >= 0 else None
+    def before(self, rank: Indices) -> tuple[Indices, Indices]:
+        """(buffer, slot) of each send's chunk on ``rank`` when it starts; slot -1 where it has none."""
+        place = rank * self.chunks + self.chunk
+        at = np.minimum(np.searchsorted(self.places, place), max(0, len(self.places) - 1))
+        if not len(self.places):
+            return place, place
+        arrived = (self.places[at] == place) & (self.first[at] < np.arange(len(place)))
+        own = _slot(self.inputs, place, self.chunks)
+        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], own)
 
-    def settle(self, rank: int, chunk: int) -> Slot:
-        """The chunk arrives: it lives in its home from now on."""
-        home = self._home.get((rank, chunk))
-        if home is None:
-            slot = self.slots.output_of(rank, chunk)
-            home = (OUTPUT, slot) if slot >= 0 else (SCRATCH, self.scratch[rank])
-            self.scratch[rank] += slot < 0
-            self._home[rank, chunk] = home
-        return home
+    def after(self, rank: Indices) -> tuple[Indices, Indices]:
+        """(buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
+        at = np.searchsorted(self.places, rank * self.chunks + self.chunk)
+        return self.buffer[at], self.slot[at]
+
+    def kept(self) -> tuple[Indices, Indices, Indices]:
+        """(rank, input slot, output slot) of what a rank holds, wants and never receives."""
+        place = self.outputs.rank * self.chunks + self.outputs.chunk
+        own = _slot(self.inputs, place, self.chunks)
+        rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))
+        return self.outputs.rank[rows], own[rows], self.outputs.slot[rows]
 
 
-class _Hazards:
-    """The last write of each (rank, chunk) and the reads since: RAW, WAR and WAW."""
-
-    def __init__(self) -> None:
-        self._write: dict[Place, Place] = {}
-        self._reads: defaultdict[Place, list[Place]] = defaultdict(list)
-
-    def before_read(self, rank: int, chunk: int) -> list[Place]:
-        write = self._write.get((rank, chunk))
-        return [write] if write else []
-
-    def before_write(self, rank: int, chunk: int) -> list[Place]:
-        """The reads since the last write ran after it, so they stand for it too."""
-        return self._reads.get((rank, chunk)) or self.before_read(rank, chunk)
-
-    def read(self, rank: int, chunk: int, place: Place) -> None:
-        self._reads[rank, chunk].append(place)
-
-    def written(self, rank: int, chunk: int, place: Place) -> None:
-        self._write[rank, chunk] = place
-        self._reads.pop((rank, chunk), None)
+def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:
+    """The slot of each (rank, chunk), or -1."""
+    keys = side.rank * chunks + side.chunk
+    if not len(keys):
+        return np.full(len(place), -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(keys, place), len(keys) - 1)
+    return np.where(keys[at] == place, side.slot[at], -1)

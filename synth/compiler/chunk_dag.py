@@ -1,0 +1,143 @@
+"""The first form: what a program does to chunks, one row an operation, in an order in which it is right.
+
+Every later form is made from this one, wherever it came from: traced from a program, or read off a
+schedule (GC3 Sec. 5.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from probes.columns import Indices, bytes_of, ints
+from synth.cells import Cells, memory_of
+from synth.collective import Collective
+from synth.compiler.hazards import Dependences, dependences
+
+__all__ = ["ASSIGN", "REDUCE", "ChunkDag", "cut", "replicated"]
+
+ASSIGN, REDUCE = range(2)
+_COLUMNS = (
+    "op",
+    "src_rank",
+    "src_buffer",
+    "src_slot",
+    "dst_rank",
+    "dst_buffer",
+    "dst_slot",
+    "with_buffer",
+    "with_slot",
+    "count",
+    "send_tb",
+    "recv_tb",
+    "channel",
+    "line",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkDag:
+    """Row n copies ``count[n]`` chunks (ASSIGN), or adds them to those at ``with`` (REDUCE), into ``dst``.
+
+    ``with`` lies on the destination's rank and mostly is ``dst`` itself. ``send_tb``, ``recv_tb`` and
+    ``channel`` are what the author asks for, else -1; ``line`` is his statement's, else 0; ``instance``
+    numbers the copies that parallel instances made.
+    """
+
+    name: str
+    collective: Collective
+    protocol: Literal["Simple", "LL", "LL128"]
+    scratch_chunks: tuple[int, ...]
+    op: Indices
+    src_rank: Indices
+    src_buffer: Indices
+    src_slot: Indices
+    dst_rank: Indices
+    dst_buffer: Indices
+    dst_slot: Indices
+    with_buffer: Indices
+    with_slot: Indices
+    count: Indices
+    send_tb: Indices
+    recv_tb: Indices
+    channel: Indices
+    line: Indices
+    out_of_place: bool = True
+    in_place: bool = False
+    source: str = ""
+    # When each operation starts and ends, where that is known: numbers that rise with time.
+    starts: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ends: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    instances: int = 1
+    instance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def operations(self) -> int:
+        return len(self.op)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the author assigns the threadblocks."""
+        return bool(((self.send_tb >= 0) | (self.recv_tb >= 0)).any())
+
+    def cells(self) -> Cells:
+        """All memory; input and output share it where the program may run in place."""
+        return memory_of(self.collective, self.scratch_chunks, in_place=self.in_place)
+
+    def dependences(self) -> Dependences:
+        """True and false dependences between the operations: what must come before what, and why."""
+        cells = self.cells()
+        return dependences(
+            cells,
+            (self.where(cells, "src"), self.count),
+            (self.where(cells, "with"), np.where(self.op == REDUCE, self.count, 0)),
+            (self.where(cells, "dst"), self.count),
+        )
+
+    def where(self, cells: Cells, side: Literal["src", "with", "dst"]) -> Indices:
+        """The first slot of each operand, numbered through all memory."""
+        rank = self.src_rank if side == "src" else self.dst_rank
+        first: Indices = cells.first[rank, getattr(self, f"{side}_buffer")] + getattr(self, f"{side}_slot")
+        return first
+
+
+def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
+    """The program cut into parallel instances (GC3 Sec. 5.3.2): every chunk becomes ``instances`` chunks.
+
+    A range of chunks is cut as memory, not chunk by chunk, so instances of one operation may depend on
+    other instances of another: dependences are only tracked afterwards.
+    """
+    if instances == 1:
+        return replace(dag, instance=np.zeros(dag.operations, dtype=np.int64))
+    rows = np.repeat(np.arange(dag.operations), instances)
+    part = np.tile(np.arange(instances), dag.operations)
+    columns = {name: getattr(dag, name)[rows] for name in _COLUMNS}
+    columns |= {name: getattr(dag, name)[rows] for name in ("starts", "ends") if len(dag.starts)}
+    for name in ("src_slot", "dst_slot", "with_slot"):
+        columns[name] = columns[name] * instances + part * columns["count"]
+    for name in ("send_tb", "recv_tb", "channel"):
+        columns[name] = np.where(columns[name] < 0, -1, columns[name] * instances + part)
+    return replace(
+        dag,
+        collective=cut(dag.collective, instances),
+        scratch_chunks=tuple(size * instances for size in dag.scratch_chunks),
+        instances=instances,
+        instance=part,
+        **columns,
+    )
+
+
+def cut(collective: Collective, parts: int) -> Collective:
+    """The collective with every chunk cut into ``parts``, neighbours in every buffer."""
+    if collective.custom is not None:
+        sets = collective.custom
+        columns = {name: np.repeat(getattr(sets, name), parts) for name in ("source", "target", "reduced")}
+        return replace(collective, chunks=collective.chunks * parts, custom=replace(sets, **_frozen(columns)))
+    halves = tuple(cut(part, parts) for part in collective.parts)
+    return replace(collective, chunks=collective.chunks * parts, parts=halves)
+
+
+def _frozen(columns: dict[str, Indices]) -> dict[str, Any]:
+    return {name: (bytes_of if name == "reduced" else ints)(column) for name, column in columns.items()}

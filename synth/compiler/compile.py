@@ -1,0 +1,74 @@
+"""The passes in their order: chunk DAG, instances, instructions, fusion, sorting, threadblocks, waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices
+from synth.compiler.chunk_dag import ChunkDag, replicated
+from synth.compiler.fuse import fused, pairs
+from synth.compiler.instruction_dag import InstructionDag, instructions_of
+from synth.compiler.legality import require
+from synth.compiler.order import FIFO_DEPTH, links_of, run
+from synth.compiler.sort import sorted_rows
+from synth.compiler.synchronize import emitted
+from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
+from synth.program import Program
+
+__all__ = ["compiled_program"]
+
+
+def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) -> Program:
+    """The program that does what ``dag`` says, on ``instances`` parallel instances.
+
+    What cannot be fused without messages overtaking each other or a circle of waits is taken apart again;
+    with nothing fused, and every receive sorted right behind its send, one message in each FIFO is
+    enough, so this ends.
+    """
+    require("chunk dag", dag)
+    whole = instructions_of(replicated(dag, instances))
+    require("instruction dag", whole)
+    pair = pairs(whole) if fuse else np.full(whole.rows, -1, dtype=np.int64)
+    adjacent = False
+    while True:
+        rows = fused(whole, pair)
+        require("fused dag", rows)
+        place = sorted_rows(rows, adjacent=adjacent)
+        program, apart = _placed(rows, place)
+        if program is not None:
+            require("program", program)
+            return program
+        if adjacent:
+            raise AssertionError("a program without fused instructions deadlocks")
+        adjacent = not len(apart)
+        stays = np.ones(whole.rows, dtype=bool)
+        stays[pair[pair >= 0]] = False
+        pair[np.flatnonzero(stays)[apart]] = -1
+        if adjacent:
+            pair[:] = -1
+
+
+def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indices]:
+    """(the program, none), or (None, fused rows to take apart).
+
+    Where the FIFOs are too short for a circle of threadblocks that all send first, what would block goes
+    to the next channel.
+    """
+    lowest = np.zeros(rows.rows, dtype=np.int64)
+    while True:
+        blocks, apart = assigned(rows, place, lowest)
+        if blocks is None:
+            return None, apart
+        program, row_of = emitted(rows, place, blocks)
+        order, reached, _ = run(links_of(program), FIFO_DEPTH)
+        if len(order) == program.steps:
+            return program, apart
+        stuck = np.flatnonzero(reached < program.tb_start[1:])
+        blocked = row_of[reached[stuck]]
+        blocked = blocked[(blocked >= 0) & (rows.receiver[blocked] >= 0)]
+        free = blocked[rows.channel[blocked] < 0]
+        channel = blocks.channel[blocks.block[free]]
+        if rows.dag.by_hand or not len(free) or channel.max() + rows.dag.instances >= MOST_CHANNELS:
+            inside = np.isin(blocks.block, stuck) & (rows.sender >= 0) & (rows.receiver >= 0)
+            return None, np.flatnonzero(inside)
+        lowest[heads_of(rows)[free]] = channel + 1

@@ -1,0 +1,104 @@
+"""What must come before what, because both touch a slot: true dependences and false ones (GC3 Sec. 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices, Mask
+from synth.cells import Cells
+from synth.jit import compiled
+
+__all__ = ["Dependences", "Range", "dependences"]
+
+Range = tuple[Indices, Indices]
+"""For each row its first slot, numbered through all memory, and how many (0: the row has none)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dependences:
+    """Row n must come after rows ``before[start[n]:start[n + 1]]``, each earlier than n.
+
+    ``true`` says whether it reads what that row wrote; else it overwrites what that row read or wrote.
+    ``kept[n]`` says whether any slot that row n wrote still holds its value at the end.
+    """
+
+    start: Indices
+    before: Indices
+    true: Mask
+    kept: Mask
+
+
+def dependences(cells: Cells, first: Range, second: Range, written: Range) -> Dependences:
+    """Of rows in order, each of which reads two ranges and then writes one; O(slots touched)."""
+    touched = int(first[1].sum() + second[1].sum() + 2 * written[1].sum())
+    wanted = np.zeros(cells.total, dtype=bool)
+    outputs = cells.outputs
+    wanted[cells.same[cells.first[outputs.rank, 1] + outputs.slot]] = True
+    (a, counts_a), (b, counts_b), (c, counts_c) = first, second, written
+    return Dependences(
+        *_dependences(a, counts_a, b, counts_b, c, counts_c, cells.same.astype(np.int64), wanted, touched)
+    )
+
+
+@compiled
+def _dependences(
+    first: Indices,
+    first_count: Indices,
+    second: Indices,
+    second_count: Indices,
+    written: Indices,
+    written_count: Indices,
+    same: Indices,
+    wanted: Mask,
+    touched: int,
+) -> tuple[Indices, Indices, Mask, Mask]:
+    rows = len(first)
+    writer = np.full(len(same) + 1, -1, dtype=np.int64)
+    # The readers of a cell since its last write are a chain.
+    chain = np.full(len(same) + 1, -1, dtype=np.int64)
+    link_row = np.empty(touched + 1, dtype=np.int64)
+    link_next = np.empty(touched + 1, dtype=np.int64)
+    links = 0
+    start = np.zeros(rows + 1, dtype=np.int64)
+    # A chain is emptied when it is followed, so no more pairs come up than slots are touched.
+    before = np.empty(2 * touched + 1, dtype=np.int64)
+    true = np.empty(2 * touched + 1, dtype=np.bool_)
+    size = 0
+    noted = np.full(rows + 1, -1, dtype=np.int64)
+    for row in range(rows):
+        for turn in range(2):
+            low = first[row] if turn == 0 else second[row]
+            for at in range(low, low + (first_count[row] if turn == 0 else second_count[row])):
+                cell = same[at]
+                source = writer[cell]
+                if source >= 0 and noted[source] != row:
+                    noted[source] = row
+                    before[size], true[size] = source, True
+                    size += 1
+                link_row[links], link_next[links] = row, chain[cell]
+                chain[cell] = links
+                links += 1
+        for at in range(written[row], written[row] + written_count[row]):
+            cell = same[at]
+            source = writer[cell]
+            if source >= 0 and noted[source] != row:
+                noted[source] = row
+                before[size], true[size] = source, False
+                size += 1
+            link = chain[cell]
+            while link >= 0:
+                source = link_row[link]
+                if source != row and noted[source] != row:
+                    noted[source] = row
+                    before[size], true[size] = source, False
+                    size += 1
+                link = link_next[link]
+            writer[cell], chain[cell] = row, -1
+        start[row + 1] = size
+    kept = np.zeros(rows, dtype=np.bool_)
+    for cell in range(len(same)):
+        if wanted[cell] and writer[cell] >= 0:
+            kept[writer[cell]] = True
+    return start, before[:size], true[:size], kept

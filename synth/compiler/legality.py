@@ -1,0 +1,90 @@
+"""What is legal in each form of a program, as a table that is checked between the passes.
+
+A broken rule is a mistake of the pass before, never of a program's author; so it is an assertion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.compiler.instruction_dag import InstructionDag
+from synth.compiler.shape import shape
+from synth.program import OPS, Program
+
+__all__ = ["FORMS", "require"]
+
+_PLAIN = tuple(OPS.index(op) for op in ("s", "r", "cpy", "re", "rrc"))
+_FUSED = (*_PLAIN, *(OPS.index(op) for op in ("rrs", "rcs", "rrcs")))
+
+
+def _known_operations(dag: ChunkDag) -> bool:
+    return bool(np.isin(dag.op, (ASSIGN, REDUCE)).all())
+
+
+def _slots_exist(dag: ChunkDag) -> bool:
+    cells = dag.cells()
+    ends = [("src", "src_rank"), ("dst", "dst_rank"), ("with", "dst_rank")]
+    return all(
+        bool((getattr(dag, f"{side}_slot") >= 0).all())
+        and bool(
+            (
+                getattr(dag, f"{side}_slot") + dag.count
+                <= cells.size[getattr(dag, rank), getattr(dag, f"{side}_buffer")]
+            ).all()
+        )
+        for side, rank in ends
+    )
+
+
+def _positive_counts(form: ChunkDag | InstructionDag) -> bool:
+    return bool((form.count > 0).all())
+
+
+def _only_plain(dag: InstructionDag) -> bool:
+    return bool(np.isin(dag.op, _PLAIN).all())
+
+
+def _only_known(dag: InstructionDag) -> bool:
+    return bool(np.isin(dag.op, _FUSED).all())
+
+
+def _messages_have_two_ends(dag: InstructionDag) -> bool:
+    """Who sends to whom agrees on both sides, and what a message carries too."""
+    out, into = np.flatnonzero(dag.receiver >= 0), np.flatnonzero(dag.sender >= 0)
+    there, here = dag.receiver[out], dag.sender[into]
+    return bool(
+        (dag.sends() == (dag.receiver >= 0)).all()
+        and (dag.receives() == (dag.sender >= 0)).all()
+        and (dag.sender[there] == out).all()
+        and (dag.receiver[here] == into).all()
+        and (dag.rank[there] == dag.send_to[out]).all()
+        and (dag.rank[here] == dag.recv_from[into]).all()
+        and (dag.count[there] == dag.count[out]).all()
+    )
+
+
+def _needs_stay_on_a_rank(dag: InstructionDag) -> bool:
+    owner = np.repeat(np.arange(dag.rows), np.diff(dag.needs.start))
+    return bool((dag.rank[owner] == dag.rank[dag.needs.before]).all() and (owner != dag.needs.before).all())
+
+
+def _well_formed(program: Program) -> bool:
+    return not shape(program)
+
+
+FORMS: Mapping[str, tuple[Callable[[Any], bool], ...]] = {
+    "chunk dag": (_known_operations, _positive_counts, _slots_exist),
+    "instruction dag": (_only_plain, _positive_counts, _messages_have_two_ends, _needs_stay_on_a_rank),
+    "fused dag": (_only_known, _positive_counts, _messages_have_two_ends, _needs_stay_on_a_rank),
+    "program": (_well_formed,),
+}
+
+
+def require(form: str, value: object) -> None:
+    """Check every rule of ``form``; raises AssertionError naming the one that is broken."""
+    for rule in FORMS[form]:
+        assert rule(value), f"{form}: {rule.__name__.strip('_').replace('_', ' ')} does not hold"

@@ -1,0 +1,244 @@
+"""Which threadblock runs each instruction, on which channel (GC3 Sec. 5.2 and 5.4).
+
+A channel between two ranks is used by one threadblock on each side, so what fusion ties together (the
+peer received from, the peer sent to) stays tied on that channel; a chunk that is passed on elsewhere
+takes another channel. Local instructions go where the rank was idle longest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices, Mask
+from synth.compiler.instruction_dag import InstructionDag
+from synth.jit import compiled
+
+__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
+
+MOST_CHANNELS = 32
+_LOCAL_CHANNEL = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """``block[n]`` is the threadblock of row n; the other columns describe the threadblocks."""
+
+    block: Indices
+    rank: Indices
+    send: Indices
+    recv: Indices
+    channel: Indices
+
+
+def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Blocks | None, Indices]:
+    """(the threadblocks, none) or (None, fused rows that must be taken apart before it can succeed).
+
+    ``lowest`` is the lowest channel that the messages from each row on may take; it is raised where they
+    would overtake others. Where the author chose the channel it stays.
+    """
+    if dag.dag.by_hand:
+        channel = np.where(dag.channel >= 0, dag.channel, dag.instance)
+        ahead, behind = _overtaken(dag, place, channel)
+        if len(ahead):
+            return None, _fused_among(dag, ahead, behind)
+        return _by_hand(dag, channel), ahead
+    found, bad = _channels(dag, place, lowest)
+    if found is None:
+        return None, bad
+    return _automatic(dag, place, found), bad
+
+
+def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Indices | None, Indices]:
+    """(the channel of every row's messages, none), or (None, fused rows for which there is no channel)."""
+    peers = dag.rank * np.int64(dag.dag.collective.ranks)
+    out = np.where(dag.receiver >= 0, peers + dag.send_to, -1)
+    into = np.where(dag.sender >= 0, dag.recv_from * np.int64(dag.dag.collective.ranks) + dag.rank, -1)
+    names, number = np.unique(np.concatenate([out, into]), return_inverse=True)
+    out, into = number[: dag.rows], number[dag.rows :]
+    heads = np.flatnonzero((dag.receiver >= 0) & (dag.sender < 0))
+    heads = heads[np.argsort(place[heads], kind="stable")]
+    span = max(MOST_CHANNELS, int(dag.channel.max(initial=0)) + 1, dag.dag.instances)
+    while True:
+        channel, bad = _first_fit(
+            heads,
+            dag.receiver,
+            out,
+            into,
+            dag.channel,
+            dag.instance,
+            lowest,
+            len(names),
+            dag.dag.instances,
+            span,
+        )
+        if bad >= 0:
+            return None, _passed_on(dag, np.array([bad]))
+        ahead, behind = _overtaken(dag, place, channel)
+        movable = dag.channel[ahead] < 0
+        if not len(ahead):
+            return channel, ahead
+        if not movable.all():
+            return None, _fused_among(dag, ahead[~movable], behind[~movable])
+        chain = heads_of(dag)[ahead]
+        lowest[chain] = channel[chain] + 1
+
+
+def heads_of(dag: InstructionDag) -> Indices:
+    """For each row the first row of its chain."""
+    head = np.arange(dag.rows)
+    sender = np.where(dag.sender >= 0, dag.sender, head)
+    while True:
+        further = sender[sender]
+        if (further == sender).all():
+            return sender
+        sender = further
+
+
+def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
+    """The fused rows of the chains that start with ``heads``."""
+    return np.flatnonzero((dag.sender >= 0) & (dag.receiver >= 0) & np.isin(heads_of(dag), heads))
+
+
+def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
+    """Receiving rows of one connection that overtake one whose message was sent before: (who, whom)."""
+    into = np.flatnonzero(dag.sender >= 0)
+    key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * 1024 + channel[into]
+    order = np.lexsort((place[dag.sender[into]], key))
+    into, key = into[order], key[order]
+    wrong = np.flatnonzero((key[1:] == key[:-1]) & (place[into[1:]] < place[into[:-1]]))
+    return into[wrong + 1], into[wrong]
+
+
+def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indices:
+    """The fused rows at either end of these messages."""
+    rows = np.concatenate([ahead, behind, dag.sender[ahead], dag.sender[behind]])
+    return np.unique(rows[(dag.sender[rows] >= 0) & (dag.receiver[rows] >= 0)])
+
+
+def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
+    """Threadblocks from the channels: fused rows tie a sending end to a receiving one."""
+    ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
+    talks = (dag.sender >= 0) | (dag.receiver >= 0)
+    # What the other side of a tied end is, for each (rank, peer, channel) that sends or receives.
+    key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * 1024 + channel, -1)
+    key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * 1024 + channel, -1)
+    tied = (dag.sender >= 0) & (dag.receiver >= 0)
+    to = _looked_up(key_in[tied], dag.send_to[tied], key_in)
+    source = _looked_up(key_out[tied], dag.recv_from[tied], key_out)
+    send = np.where(dag.receiver >= 0, dag.send_to, to)
+    recv = np.where(dag.sender >= 0, dag.recv_from, source)
+    local = ~talks
+    rank_alone = np.setdiff1d(dag.rank[local], dag.rank[talks])
+    columns = np.stack([dag.rank, channel, send < 0, send, recv], axis=1)[talks]
+    alone = np.zeros((len(rank_alone), 5), dtype=np.int64)
+    alone[:, 0], alone[:, 2:] = rank_alone, (1, -1, -1)
+    table, number = np.unique(np.concatenate([columns, alone]), axis=0, return_inverse=True)
+    block = np.full(rows, -1, dtype=np.int64)
+    block[talks] = number.ravel()[: int(talks.sum())]
+    order = np.argsort(place, kind="stable")
+    first = np.searchsorted(table[:, 0], np.arange(int(ranks) + 1))
+    _place_local(order, dag.rank, dag.needs.start, dag.needs.before, local, first, block)
+    return Blocks(block, table[:, 0], table[:, 3], table[:, 4], table[:, 1])
+
+
+def _looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
+    """The value of each wanted key, or -1."""
+    if not len(keys):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    names, first = np.unique(keys, return_index=True)
+    at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+    return np.where((names[at] == wanted) & (wanted >= 0), values[first[at]], -1)
+
+
+def _by_hand(dag: InstructionDag, channel: Indices) -> Blocks:
+    keys = np.stack([dag.rank, dag.tb], axis=1)
+    table, block = np.unique(keys, axis=0, return_inverse=True)
+    block = block.ravel()
+    send, recv, channels = (np.full(len(table), -1, dtype=np.int64) for _ in range(3))
+    talks = (dag.sender >= 0) | (dag.receiver >= 0)
+    np.maximum.at(send, block, dag.send_to)
+    np.maximum.at(recv, block, dag.recv_from)
+    np.maximum.at(channels, block[talks], channel[talks])
+    return Blocks(block, table[:, 0], send, recv, np.maximum(channels, _LOCAL_CHANNEL))
+
+
+@compiled
+def _first_fit(
+    heads: Indices,
+    receiver: Indices,
+    out: Indices,
+    into: Indices,
+    asked: Indices,
+    instance: Indices,
+    lowest: Indices,
+    pairs: int,
+    instances: int,
+    span: int,
+) -> tuple[Indices, int]:
+    channel = np.full(len(receiver), -1, dtype=np.int64)
+    goes_to = np.full(pairs * span, -1, dtype=np.int32)
+    comes_from = np.full(pairs * span, -1, dtype=np.int32)
+    for head in heads:
+        chosen = -1
+        first = instance[head]
+        while first < lowest[head]:
+            first += instances
+        for candidate in range(first, span, instances):
+            c = asked[head] if asked[head] >= 0 else candidate
+            fits = True
+            row = receiver[head]
+            while receiver[row] >= 0:
+                here, there = into[row] * span + c, out[row] * span + c
+                if goes_to[here] >= 0 and goes_to[here] != out[row]:
+                    fits = False
+                    break
+                if comes_from[there] >= 0 and comes_from[there] != into[row]:
+                    fits = False
+                    break
+                row = receiver[row]
+            if fits:
+                chosen = c
+                break
+            if asked[head] >= 0:
+                break
+        if chosen < 0:
+            return channel, head
+        channel[head] = chosen
+        row = receiver[head]
+        while row >= 0:
+            channel[row] = chosen
+            if receiver[row] >= 0:
+                goes_to[into[row] * span + chosen] = out[row]
+                comes_from[out[row] * span + chosen] = into[row]
+            row = receiver[row]
+    return channel, -1
+
+
+@compiled
+def _place_local(
+    order: Indices,
+    rank: Indices,
+    start: Indices,
+    before: Indices,
+    local: Mask,
+    first: Indices,
+    block: Indices,
+) -> None:
+    used = np.full(first[-1] + 1, -1, dtype=np.int64)
+    for at in range(len(order)):
+        row = order[at]
+        if local[row]:
+            # What follows another local instruction stays with it: that costs no synchronization.
+            chosen = -1
+            for edge in range(start[row], start[row + 1]):
+                if local[before[edge]]:
+                    chosen = block[before[edge]]
+            if chosen < 0:
+                chosen = first[rank[row]]
+                for candidate in range(first[rank[row]], first[rank[row] + 1]):
+                    if used[candidate] < used[chosen]:
+                        chosen = candidate
+            block[row] = chosen
+        used[block[row]] = at
