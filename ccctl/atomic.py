@@ -16,10 +16,11 @@ __all__ = ["refuse_unwritable", "write_atomically"]
 _SETTLED_S = 60.0
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace ``path`` by ``content``; raises CannotWriteError, and then nothing was changed.
 
-    A symbolic link stays and its target is replaced; a device or a pipe is written to as it is.
+    A symbolic link stays and its target is replaced; a device or a pipe is written to as it is. The file
+    keeps its mode, or a new one has that of the umask, unless ``mode`` says otherwise.
     """
     refuse_unwritable(path)
     target = Path(os.path.realpath(path))
@@ -27,7 +28,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         if target.exists() and not target.is_file():
             target.write_bytes(content)
         else:
-            _replace(target, content)
+            _replace(target, content, mode)
     except OSError as error:
         raise CannotWriteError(f"{path}: {error.strerror}") from error
 
@@ -43,7 +44,7 @@ def refuse_unwritable(path: Path) -> None:
         raise CannotWriteError(f"{path}: no permission to write there")
 
 
-def _replace(target: Path, content: bytes) -> None:
+def _replace(target: Path, content: bytes, mode: int | None) -> None:
     prefix, suffix = f".{target.name}.", ".part"
     _sweep(target.parent, prefix, suffix)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
@@ -54,7 +55,8 @@ def _replace(target: Path, content: bytes) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+            kept = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+            temporary.chmod(kept if mode is None else mode)
             temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

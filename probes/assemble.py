@@ -54,7 +54,7 @@ class Fits:
 
     @cached_property
     def slow(self) -> list[SlowPart]:
-        return findings.slow_parts(self.pairs, self.column(""), self.places)
+        return findings.slow_parts(self.pairs, self.column(""), self.column("_median"), self.places)
 
     @cached_property
     def retested(self) -> list[int]:
@@ -168,7 +168,8 @@ def _findings(fits: Fits) -> tuple[str, ...]:
         ("unsteady", fits.rows["noisy"], unsteady),
         ("without a sound fit (the time of the largest messages stands instead)", fits.rows["unsound"], beta),
     ]
-    found = [part.text for part in fits.slow]
+    again = set(fits.retested)
+    found = [part.text + ("" if again & set(part.rows) else ", not measured again") for part in fits.slow]
     for what, rows, times in said:
         if rows:
             worst = [

@@ -11,23 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from probes.prober import Dose
-from probes.rounds import Pair, Waves
+from probes.rounds import Pair, Waves, meetings
 
 __all__ = ["Cost", "Plan", "fitted"]
 
 _SHORTEST = 0.25
-# What remains for measuring suspects again, and for ending in time.
-_FOR_ROUNDS = 0.8
+# What remains is for measuring suspects again, and for ending in time.
+_FOR_ROUNDS = 0.85
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Waves of links for alpha and for beta, a pass over all of them ``passes`` times."""
+    """Rounds of links, a pass over all of them up to ``passes`` times, and how long to look at each.
+
+    ``tried`` says that the first round has been measured already, as its part of the first pass.
+    """
 
     rounds: tuple[tuple[Pair, ...], ...]
     passes: int
     dose: Dose
+    tried: bool = False
     left_out: tuple[str, ...] = ()
+
+    def rounds_of(self, number: int) -> tuple[tuple[Pair, ...], ...]:
+        """The rounds to measure in one pass, counted from 1."""
+        return self.rounds[1:] if self.tried and number == 1 else self.rounds
 
 
 @dataclass(frozen=True)
@@ -39,26 +47,25 @@ class Cost:
 
 
 def fitted(plan: Plan, cut: Waves, cost: Cost, left_s: float) -> Plan:
-    """``plan`` with as many passes, as long looks and as many rounds as fit into ``left_s`` seconds."""
+    """``plan``, its first round done, so that the rest of a pass fits into ``left_s`` more seconds.
+
+    Where all of it fits, there may be more passes; where nothing fits, the first round stands.
+    """
     left_s *= _FOR_ROUNDS
-    once_s = _seconds(plan.rounds, cut, cost)
-    passes = min(plan.passes, int(left_s / once_s)) if once_s > 0 else plan.passes
-    if passes >= 1:
-        left_out = () if passes == plan.passes else (f"{plan.passes - passes} of {plan.passes} passes",)
-        return replace(plan, passes=passes, left_out=left_out)
-    share = max(left_s / once_s, _SHORTEST)
-    shorter: tuple[str, ...] = (
-        f"{1 - share:.0%} of the time at each link",
-        f"{plan.passes - 1} of {plan.passes} passes",
-    )
+    rest_s = _seconds(plan.rounds[1:], cut, cost)
+    if rest_s <= left_s:
+        return replace(plan, tried=True)
+    share = max(left_s / rest_s, _SHORTEST)
     dose = replace(plan.dose, pingpong_s=plan.dose.pingpong_s * share, trains_s=plan.dose.trains_s * share)
     rounds = plan.rounds
-    while len(rounds) > 1 and share * _seconds(rounds, cut, cost) > left_s:
+    while len(rounds) > 1 and share * _seconds(rounds[1:], cut, cost) > left_s:
         rounds = rounds[:-1]
-    if len(rounds) < len(plan.rounds):
-        shorter = (f"{len(plan.rounds) - len(rounds)} of {len(plan.rounds)} rounds", *shorter)
-    return Plan(rounds, 1, dose, shorter)
+    dropped = len(plan.rounds) - len(rounds)
+    none = (f"{dropped} of {len(plan.rounds)} rounds",) if dropped else ()
+    return Plan(rounds, 1, dose, tried=True, left_out=(*none, f"{1 - share:.0%} of the time at each link"))
 
 
 def _seconds(rounds: Sequence[Sequence[Pair]], cut: Waves, cost: Cost) -> float:
-    return sum(len(cut(pairs)) * (cost.beta_s + cost.alpha_s / 2) for pairs in rounds)
+    alpha = sum(len(cut(pairs)) for pairs in meetings(rounds))
+    beta = sum(len(cut(pairs)) for pairs in rounds)
+    return alpha * cost.alpha_s + beta * cost.beta_s

@@ -12,10 +12,11 @@ from probes.columns import Floats
 from probes.rounds import Pair
 from probes.samples import Place
 
-__all__ = ["EFFECT", "Names", "SlowPart", "asymmetric", "describe", "noisy", "slow_parts"]
+__all__ = ["EFFECT", "Names", "SlowPart", "asymmetric", "describe", "noise", "noisy", "slow_parts"]
 
 EFFECT = 0.10
 _NOISY = 1.0
+_Z = 4.5
 _MOST_NAMED = 6
 
 
@@ -46,8 +47,11 @@ class Names:
         return f"{src} → {dst}" if self._one_host else f"{self.rank(src)} → {self.rank(dst)}"
 
 
-def slow_parts(pairs: Sequence[Pair], beta: Floats, places: Sequence[Place]) -> list[SlowPart]:
+def slow_parts(
+    pairs: Sequence[Pair], beta: Floats, median: Floats, places: Sequence[Place]
+) -> list[SlowPart]:
     """Slow hosts and links between hosts, then slow ranks and links inside each host."""
+    wander = np.log(median / beta)
     found: list[SlowPart] = []
     hosts = list(dict.fromkeys(place.host for place in places))
     number = {host: at for at, host in enumerate(hosts)}
@@ -58,7 +62,7 @@ def slow_parts(pairs: Sequence[Pair], beta: Floats, places: Sequence[Place]) -> 
         if host_of[src] != host_of[dst]
     }
     named = dict(enumerate(hosts))
-    found += _slow(between, beta, {at: f"host {name}" for at, name in named.items()}, named)
+    found += _slow(between, beta, wander, {at: f"host {name}" for at, name in named.items()}, named)
     names = Names([place.host for place in places])
     for host in range(len(hosts)):
         members = [rank for rank, other in enumerate(host_of) if other == host]
@@ -70,21 +74,30 @@ def slow_parts(pairs: Sequence[Pair], beta: Floats, places: Sequence[Place]) -> 
         }
         called = {at: names.rank(rank) for at, rank in enumerate(members)}
         short = {at: str(rank) for at, rank in enumerate(members)} if len(hosts) == 1 else called
-        found += _slow(inside, beta, called, short)
+        found += _slow(inside, beta, wander, called, short)
     return found
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
-    """Rows that are a tenth slower than the way back, at best and in the middle, beyond their intervals."""
+    """Rows that are a tenth slower than the way back, at best and in the middle, beyond their intervals.
+
+    Where links wander more than that, it must be beyond what they wander, too.
+    """
     row_of = {pair: row for row, pair in enumerate(pairs)}
+    least = max(1 + EFFECT, float(np.exp(_Z * noise(np.log(median / beta)))))
     found = []
     for row, (src, dst) in enumerate(pairs):
         back = row_of.get((dst, src))
         if back is None or low[row] <= high[back]:
             continue
-        if min(beta[row] / beta[back], median[row] / median[back]) > 1 + EFFECT:
+        if min(beta[row] / beta[back], median[row] / median[back]) > least:
             found.append(row)
     return found
+
+
+def noise(wander: Floats) -> float:
+    """How uncertain a best value is, from how far the middle of its samples is from it (both logarithms)."""
+    return float(np.median(wander)) / 2 if len(wander) else 0.0
 
 
 def noisy(beta: Floats, median: Floats, high: Floats) -> list[int]:
@@ -101,13 +114,17 @@ def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
 
 
 def _slow(
-    cells: Mapping[int, Pair], beta: Floats, ends: Mapping[int, str], short: Mapping[int, str]
+    cells: Mapping[int, Pair],
+    beta: Floats,
+    wander: Floats,
+    ends: Mapping[int, str],
+    short: Mapping[int, str],
 ) -> Iterable[SlowPart]:
     """The slow parts of one matrix, whose cells are given by the row of the table that each comes from."""
     best: dict[Pair, float] = {}
     for row, cell in cells.items():
         best[cell] = max(best.get(cell, 0.0), 1 / float(beta[row]))
-    parts = suspects.find(suspects.matrix_of(best, len(ends)))
+    parts = suspects.find(suspects.matrix_of(best, len(ends)), noise(wander[list(cells)]))
     for which, word, does, slow in (
         (0, "sender", "sends", parts.senders),
         (1, "receiver", "receives", parts.receivers),

@@ -22,7 +22,7 @@ def round_trips(comm: Any, peer: int, budget_s: float) -> Floats:
     """
     ball = bytearray(8)
     warm = [_round_trip(comm, peer, ball) for _ in range(_WARM)]
-    count = int(max(_LEAST, min(_MOST, budget_s / max(min(warm), 1e-9))))
+    count = int(max(_LEAST, min(_MOST, budget_s / max(sorted(warm)[len(warm) // 2], 1e-9))))
     comm.Send(count.to_bytes(8, "little"), peer, _TAG)
     return floats([_round_trip(comm, peer, ball) for _ in range(count)])
 

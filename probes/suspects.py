@@ -56,18 +56,19 @@ class Suspects:
         return list(found)
 
 
-def find(
-    log_bandwidth: Floats, *, end_effect: float = END_EFFECT, link_effect: float = LINK_EFFECT
-) -> Suspects:
-    """The slow parts of a matrix [sender, receiver]; none where fewer than 3 can be compared."""
+def find(log_bandwidth: Floats, noise: float = 0.0) -> Suspects:
+    """The slow parts of a matrix [sender, receiver]; none where fewer than 3 can be compared.
+
+    ``noise`` is how uncertain one value is, as a standard deviation of its logarithm.
+    """
     measured = np.isfinite(log_bandwidth)
     if min(log_bandwidth.shape) < _FEWEST or not measured.any():
         return Suspects()
     parts = polish(log_bandwidth)
-    senders = _low(parts.rows, measured.sum(axis=1) > 1, end_effect)
-    receivers = _low(parts.columns, measured.sum(axis=0) > 1, end_effect)
+    senders = _low(parts.rows, measured.sum(axis=1) > 1, END_EFFECT, noise)
+    receivers = _low(parts.columns, measured.sum(axis=0) > 1, END_EFFECT, noise)
     left = parts.residual[measured]
-    links = _low(left, np.ones(len(left), dtype=np.bool_), link_effect)
+    links = _low(left, np.ones(len(left), dtype=np.bool_), LINK_EFFECT, noise)
     where = np.argwhere(measured)
     return Suspects(
         senders, receivers, {(int(where[at][0]), int(where[at][1])): ratio for at, ratio in links.items()}
@@ -112,12 +113,12 @@ def _high_medians(values: Floats) -> Floats:
     return np.where(count > 0, found, 0.0)
 
 
-def _low(values: Floats, comparable: Mask, effect: float) -> dict[int, float]:
+def _low(values: Floats, comparable: Mask, effect: float, noise: float) -> dict[int, float]:
     """Which ``values`` are far below their median, and the ratio that this is."""
     chosen = values[comparable]
     if len(chosen) < _FEWEST:
         return {}
     below = values - np.median(chosen)
-    sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(below[comparable]))), _LEAST_SIGMA)
+    sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(below[comparable]))), noise, _LEAST_SIGMA)
     found = comparable & (below < -Z * sigma) & (below < np.log1p(-effect))
     return {int(at): float(np.exp(below[at])) for at in np.flatnonzero(found)}

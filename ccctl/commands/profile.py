@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccctl import artifacts, console
+from ccctl import artifacts, console, prometheus
+from ccctl.atomic import refuse_unwritable
+from ccctl.errors import DataError, FoundProblem, LostRankError, MissingInputError, TimeoutExpired, UsageError
 from ccctl.launch import World, run_ranks
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
+    from probes.drift import Drift
+    from probes.measure import Effort
+    from probes.pairs import WantedPairs
     from probes.profile import Profile
 
 __all__ = ["EXAMPLES", "profile"]
@@ -19,16 +26,73 @@ EXAMPLES = (
     ("ccctl profile -n 4 -o profile.json", "measure the links between four ranks of this host"),
     ("ccctl profile -n 4 --quick --json", "a quick look, as one object"),
     ("ccctl profile -n 4 -o - | ccctl show -", "draw the matrices without writing a file"),
+    (
+        "ccctl profile -n 4 --budget 2 --sizes 256K:4M",
+        "what fits into two seconds, with messages of these sizes",
+    ),
+    ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
+    (
+        "ccctl profile -n 4 --quick --prometheus links.prom",
+        "leave the figures where Prometheus' node exporter finds them",
+    ),
 )
+
+_STALL_S = 15.0
+
+
+def _prom(value: str | None) -> str | None:
+    if value is not None:
+        if not value.endswith(".prom"):
+            raise UsageError(f"--prometheus: expected a file ending in .prom, found {value}")
+        refuse_unwritable(Path(value))
+    return value
 
 
 def profile(
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer passes; over 8 ranks only strides 1, 2, 4, …")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer passes, and only strides 1, 2, 4, …")] = False,
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Only these links: SRC DST or ROUND SRC DST a line, ranks or hosts.",
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes", metavar="FROM:TO", help="Messages of these sizes, each twice the last: 32K:16M."
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", metavar="SECONDS", min=0.1, help="Measure what fits; says what was left out."
+        ),
+    ] = None,
+    ports: Annotated[
+        bool | None,
+        typer.Option("--ports/--no-ports", help="Try which links share a port. Default: where it is cheap."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Take this profile instead of measuring; - reads stdin."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="FILE", help="Say what changed since this profile; exit 1 if worse."
+        ),
+    ] = None,
+    prom: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus", metavar="FILE.prom", callback=_prom, help="Write the figures for node_exporter."
+        ),
+    ] = None,
     json: Json = False,
     output: Output = None,
     timeout: TimeoutSeconds = None,
@@ -38,28 +102,131 @@ def profile(
     """Measure alpha and beta of every directed link between ranks.
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha (time in flight) comes
-    from ping-pong, beta (seconds per byte) from the spacing of message trains at the receiver.
+    from ping-pong, beta (seconds per byte) from the spacing of message trains at the receiver. Slow
+    links and hosts are measured again, alone, before they are told. If a host is lost, what was
+    measured until then is written, and the exit status is 1.
     """
+    with prometheus.exposed(prom, "profile") as exposition:
+        before = artifacts.read(baseline, "profile") if baseline is not None else None
+        if source is not None:
+            _refuse_both(source, ranks, hosts, hostfile)
+            found: Profile = artifacts.read(source, "profile").body
+        else:
+            effort = _effort(quick, pairs, sizes, budget, ports)
+            found = _measured(effort, World(ranks, hosts, hostfile), timeout, output, json, exposition)
+        prometheus.add_profile(exposition, found)
+        if output is not None:
+            artifacts.write(
+                output, "profile", found, {baseline: before.sha256} if before and baseline else None
+            )
+        drift = _drift(before.body, found) if before else None
+        _tell(found, output, json, drift, baseline or "")
+        if drift:
+            exposition.add(
+                "ccctl_profile_drifts", "How much got worse since the baseline.", len(drift.findings)
+            )
+            if drift.findings:
+                raise FoundProblem(f"worse than {baseline}")
+    console.next_step(f"ccctl synth --network {_file(output)} --collective all_reduce")
+
+
+def _measured(
+    effort: Effort,
+    world: World,
+    timeout_s: float | None,
+    output: str | None,
+    json: bool,
+    exposition: prometheus.Exposition,
+) -> Profile:
+    """The profile; when it is cut short, what there is of it is written before the error goes on."""
+    pieces: list[Any] = []
+    try:
+        found: Profile = run_ranks(
+            "probes.measure:measure_task",
+            effort,
+            world,
+            label="profile",
+            timeout_s=timeout_s,
+            stall_s=_STALL_S,
+            keep=pieces.append,
+        )
+    except (LostRankError, TimeoutExpired) as error:
+        from probes.measure import rescued
+
+        partial = rescued(pieces, error.message.splitlines()[0])
+        if partial is not None:
+            prometheus.add_profile(exposition, partial)
+            if output is not None:
+                artifacts.write(output, "profile", partial)
+                error.hint = (
+                    f"{output} holds the {len(partial.links.src)} links that were measured until then."
+                )
+            if json and output != "-":
+                console.summary(_summary(partial, None))
+        raise
+    return found
+
+
+def _effort(
+    quick: bool, pairs: str | None, sizes: str | None, budget: float | None, ports: bool | None
+) -> Effort:
     from probes.measure import Effort
 
-    found: Profile = run_ranks(
-        "probes.measure:measure_task",
-        Effort(quick=quick),
-        World(ranks, hosts, hostfile),
-        label="profile",
-        timeout_s=timeout,
-    )
-    if output is not None:
-        artifacts.write(output, "profile", found)
-    if json and output != "-":
-        console.summary(_summary(found))
-    elif output is None:
-        from ccctl.pictures.profile import draw
+    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports)
 
+
+def _pairs(path: str | None) -> WantedPairs | None:
+    from probes.pairs import parse_pairs
+
+    if path is None:
+        return None
+    try:
+        return parse_pairs(Path(path).read_text(), path)
+    except FileNotFoundError as error:
+        raise MissingInputError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(path, [f"cannot be read as text: {error}"]) from error
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    first, colon, last = text.partition(":")
+    size, most = parse_size(first, "--sizes"), parse_size(last if colon else first, "--sizes")
+    if size > most or most > 1 << 25:
+        raise UsageError(f"--sizes: expected FROM:TO with FROM ≤ TO ≤ 32M, found {text}")
+    found = [size]
+    while 2 * found[-1] <= most:
+        found.append(2 * found[-1])
+    return tuple(found)
+
+
+def _refuse_both(source: str, *given: object) -> None:
+    if any(value is not None for value in given):
+        raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
+
+
+def _drift(before: Profile, now: Profile) -> Drift:
+    from probes.drift import compare
+
+    return compare(before, now)
+
+
+def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str) -> None:
+    from ccctl.pictures import drift as changes
+    from ccctl.pictures.profile import draw
+
+    if output == "-":
+        return
+    if json:
+        console.summary(_summary(found, drift))
+        return
+    if output is None:
         draw(found)
-    elif output != "-":
+    else:
         _say(found, output)
-    console.next_step(f"ccctl synth --network {_file(output)} --collective all_reduce")
+    if drift:
+        changes.draw(drift, baseline)
 
 
 def _file(output: str | None) -> str:
@@ -78,18 +245,21 @@ def _say(found: Profile, output: str) -> None:
         console.note(f"finding: {finding}")
 
 
-def _summary(found: Profile) -> dict[str, Any]:
+def _summary(found: Profile, drift: Drift | None) -> dict[str, Any]:
     import numpy as np
+
+    from ccctl.pictures import drift as changes
 
     bandwidth_gbs = 1e-9 / found.links.beta_s_per_byte
     alpha_us = 1e6 * found.links.alpha_s
-    return {
+    told = {
         "ranks": len(found.ranks),
         "links": len(found.links.src),
         "alpha_us_min": float(alpha_us.min()),
         "alpha_us_median": float(np.median(alpha_us)),
         "bandwidth_gbs_min": float(bandwidth_gbs.min()),
         "bandwidth_gbs_median": float(np.median(bandwidth_gbs)),
-        "findings": list(found.findings),
+        "findings": [*(drift.findings if drift else ()), *found.findings],
         "seconds": found.seconds,
     }
+    return {**told, "drift": changes.summary(drift)} if drift else told

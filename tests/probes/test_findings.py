@@ -57,10 +57,12 @@ def test_hosts_are_judged_by_their_best_links_and_ranks_inside_their_host():
             cost[pair] = 4e-9
         if pair[0] == 4 and pair[1] // 3 == 1:
             cost[pair] = 2e-10
-    parts = slow_parts(pairs, floats([cost[pair] for pair in pairs]), places)
+    beta = floats([cost[pair] for pair in pairs])
+    parts = slow_parts(pairs, beta, beta, places)
     assert [part.text for part in parts] == [
         "host gpu2 receives at 25% of the others (0.25 GB/s)",
         "rank 4 (gpu1) sends at 50% of the others (5 GB/s)",
     ]
     assert [part.word for part in parts] == ["slow_receiver", "slow_sender"]
     assert [len(part.rows) for part in parts] == [27, 2]
+    assert slow_parts(pairs, beta, 2 * beta, places)[1:] == []

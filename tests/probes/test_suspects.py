@@ -59,6 +59,13 @@ def test_too_few_too_little_or_too_noisy_is_no_finding(size, noise, ratio):
     assert find(values) == Suspects()
 
 
+def test_what_is_within_the_noise_of_one_value_is_no_finding():
+    values = uniform(8, 1)
+    values[0, 1] += np.log(0.6)
+    assert set(find(values, noise=0.05).links) == {(0, 1)}
+    assert find(values, noise=0.15) == Suspects()
+
+
 def test_links_that_were_not_measured_are_no_part_of_it():
     values = uniform(16, 4)
     stride = (np.arange(16)[None, :] - np.arange(16)[:, None]) % 16

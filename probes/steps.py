@@ -1,0 +1,180 @@
+"""The steps of a profile, which all ranks take together: passes over all links, suspects again, ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from probes.assemble import Fits, to_retest
+from probes.budget import Cost, Plan, fitted
+from probes.effort import PASSES, Effort
+from probes.nics import nic_shares
+from probes.ports import Share
+from probes.prober import Prober
+from probes.rounds import Pair, Waves, meetings, pairings, waves
+from probes.samples import Place, Samples
+from probes.trials import Known, Trials, attempts
+from probes.trunks import trunk_shares
+
+__all__ = ["Steps"]
+
+
+class Steps:
+    """One rank's view of one profile; the samples that it returns are whole on rank 0 only."""
+
+    def __init__(self, prober: Prober, effort: Effort, places: Sequence[Place], started_s: float) -> None:
+        self._prober, self._effort, self._places = prober, effort, places
+        self._started_s = started_s
+        self._left_out: list[str] = []
+        host_of = [place.host for place in places]
+        cores_of = {place.host: place.cores for place in places}
+        self._cut: Waves = lambda pairs: waves(pairs, host_of, cores_of)
+        self._most_retests = 2 * len(places) + 16
+
+    def passes(self, plan: Plan) -> tuple[int, Samples]:
+        """How many passes were made, and the samples of them."""
+        found = Samples()
+        if self._effort.budget_s is not None:
+            plan = self._calibrated(plan, found)
+        self._prober.dose = plan.dose
+        made, last_s = 0, 0.0
+        for number in range(1, plan.passes + 1):
+            if number > 1 and self._agreed(self._is_enough(number, last_s)):
+                break
+            began_s = time.perf_counter()
+            if not self._pass(plan, number, found):
+                break
+            made, last_s = number, time.perf_counter() - began_s
+        self._left_out = list(plan.left_out)
+        if self._effort.budget_s is not None and made < PASSES:
+            self._left_out.append(f"{PASSES - made} of {PASSES} passes")
+        return max(made, 1), self._gathered(found)
+
+    def retest(self, samples: Samples) -> None:
+        """Measure links that stand out once more, one at a time, and add that to ``samples``."""
+        chosen = None
+        if self._prober.rank == 0:
+            chosen = to_retest(samples, self._places, self._most_retests)
+        self._prober.waits_for_all("which links to measure again")
+        self._alone(self._prober.comm.bcast(chosen), samples)
+
+    def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
+        """The shared ports that trials find, and what else they tell."""
+        prober = self._prober
+        prober.waits_for_all("which ports to try")
+        known: Known = prober.comm.bcast(self._known(samples) if prober.rank == 0 else None)
+        if not self._wants_trials(known):
+            return [], []
+        trials = Trials(attempts(prober, known))
+        shares, said = trunk_shares(known, trials)
+        self._alone(self._not_yet_alone(shares, samples), samples)
+        shares += nic_shares(known, trials)
+        return shares, said
+
+    def said(self, samples: Samples) -> list[str]:
+        """What was left out, and why."""
+        missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
+        left = [f"{missing} links not measured"] if missing else []
+        if not left and not self._left_out:
+            return []
+        why = "no time"
+        if self._effort.budget_s is not None:
+            why = f"budget of {self._effort.budget_s:g} s"
+        elif self._effort.pairs:
+            why = f"{self._effort.pairs.source} names the pairs"
+        elif self._effort.quick:
+            why = "strides 1, 2, 4, … only"
+        return [f"left out ({why}): {', '.join(left + self._left_out)}"]
+
+    def _is_enough(self, number: int, last_s: float) -> bool:
+        """Whether pass ``number`` need not begin: it would not fit, or slow links have been seen twice."""
+        now_s = time.perf_counter()
+        if self._effort.budget_s is not None:
+            return self._prober.deadline_s - now_s < 1.2 * last_s
+        return number > 2 and now_s - self._started_s > self._effort.enough_s
+
+    def _pass(self, plan: Plan, number: int, found: Samples) -> bool:
+        """Whether there was time for all waves."""
+        rounds = plan.rounds_of(number)
+        whole = not (self._effort.quick or plan.tried or self._effort.pairs)
+        met = pairings(len(self._places)) if whole else meetings(rounds)
+        alpha = [wave for pairs in met for wave in self._cut(pairs)]
+        beta = [wave for pairs in rounds for wave in self._cut(pairs)]
+        self._prober.expect((plan.passes - number + 1) * (len(alpha) + len(beta)))
+        of = f"pass {number} of {plan.passes}"
+        steps = (("latency", alpha, self._prober.alpha), ("bandwidth", beta, self._prober.beta))
+        for what, cut, probe in steps:
+            for index, wave in enumerate(cut, start=1):
+                samples = probe(wave, f"{what}, {of}, wave {index} of {len(cut)}")
+                if samples is None:
+                    return False
+                found.add(samples)
+        return True
+
+    def _calibrated(self, plan: Plan, found: Samples) -> Plan:
+        """``plan`` cut to the budget, once its first round has told what a wave costs."""
+        first = self._cut(plan.rounds[0])
+        cost = []
+        for probe, pairs in (
+            (self._prober.alpha, self._cut(meetings(plan.rounds[:1])[0])),
+            (self._prober.beta, first),
+        ):
+            began_s = time.perf_counter()
+            for wave in pairs:
+                found.add(probe(wave, "what a wave costs") or Samples())
+            self._prober.waits_for_all("what a wave costs")
+            self._prober.comm.Barrier()
+            cost.append((time.perf_counter() - began_s) / len(pairs))
+        left_s = self._prober.deadline_s - time.perf_counter()
+        fit: Plan = self._prober.comm.bcast(fitted(plan, self._cut, Cost(*cost), left_s))
+        return fit
+
+    def _alone(self, pairs: Sequence[Pair], samples: Samples) -> None:
+        found = Samples()
+        self._prober.expect(2 * len(pairs))
+        for index, pair in enumerate(pairs, start=1):
+            step = f"again, alone, {index} of {len(pairs)}"
+            found.add(self._prober.alpha([pair], f"latency {step}") or Samples())
+            found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
+        gathered = self._gathered(found)
+        if self._prober.rank == 0:
+            samples.add(gathered)
+
+    def _known(self, samples: Samples) -> Known:
+        fits = Fits(samples, self._places)
+        beta = {pair: float(value) for pair, value in zip(fits.pairs, fits.column(""), strict=True)}
+        return Known(beta, {fits.pairs[row]: gain for row, gain in fits.contended.items()}, self._places)
+
+    def _wants_trials(self, known: Known) -> bool:
+        """Where nobody said: when links slow each other down, or a host has several ranks."""
+        ranks_of = known.ranks_of()
+        if len(ranks_of) < 2 or self._effort.ports is False:
+            return False
+        crowded = len(self._places) > len(ranks_of) and not self._effort.quick
+        return bool(self._effort.ports or known.contended or crowded)
+
+    def _not_yet_alone(self, shares: Sequence[Share], samples: Samples) -> list[Pair]:
+        """Links through a trunk that were only measured in company, as far as that is cheap."""
+        chosen = None
+        if self._prober.rank == 0:
+            through = dict.fromkeys(pair for share in shares for pair in share.pairs)
+            chosen = [pair for pair in through if pair not in samples.again][: self._most_retests]
+        self._prober.waits_for_all("which links to measure alone")
+        pairs: list[Pair] = self._prober.comm.bcast(chosen)
+        return pairs
+
+    def _agreed(self, decision: bool) -> bool:
+        """What rank 0 decides."""
+        self._prober.waits_for_all("whether another pass is needed")
+        return bool(self._prober.comm.bcast(decision))
+
+    def _gathered(self, samples: Samples) -> Samples:
+        """On rank 0 the samples of every rank, elsewhere its own."""
+        self._prober.waits_for_all("the samples of all ranks")
+        everyone = self._prober.comm.gather(samples)
+        if everyone is None:
+            return samples
+        total = Samples()
+        for part in everyone:
+            total.add(part)
+        return total
