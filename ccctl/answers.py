@@ -96,6 +96,9 @@ def summary(found: Topology, answers: Answers) -> dict[str, Any]:
         "pci_devices": sum(len(host.pci) for host in hosts),
         "software_nics": sum(len(host.nics) - len(host.physical_nics) for host in hosts),
         "expected_gbs": {host.name: expected_gbs(host, load()) for host in hosts},
+        "probed": {
+            host.name: [dataclasses.asdict(one) for one in host.probed] for host in hosts if host.probed
+        },
         "ranks_are": "gpus" if any(host.usable_gpus for host in hosts) else "processes",
         **more,
     }

@@ -76,7 +76,12 @@ def answers_to(name: str, host: Host, addresses: Sequence[str] = ()) -> bool:
 
 def _look(name: str, machine: str, request: Request) -> Look:
     try:
-        return Look(name, machine, detect.live(name))
+        found = detect.live(name)
+        if request.active:
+            from probes.active import probed
+
+            found = probed(found, request.seed)
+        return Look(name, machine, found)
     except CcctlError as error:
         return Look(name, machine, None, error.message)
     except Exception as error:  # one host's broken library must not cost the facts of all others

@@ -116,7 +116,7 @@ def _why_none(host: Host, gpu: Gpu) -> Iterator[str]:
     elif kind == "bridge":
         yield f"{name} has NVLink only over a bridge between two cards, and reports none"
     elif kind == "board":
-        yield f"{name} reports no NVLink though its model has them: the driver or a virtual machine hides them"
+        yield f"{name} reports no NVLink though its model has them: driver or virtual machine hides them"
     else:
         yield f"{name} reports no {'xGMI link' if gpu.vendor == 'amd' else 'NVLink'}"
 
@@ -150,7 +150,7 @@ def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterato
     devices = functions(host)
     up = [chain(device.bus_id, devices) for device in (a, b)]
     if path not in ("PIX", "PXB", "?") and flat(host):
-        yield "no bridge is shown above any device: each is at its CPU, or a virtual machine hides the switches"
+        yield "no bridge is shown above any device: each is at its CPU, or a guest is not shown them"
     elif path in ("PHB", "NODE", "SYS"):
         tops = [[one.bus_id for one in own if one.role in ("upstream", "switch")][-1:] for own in up]
         above = [f"{label(end)} is below switch {top[0]}" if top else f"{label(end)} is below none"

@@ -21,6 +21,7 @@ __all__ = [
     "Nic",
     "NumaNode",
     "PciDevice",
+    "Probed",
     "Topology",
 ]
 
@@ -181,6 +182,27 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class Probed:
+    """What an active probe found, beside what the machine says of itself (AdapCC, Sec. IV-A).
+
+    Of ``devices``, bus ids of GPUs and names of NICs: "nic_numa", which NUMA node the NIC is nearest to;
+    "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); "nic_switch", which GPUs share one
+    with the NIC (bus ids with commas). An ``answer`` of "" is none, and ``reason`` says why. ``measured``
+    is the median of each alternative: seconds, or GB/s beside the other's traffic by GB/s alone.
+    """
+
+    what: Literal["nic_numa", "gpu_switch", "nic_switch"]
+    devices: tuple[str, ...]
+    answer: str = ""
+    confidence: float | None = None
+    measured: dict[str, float] = field(default_factory=dict)
+    repetitions: int = 0
+    seed: int = 0
+    reason: str = ""
+    method: str = "active"
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something wrong or doubtful: ``what`` is a stable word, ``where`` host and record."""
 
@@ -204,6 +226,7 @@ class Host:
     nics: tuple[Nic, ...] = ()
     fabric: tuple[FabricLink, ...] = ()
     matrices: tuple[Matrix, ...] = ()
+    probed: tuple[Probed, ...] = ()
     method_of: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -13,9 +13,10 @@ from ccctl.atomic import write_atomically
 from ccctl.errors import CannotWriteError, UsageError
 from ccctl.hosts import HOSTS_VARIABLE
 from ccctl.launch import World, started_by_mpi
-from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
 
 if TYPE_CHECKING:
+    from probes.gathering import Request
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -29,6 +30,7 @@ EXAMPLES = (
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
     ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
+    ("ccctl detect --active", "probe actively, too; what cannot be probed is told with its reason"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
@@ -84,6 +86,14 @@ def detect(
             help="Write it for another tool: nccl-xml FILE makes what NCCL_TOPO_FILE names; - is stdout.",
         ),
     ] = None,
+    active: Annotated[
+        bool,
+        typer.Option(
+            "--active",
+            help="Probe as AdapCC does, too: which GPUs and NICs slow each other down, and where NICs are.",
+        ),
+    ] = False,
+    seed: Seed = 0,
     output: Output = None,
     json: Json = False,
     timeout: TimeoutSeconds = None,
@@ -100,7 +110,7 @@ def detect(
 
     if record is not None:
         _record(Path(record))
-    found = _found(files, live, World(ranks, hosts, hostfile), timeout)
+    found = _found(files, live, World(ranks, hosts, hostfile), (active, seed), timeout)
     given = answers.answer(found, why, diff)
     printed = "-" in (output, export[1] if export else None)
     if output is not None:
@@ -115,11 +125,16 @@ def detect(
     console.next_step(_next(found, files, output))
 
 
-def _found(files: list[str] | None, live: bool, world: World, timeout_s: float | None) -> Topology:
+def _found(
+    files: list[str] | None, live: bool, world: World, probing: tuple[bool, int], timeout_s: float | None
+) -> Topology:
     """From files and perhaps this machine, from every host of the world, or from this machine."""
     from ccctl.topologies import read_topologies
+    from probes.gathering import Request
 
     if files:
+        if probing[0]:
+            raise UsageError("--active probes machines, --from reads files: give one of them")
         given = world.hosts is not None and world.hosts != os.environ.get(HOSTS_VARIABLE)
         if given or world.hostfile is not None or world.ranks is not None:
             raise UsageError(
@@ -128,10 +143,9 @@ def _found(files: list[str] | None, live: bool, world: World, timeout_s: float |
         return read_topologies(files, live=live)
     if started_by_mpi() or world != World():
         from ccctl.everywhere import look_everywhere
-        from probes.gathering import Request
 
-        return look_everywhere(world, Request(), timeout_s)
-    return _look()
+        return look_everywhere(world, Request(*probing), timeout_s)
+    return _look(Request(*probing))
 
 
 def _record(folder: Path) -> None:
@@ -147,10 +161,14 @@ def _record(folder: Path) -> None:
     console.note(f"recorded in {folder}: {recorded.SYSFS} and {recorded.NVML}")
 
 
-def _look() -> Topology:
+def _look(request: Request) -> Topology:
     from probes import detect as detection
 
     found = detection.live()
+    if request.active:
+        from probes.active import probed
+
+        found = probed(found, request.seed)
     for host in found.hosts:
         methods = sorted({host.method, *host.method_of.values(), *(gpu.method for gpu in host.gpus)})
         console.detail(f"{host.name}: facts from {', '.join(methods)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ccctl import console
+from ccctl.pictures import probed
 from ccctl.pictures.reach import draw_reach, labels_of
 from ccctl.pictures.remarks import remarks
 from probes.bandwidth import load
@@ -58,7 +59,7 @@ def _draw_host(host: Host, name: str) -> None:
     console.data(headline(host, name))
     for line in _Tree(host).lines():
         console.data(f"  {line}")
-    for line in _fabric_lines(host):
+    for line in (*_fabric_lines(host), *probed.lines(host)):
         console.data(f"  {line}")
     draw_reach(host)
 

@@ -1,0 +1,119 @@
+"""Decisions from repeated trials: which of several measured things belong together, and how sure that is.
+
+No threshold is fixed beforehand where the trials can set one: values are cut where two groups are most
+compact (2-means, exact in one dimension), and the cut counts only if the gap between the groups is wider
+than three times the spread of the trials. Confidence is the share of resamplings of the trials (bootstrap)
+that decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from probes.columns import Floats
+
+__all__ = ["Verdict", "in_random_order", "least", "lowered"]
+
+_Bools: TypeAlias = npt.NDArray[np.bool_]
+_Decide: TypeAlias = Callable[[npt.NDArray[np.float64]], _Bools]
+_Key = TypeVar("_Key", bound=Hashable)
+_SPREADS = 3.0
+# A difference smaller than this is real now and then, but never a shared link.
+_EFFECT = 0.1
+_NEARER = 0.02
+# Where all are alike: half and less is what a shared link leaves, memory alone costs less.
+_SHARED_LEVEL = 0.75
+_RESAMPLINGS = 200
+
+
+@dataclass(frozen=True)
+class Verdict(Generic[_Key]):
+    """The keys that were chosen, and for each key how sure its side is (0.5 and less is no telling)."""
+
+    chosen: frozenset[_Key]
+    confidence: dict[_Key, float]
+    median: dict[_Key, float]
+
+
+def in_random_order(keys: Sequence[_Key], repetitions: int, seed: int) -> list[_Key]:
+    """Every key once in each repetition, each repetition in another order, so that drift hits all alike."""
+    random = np.random.default_rng(seed)
+    return [keys[at] for _ in range(repetitions) for at in random.permutation(len(keys))]
+
+
+def lowered(trials: Mapping[_Key, Floats], seed: int) -> Verdict[_Key]:
+    """The keys whose ratios (1 is undisturbed) are lowered by sharing; ``trials`` are of one length each.
+
+    Where the ratios fall into two groups it is the lower one; else all or none, by their level.
+    """
+    return _sure(trials, seed, _lowered)
+
+
+def least(trials: Mapping[_Key, Floats], seed: int) -> Verdict[_Key]:
+    """The one key that is lower than all others by a gap; none where no gap is wide enough."""
+    return _sure(trials, seed, _least)
+
+
+def _sure(trials: Mapping[_Key, Floats], seed: int, decide: _Decide) -> Verdict[_Key]:
+    keys = list(trials)
+    table = np.array([trials[key] for key in keys])
+    chosen = decide(table)
+    random = np.random.default_rng(seed)
+    agreed = np.zeros(len(keys))
+    for _ in range(_RESAMPLINGS):
+        drawn = random.integers(0, table.shape[1], table.shape)
+        agreed += decide(np.take_along_axis(table, drawn, 1)) == chosen
+    return Verdict(
+        frozenset(key for key, one in zip(keys, chosen, strict=True) if one),
+        {key: float(share) for key, share in zip(keys, agreed / _RESAMPLINGS, strict=True)},
+        {key: float(value) for key, value in zip(keys, np.median(table, axis=1), strict=True)},
+    )
+
+
+def _least(table: npt.NDArray[np.float64]) -> _Bools:
+    medians = np.median(table, axis=1)
+    chosen = np.zeros(len(medians), dtype=bool)
+    first, second = np.sort(medians)[:2] if len(medians) > 1 else (medians[0], np.inf)
+    if second - first > max(_SPREADS * _spread(table), _NEARER * first):
+        chosen[int(np.argmin(medians))] = True
+    return chosen
+
+
+def _spread(table: npt.NDArray[np.float64]) -> float:
+    """The median distance of a trial from the median of its kind."""
+    return float(np.median(np.abs(table - np.median(table, axis=1)[:, None])))
+
+
+def _lowered(table: npt.NDArray[np.float64]) -> _Bools:
+    lower = _lower_group(table)
+    if lower.any():
+        return lower
+    medians = np.median(table, axis=1)
+    return np.full(len(medians), bool(np.median(medians) < _SHARED_LEVEL))
+
+
+def _lower_group(table: npt.NDArray[np.float64]) -> _Bools:
+    """The rows of the lower of two groups; no row where the rows are one group."""
+    medians = np.median(table, axis=1)
+    cut = _best_cut(np.sort(medians))
+    if cut is None:
+        return np.zeros(len(medians), dtype=bool)
+    lower = medians <= cut
+    low, high = medians[lower], medians[~lower]
+    gap = float(high.min() - low.max())
+    wide = gap > _SPREADS * _spread(table) and np.median(high) - np.median(low) > _EFFECT * np.median(high)
+    return lower if wide else np.zeros(len(medians), dtype=bool)
+
+
+def _best_cut(ordered: npt.NDArray[np.float64]) -> float | None:
+    """The largest value of the lower group, where both together are most compact; None for fewer than two."""
+    if len(ordered) < 2:
+        return None
+    cuts = range(1, len(ordered))
+    loss = [ordered[:at].var() * at + ordered[at:].var() * (len(ordered) - at) for at in cuts]
+    return float(ordered[int(np.argmin(loss))])

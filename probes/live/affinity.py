@@ -1,0 +1,24 @@
+"""A process bound to the CPUs of one NUMA node for a while; memory that it touches first is there, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from probes.spelling import cpu_numbers
+
+__all__ = ["bound_to"]
+
+
+@contextmanager
+def bound_to(cpus: str) -> Iterator[None]:
+    """Run the block on these CPUs (the kernel's list form), of those this process may use; "" is any."""
+    before = os.sched_getaffinity(0)
+    wanted = set(cpu_numbers(cpus)) & before
+    if wanted:
+        os.sched_setaffinity(0, wanted)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,106 @@
+"""Copies from GPUs to pinned memory of their own NUMA node, for the probes of contention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from probes.errors import UnavailableError
+from probes.live.affinity import bound_to
+
+__all__ = ["CudaCopies"]
+
+_COPY_BYTES = 20 << 20
+_STREAMS = 8
+_TO_HOST = 2
+# Copies queued on each stream of the busy GPU, more where they ended too early.
+_ROUNDS = (4, 16, 64)
+
+
+@dataclass
+class _Lane:
+    """One stream of a GPU with the memory at both of its ends."""
+
+    stream: Any
+    device: Any
+    host: Any
+
+
+class CudaCopies:
+    """20 MB from GPU to CPU, alone or while another GPU sends over eight streams; uses CuPy."""
+
+    def __init__(self, gpus: Sequence[str], cpus: Mapping[str, str]) -> None:
+        """``gpus`` are bus ids, ``cpus`` the list of CPUs near each; raises UnavailableError without CUDA."""
+        try:
+            import cupy
+        except ImportError as error:
+            raise UnavailableError("CuPy is not installed", hint="pip install 'ccctl[cuda12]'") from error
+        self._cuda = cupy.cuda
+        self._error = cupy.cuda.runtime.CUDARuntimeError
+        with self._told():
+            self._numbers = {gpu: self._cuda.runtime.deviceGetByPCIBusId(gpu) for gpu in gpus}
+            self._lanes = {gpu: self._lanes_of(gpu, cpus.get(gpu, "")) for gpu in gpus}
+
+    def alone_gbs(self, gpu: str) -> float:
+        """GB/s of one copy while nothing else is copied."""
+        with self._told():
+            return self._timed(gpu)
+
+    def beside_gbs(self, gpu: str, other: str) -> float:
+        """GB/s of one copy while ``other`` is busy; tried again with more load if that ended too early."""
+        for rounds in _ROUNDS:
+            with self._told():
+                ends = self._load(other, rounds)
+                gbs = self._timed(gpu)
+                busy = not all(end.done for end in ends)
+                for end in ends:
+                    end.synchronize()
+            if busy:
+                return gbs
+        raise UnavailableError(f"{other} was never busy for as long as {gpu} copied")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise UnavailableError(f"CUDA: {error}") from error
+
+    def _timed(self, gpu: str) -> float:
+        lane = self._lanes[gpu][0]
+        with self._cuda.Device(self._numbers[gpu]):
+            first, last = self._cuda.Event(), self._cuda.Event()
+            first.record(lane.stream)
+            self._copy(lane)
+            last.record(lane.stream)
+            last.synchronize()
+            seconds: float = self._cuda.get_elapsed_time(first, last) / 1000
+        return _COPY_BYTES / seconds / 1e9
+
+    def _load(self, gpu: str, rounds: int) -> list[Any]:
+        """Queue ``rounds`` copies on each stream; the events at their ends."""
+        ends = []
+        with self._cuda.Device(self._numbers[gpu]):
+            for lane in self._lanes[gpu]:
+                for _ in range(rounds):
+                    self._copy(lane)
+                end = self._cuda.Event()
+                end.record(lane.stream)
+                ends.append(end)
+        return ends
+
+    def _copy(self, lane: _Lane) -> None:
+        self._cuda.runtime.memcpyAsync(lane.host.ptr, lane.device.ptr, _COPY_BYTES, _TO_HOST, lane.stream.ptr)
+
+    def _lanes_of(self, gpu: str, cpus: str) -> list[_Lane]:
+        with bound_to(cpus), self._cuda.Device(self._numbers[gpu]):
+            return [
+                _Lane(
+                    self._cuda.Stream(non_blocking=True),
+                    self._cuda.alloc(_COPY_BYTES),
+                    self._cuda.alloc_pinned_memory(_COPY_BYTES),
+                )
+                for _ in range(_STREAMS)
+            ]
