@@ -11,7 +11,18 @@ from ccctl import console
 from ccctl.atomic import refuse_unwritable
 from ccctl.hosts import HOSTS_VARIABLE
 
-__all__ = ["Hostfile", "Hosts", "Json", "Output", "Quiet", "Ranks", "Seed", "TimeoutSeconds", "Verbose"]
+__all__ = [
+    "Hostfile",
+    "Hosts",
+    "Json",
+    "Output",
+    "Parameters",
+    "Quiet",
+    "Ranks",
+    "Seed",
+    "TimeoutSeconds",
+    "Verbose",
+]
 
 
 def _quiet(value: bool) -> bool:
@@ -43,6 +54,12 @@ Output = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p", "--param", metavar="NAME=VALUE", help="A parameter of a program in the chunk language."
+    ),
+]
 Ranks = Annotated[
     int | None,
     typer.Option("-n", "--ranks", metavar="N", help="How many ranks to start; on this host without --hosts."),

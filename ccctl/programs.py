@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccctl import artifacts
+from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from synth.collective import Kind
+    from synth.network import Network
     from synth.program import Program
     from synth.schedule import Schedule
 
@@ -27,27 +30,49 @@ class Proven:
     compile_s: float
 
 
-def proven_program(path: str, *kinds: str) -> Proven:
-    """Read a schedule or a program ("-": stdin); raises DataError with every finding against it."""
-    found = artifacts.read(path, *(kinds or ("schedule", "program")))
+def proven_program(
+    path: str,
+    *kinds: str,
+    parameters: Sequence[str] | None = None,
+    network: Network | None = None,
+    **how: Any,
+) -> Proven:
+    """Read a schedule, a program or a file in the chunk language ("-": stdin), compile what needs it.
+
+    ``how`` are options of the compiler. Raises DataError with every finding against it.
+    """
     from synth.compiler.replay import judge
 
-    program, schedule, compile_s = found.body, None, 0.0
-    if found.kind == "program" and program.input_chunks:
-        raise UsageError(
-            f"{path}: it says custom: nothing says what its results must be", hint="ccctl verify can judge it"
-        )
-    if found.kind == "schedule":
-        from synth.check import check
-        from synth.compiler.lower import lower
+    begin = time.perf_counter()
+    schedule = None
+    if is_algorithm(path):
+        program, inputs = compiled_algorithm(path, parameters, network=network, **how)
+        source = path
+    else:
+        found = artifacts.read(path, *(kinds or ("schedule", "program")))
+        _refuse_parameters(path, parameters)
+        program, source, inputs = found.body, found.source, {found.kind: found.sha256}
+        if found.kind == "program" and program.input_chunks:
+            raise UsageError(
+                f"{path}: it says custom: nothing says what its results must be",
+                hint="ccctl verify can judge it",
+            )
+        if found.kind == "schedule":
+            from synth.check import check
+            from synth.compiler.lower import lower
 
-        schedule = found.body
-        _refuse(found.source, check(schedule))
-        begin = time.perf_counter()
-        program = lower(schedule)
-        compile_s = time.perf_counter() - begin
-    _refuse(found.source, judge(program))
-    return Proven(program, schedule, {found.kind: found.sha256}, compile_s)
+            schedule = found.body
+            _refuse(found.source, check(schedule))
+            begin = time.perf_counter()
+            program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
+    compile_s = time.perf_counter() - begin
+    _refuse(source, judge(program))
+    return Proven(program, schedule, inputs, compile_s)
+
+
+def _refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
+    if parameters:
+        raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only files in the chunk language do")
 
 
 def as_collective(program: Program, kind: str) -> Program:

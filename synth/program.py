@@ -38,8 +38,10 @@ __all__ = [
     "SENDS",
     "WRITES_DST",
     "Program",
+    "Protocol",
 ]
 
+Protocol = Literal["Simple", "LL", "LL128"]
 OPS = ("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs")
 SENDS = tuple(op in ("s", "rrs", "rcs", "rrcs") for op in OPS)
 RECEIVES = tuple(op in ("r", "rrc", "rrs", "rcs", "rrcs") for op in OPS)
@@ -71,7 +73,7 @@ class Program:
 
     name: str
     collective: Collective
-    protocol: Literal["Simple", "LL", "LL128"]
+    protocol: Protocol
     scratch_chunks: tuple[int, ...]
     tb_rank: Ints
     tb_send: Ints

@@ -1,13 +1,17 @@
-"""`ccctl compile`: a schedule as the program that each rank executes."""
+"""`ccctl compile`: an algorithm, or a schedule, as the program that each rank executes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import artifacts, console
-from ccctl.options import Json, Output, Quiet, Verbose
+from ccctl.errors import FoundProblem
+from ccctl.options import Json, Output, Parameters, Quiet, Verbose
+
+if TYPE_CHECKING:
+    from synth.program import Program
 
 __all__ = ["EXAMPLES", "compile"]
 
@@ -15,46 +19,91 @@ EXAMPLES = (
     ("ccctl compile schedule.json -o program.json", "compile a schedule and keep the program"),
     ("ccctl compile schedule.json --json", "say only how large the program is"),
     ("ccctl compile schedule.json -o - | ccctl show -", "see the instructions of each rank"),
+    (
+        "ccctl compile ring.py -p ranks=8 --instances 2 -o program.xml",
+        "compile the chunk language to MSCCL XML",
+    ),
+    ("ccctl compile program.xml --target msccl -o program.json", "prove MSCCL XML and convert it"),
 )
 
 
 def compile(  # noqa: A001 - functions of commands are named as the command
-    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="The schedule; - reads stdin.")],
+    schedule: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM.py|SCHEDULE|XML",
+            help="A file in the chunk language (file.py:function where it has several), a schedule, or MSCCL "
+            "XML; - reads stdin.",
+        ),
+    ],
+    parameters: Parameters = None,
+    instances: Annotated[
+        int | None,
+        typer.Option("--instances", metavar="N", min=1, help="Cut every chunk into N, carried in parallel."),
+    ] = None,
+    fuse: Annotated[
+        bool, typer.Option("--fuse/--no-fuse", help="Receive and pass on in one instruction where possible.")
+    ] = True,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network", metavar="FILE", help="Every message needs a link of this profile or topology."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="RUNTIME", help="Refuse what msccl or rccl cannot run.")
+    ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = "",
     json: Json = False,
     output: Output = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Compile a schedule to a program: threadblocks of instructions for every rank.
+    """Compile the chunk language, or a schedule, to threadblocks of instructions for every rank.
 
-    The schedule is proven before, and the program after: every rank ends with the right result, no
-    two threadblocks race, nothing deadlocks.
+    A schedule is proven before, and every program after: every rank ends with the right result, no two
+    threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML.
     """
     from dataclasses import replace
 
-    from ccctl.pictures.units import plural
+    from ccctl.networks import load_network
     from ccctl.programs import proven_program
 
-    found = proven_program(schedule, "schedule")
+    on = load_network(network, None, None)[0] if network else None
+    found = proven_program(schedule, parameters=parameters, network=on, instances=instances, fuse=fuse)
     program = replace(found.program, name=name) if name else found.program
+    _refuse_beyond(program, target)
     if output is not None:
         artifacts.write(output, "program", program, found.inputs)
     if output == "-":
         return
+    _say(program, found.compile_s, json)
+    console.next_step(f"ccctl bench {output or schedule} --vs mpi")
+
+
+def _refuse_beyond(program: Program, target: str | None) -> None:
+    from synth.msccl.limits import beyond
+
+    findings = beyond(program, target) if target else []
+    if findings:
+        raise FoundProblem("\n".join(findings), hint="Fewer chunks, instances or ranks may fit.")
+
+
+def _say(program: Program, compile_s: float, json: bool) -> None:
+    from ccctl.pictures.units import plural
+
     values = {
         "ranks": program.ranks,
         "instructions": program.steps,
         "threadblocks_max": program.threadblocks_max,
         "channels": program.channels,
-        "compile_s": found.compile_s,
+        "compile_s": compile_s,
     }
     if json:
         console.summary(values)
     else:
         console.data(
             f"{program.name}: {program.steps} instructions on {program.ranks} ranks, at most "
-            f"{program.threadblocks_max} threadblocks a rank, {plural(program.channels, 'channel')}, "
-            f"compiled in {found.compile_s * 1e3:.1f} ms; proven"
+            f"{plural(program.threadblocks_max, 'threadblock')} a rank, "
+            f"{plural(program.channels, 'channel')}, compiled in {compile_s * 1e3:.1f} ms; proven"
         )
-    console.next_step(f"ccctl bench {output or schedule} --vs mpi")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import artifacts, console
+from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.errors import FoundProblem
-from ccctl.options import Json, Quiet, Verbose
+from ccctl.options import Json, Parameters, Quiet, Verbose
 from ccctl.pictures.units import plural
 
 if TYPE_CHECKING:
@@ -20,14 +21,17 @@ __all__ = ["EXAMPLES", "verify"]
 EXAMPLES = (
     ("ccctl verify schedule.json", "judge a schedule: causal, exclusive, complete"),
     ("ccctl verify program.json --json", "judge an emitted program, findings as one object"),
+    ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
     ("ccctl verify program.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
 )
 
 
 def verify(
     artifact: Annotated[
-        str, typer.Argument(metavar="ARTIFACT", help="A schedule, a program or MSCCL XML; - is stdin.")
+        str,
+        typer.Argument(metavar="ARTIFACT", help="A schedule, a program, MSCCL XML or a file.py; - is stdin."),
     ],
+    parameters: Parameters = None,
     collective: Annotated[
         str | None,
         typer.Option("--collective", metavar="KIND", help="What a program whose file says custom must do."),
@@ -52,7 +56,7 @@ def verify(
     once, every rank ends with what it wants. A program: it is replayed as emitted, with bounded FIFOs;
     no two threadblocks race, and whether all ranks add in the same order is said.
     """
-    read = artifacts.read(artifact, "schedule", "program")
+    read = _read(artifact, parameters)
     verdict = _schedule(read) if read.kind == "schedule" else _program(read, collective, depth, target)
     if same_bits:
         verdict = replace(verdict, findings=verdict.findings + verdict.cautions, cautions=())
@@ -72,6 +76,13 @@ def verify(
         raise FoundProblem(f"{read.source}: {count}: this {read.kind} is wrong")
     if read.kind == "schedule":
         console.next_step(f"ccctl compile {read.source} -o program.json")
+
+
+def _read(path: str, parameters: list[str] | None) -> Artifact:
+    if not is_algorithm(path):
+        return artifacts.read(path, "schedule", "program")
+    program, inputs = compiled_algorithm(path, parameters)
+    return artifacts.Artifact("program", program, path, inputs["algorithm"])
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from probes.columns import bytes_of, ints
 from synth.collective import Collective
-from synth.program import OPS, Program
+from synth.program import OPS, Program, Protocol
 
 __all__ = ["Assembler", "Place", "Slot"]
 
@@ -79,7 +79,7 @@ class Assembler:
         name: str,
         scratch_chunks: Sequence[int],
         *,
-        protocol: Literal["Simple", "LL", "LL128"] = "Simple",
+        protocol: Protocol = "Simple",
         in_place: bool = True,
     ) -> Program:
         """The program: threadblocks sorted by rank, then channel and peers."""

@@ -15,6 +15,7 @@ from probes.columns import Indices, bytes_of, ints
 from synth.cells import Cells, memory_of
 from synth.collective import Collective
 from synth.compiler.hazards import Dependences, dependences
+from synth.program import Protocol
 
 __all__ = ["ASSIGN", "REDUCE", "ChunkDag", "cut", "replicated"]
 
@@ -48,7 +49,7 @@ class ChunkDag:
 
     name: str
     collective: Collective
-    protocol: Literal["Simple", "LL", "LL128"]
+    protocol: Protocol
     scratch_chunks: tuple[int, ...]
     op: Indices
     src_rank: Indices

@@ -51,6 +51,6 @@ def test_a_schedule_that_is_not_proven_is_refused(run_ccctl, schedule, tmp_path)
 
 
 def test_what_is_no_schedule_is_refused(run_ccctl, samples, tmp_path):
-    artifacts.write(str(tmp_path / "program.json"), "program", samples["program"])
-    assert run_ccctl("compile", "program.json").returncode == 65
+    artifacts.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+    assert run_ccctl("compile", "profile.json").returncode == 65
     assert run_ccctl("compile", "nothing.json").returncode == 66

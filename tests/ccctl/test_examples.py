@@ -1,8 +1,10 @@
 """Every example of every command runs, in the order of the data path, each on what those before it made."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from ccctl import artifacts
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "doctor"}
 NEEDS_NAMESPACES = {"lab"}
 LAB = f"examples-{os.getpid()}"
@@ -47,6 +50,7 @@ def folder(tmp_path_factory, samples):
         artifacts.write(str(place / f"{kind}.json"), kind, body)
     (place / "nccl-topo.xml").write_text(XML)
     (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
+    shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):

@@ -189,7 +189,7 @@ def test_entities_are_refused():
 
 
 def test_limits_name_the_place():
-    program = lower(random_schedule("all_to_all", 4, 200, 0))
+    program = lower(random_schedule("all_to_all", 4, 200, 0), fuse=False)
     assert beyond(program, "msccl") == []
     assert any("steps, at most 64 are allowed" in finding for finding in beyond(program, "rccl"))
     partly = replace(program, collective=collective("all_to_all", 4, 1, members=(0, 1)))

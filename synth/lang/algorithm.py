@@ -1,0 +1,151 @@
+"""A program of the chunk language: a plain function, and what its decorator says about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from probes.errors import UsageError
+from synth.collective import KINDS, Collective, collective
+from synth.compiler.chunk_dag import ChunkDag
+from synth.compiler.compile import compiled_program
+from synth.lang.by_hand import require_threadblocks
+from synth.lang.trace import Trace
+from synth.network import Network
+from synth.program import Program, Protocol
+
+__all__ = ["Algorithm", "program"]
+
+_SETTINGS = ("instances", "protocol", "chunks", "root", "in_place")
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """A decorated function: call it with its parameters to compile it.
+
+    What the decorator was given may be a value, or a function of the parameters that it names.
+    """
+
+    body: Callable[..., None]
+    collective: Any
+    ranks: Any
+    chunks: Any
+    protocol: Any
+    instances: Any
+    in_place: Any
+    root: Any
+    name: str
+    source: str
+
+    def __call__(self, **parameters: Any) -> Program:
+        return self.compile(parameters)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters and their defaults; where there is none, None."""
+        return {
+            name: None if value.default is inspect.Parameter.empty else value.default
+            for name, value in inspect.signature(self.body).parameters.items()
+        }
+
+    def trace(self, parameters: Mapping[str, Any], network: Network | None = None) -> tuple[ChunkDag, int]:
+        """(what the program does, in how many instances); raises DataError naming the statement at fault.
+
+        With a network, every statement that sends needs a link for it.
+        """
+        values, settings = self._bound(parameters)
+        wanted, gpus = self._collective(values, settings)
+        if network is not None and network.ranks != wanted.ranks:
+            raise UsageError(f"the network has {network.ranks} ranks, {self.name} {wanted.ranks}")
+        links = frozenset(zip(network.src.tolist(), network.dst.tolist(), strict=True)) if network else None
+        in_place = bool(self._setting("in_place", values, settings))
+        protocol = self._setting("protocol", values, settings)
+        if protocol not in get_args(Protocol):
+            raise UsageError(f"protocol: expected {', '.join(get_args(Protocol))}, found {protocol!r}")
+        instances = self._setting("instances", values, settings)
+        if not isinstance(instances, int) or not 1 <= instances <= 64:
+            raise UsageError(f"instances: expected 1 to 64, found {instances!r}")
+        with Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace:
+            self.body(**values)
+        return trace.chunk_dag(self.name, protocol), instances
+
+    def compile(
+        self, parameters: Mapping[str, Any], *, network: Network | None = None, fuse: bool = True
+    ) -> Program:
+        """The program; whether it is right, ``synth.compiler.replay`` says."""
+        dag, instances = self.trace(parameters, network)
+        require_threadblocks(dag)
+        return compiled_program(dag, instances=instances, fuse=fuse)
+
+    def _bound(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(the function's parameters, settings of the decorator that are given in its place)."""
+        known = self.parameters()
+        settings = {name: value for name, value in parameters.items() if name not in known}
+        unknown = [name for name in settings if name not in _SETTINGS]
+        if unknown:
+            raise UsageError(
+                f"{self.name} has no parameter {unknown[0]}", hint=f"it has {', '.join([*known, *_SETTINGS])}"
+            )
+        values = {**known, **{name: parameters[name] for name in known if name in parameters}}
+        lacking = [name for name, value in values.items() if value is None]
+        if lacking:
+            raise UsageError(f"{self.name} needs the parameter {lacking[0]}", hint=f"-p {lacking[0]}=…")
+        return values, settings
+
+    def _setting(self, name: str, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+        found = settings.get(name, getattr(self, name))
+        if callable(found) and not isinstance(found, type):
+            return found(**{key: values[key] for key in inspect.signature(found).parameters if key in values})
+        return found
+
+    def _collective(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Collective, int]:
+        """(the collective, how many GPUs a node has, 0 where nobody says)."""
+        ranks, gpus = self._setting("ranks", values, settings), 0
+        if isinstance(ranks, tuple):
+            nodes, gpus = ranks
+            ranks = nodes * gpus
+        wanted = self._setting("collective", values, settings)
+        if isinstance(wanted, Collective):
+            return wanted, gpus
+        if wanted not in KINDS:
+            raise UsageError(f"collective: expected {', '.join(KINDS)}, found {wanted!r}")
+        if not isinstance(ranks, int) or ranks < 1:
+            raise UsageError(f"{self.name}: ranks: expected a number, or (nodes, gpus), found {ranks!r}")
+        chunks, root = (self._setting(name, values, settings) for name in ("chunks", "root"))
+        return collective(wanted, ranks, chunks, root=root), gpus
+
+
+def program(
+    collective: Any,
+    ranks: Any,
+    *,
+    chunks: Any = 1,
+    protocol: Any = "Simple",
+    instances: Any = 1,
+    in_place: Any = False,
+    root: Any = 0,
+    name: str = "",
+) -> Callable[[Callable[..., None]], Algorithm]:
+    """Decorate a function whose statements say what happens to the chunks of a collective.
+
+    ``ranks`` is a number or (nodes, gpus); ``chunks`` is how many each rank starts with, as
+    ``synth.collective.collective`` counts; ``in_place`` says that output and input share memory. Each may
+    be a function of parameters that the decorated function has.
+    """
+
+    def decorate(body: Callable[..., None]) -> Algorithm:
+        return Algorithm(
+            body=body,
+            collective=collective,
+            ranks=ranks,
+            chunks=chunks,
+            protocol=protocol,
+            instances=instances,
+            in_place=in_place,
+            root=root,
+            name=name or body.__name__,
+            source=body.__code__.co_filename,
+        )
+
+    return decorate

@@ -1,0 +1,60 @@
+"""Threadblocks that the author assigns (GC3 Sec. 5.4), held to what a threadblock can do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.errors import DataError
+from synth.compiler.chunk_dag import ChunkDag
+
+__all__ = ["require_threadblocks"]
+
+
+def require_threadblocks(dag: ChunkDag) -> None:
+    """Raise DataError, naming the statements, where threadblocks or channels cannot be as they are asked for.
+
+    All statements assign threadblocks or none; one threadblock sends to one rank, receives from one, on
+    one channel; and a channel between two ranks belongs to one threadblock on each side.
+    """
+    if not dag.by_hand:
+        return
+    remote = dag.src_rank != dag.dst_rank
+    lacking = remote & ((dag.send_tb < 0) | (dag.recv_tb < 0)) | (
+        ~remote & (np.maximum(dag.send_tb, dag.recv_tb) < 0)
+    )
+    for row in np.flatnonzero(lacking)[:1]:
+        _refuse(dag, [row], "has no threadblock, though other statements assign theirs: all must, or none")
+    channel = np.maximum(dag.channel, 0)
+    row = np.flatnonzero(remote)
+    ends = (
+        ("sends to", dag.src_rank, dag.send_tb, dag.dst_rank),
+        ("receives from", dag.dst_rank, dag.recv_tb, dag.src_rank),
+    )
+    for verb, rank, tb, peer in ends:
+        block = np.stack([rank[row], tb[row]], axis=1)
+        _same(dag, row, block, peer[row], f"threadblock {{1}} of rank {{0}} {verb} rank {{a}} and rank {{b}}")
+        link = np.stack([rank[row], peer[row], channel[row]], axis=1)
+        words = f"rank {{0}} {verb} rank {{1}} on channel {{2}} in threadblocks {{a}} and {{b}}"
+        _same(dag, row, link, tb[row], words)
+    both = np.concatenate([row, row])
+    block = np.concatenate([np.stack([rank[row], tb[row]], axis=1) for _, rank, tb, _ in ends])
+    words = "threadblock {1} of rank {0} uses channels {a} and {b}"
+    _same(dag, both, block, channel[both], words)
+
+
+def _same(dag: ChunkDag, rows: Indices, keys: Indices, values: Indices, words: str) -> None:
+    """Rows with the same key must have the same value."""
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    group = group.ravel()
+    wrong = np.flatnonzero(values != values[first][group])
+    if len(wrong):
+        other = first[group[wrong[0]]]
+        said = words.format(*keys[wrong[0]], a=values[other], b=values[wrong[0]])
+        _refuse(dag, [rows[wrong[0]], rows[other]], said)
+
+
+def _refuse(dag: ChunkDag, rows: list[int], problem: str) -> None:
+    lines = [int(dag.line[row]) for row in rows]
+    also = f" (the other statement is in line {lines[1]})" if len(lines) > 1 and lines[1] != lines[0] else ""
+    raise DataError(f"{dag.source}:{lines[0]}", [problem + also])

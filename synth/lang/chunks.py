@@ -1,0 +1,140 @@
+"""References to chunks, and the two things that can be done to them (GC3 Table 1)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from synth.compiler.chunk_dag import ASSIGN, REDUCE
+from synth.lang.trace import Buffer, Trace, current
+
+__all__ = ["Chunk", "chunk"]
+
+
+def chunk(buffer: Any, rank: Any, index: Any = 0, size: int = 1) -> Chunk:
+    """A reference to ``size`` chunks from slot ``index`` on of a buffer of ``rank``.
+
+    ``buffer`` is "input", "output" or the name of scratch, which grows as it is written; ``rank`` is a
+    number or (node, gpu), and so is ``index``. Rank and buffer may also come in the other order.
+    """
+    trace = current()
+    if buffer.__class__ is not str and rank.__class__ is str:
+        buffer, rank = rank, buffer
+    if rank.__class__ is not int or not 0 <= rank < trace.collective.ranks:
+        rank = trace.rank_of(rank)
+    if index.__class__ is not int:
+        index = trace.index_of(index)
+    found = trace.buffers.get((rank, buffer)) or trace.buffer(rank, buffer)
+    if index < 0 or size < 1 or (index + size > found.size and not found.grows):
+        trace.fail(f"{found.slot(index, size)}: {found.name} has {found.size} slots")
+    return Chunk(trace, found, index, size, len(trace.rows))
+
+
+class Chunk:
+    """Chunks where they were when the reference was made; using it after they changed is an error."""
+
+    __slots__ = ("_buffer", "_index", "_made", "_size", "_trace")
+
+    def __init__(self, trace: Trace, buffer: Buffer, index: int, size: int, made: int) -> None:
+        self._trace, self._buffer, self._index, self._size, self._made = trace, buffer, index, size, made
+
+    def assign(
+        self,
+        buffer: Any,
+        rank: Any = None,
+        index: Any = 0,
+        *,
+        sendtb: int = -1,
+        recvtb: int = -1,
+        ch: int = -1,
+    ) -> Chunk:
+        """Copy these chunks to slot ``index`` on of a buffer of ``rank``; a reference to the copy.
+
+        Given another reference instead, copy what that one refers to into this one's slots.
+        """
+        if buffer.__class__ is Chunk:
+            source, target = buffer, self
+        else:
+            source, target = self, chunk(buffer, rank, index, self._size)
+        return source._apply(ASSIGN, target, sendtb, recvtb, ch)
+
+    def reduce(self, other: Chunk, *, sendtb: int = -1, recvtb: int = -1, ch: int = -1) -> Chunk:
+        """Add the chunks of ``other`` to these, in place of these; a reference to the sum."""
+        trace = self._trace
+        if other.__class__ is not Chunk:
+            trace.fail(f"reduce: expected a reference to chunks, found {other!r}")
+        self._check()
+        return other._apply(REDUCE, self, sendtb, recvtb, ch)
+
+    def _apply(self, op: int, target: Chunk, sendtb: int, recvtb: int, ch: int) -> Chunk:
+        """Copy or add these chunks into ``target``."""
+        trace, source, to, size = self._trace, self._buffer, target._buffer, self._size
+        if trace is not target._trace:
+            trace.fail("these references belong to different programs")
+        if size != target._size:
+            trace.fail(
+                f"{source.slot(self._index, size)} is {size} chunks, "
+                f"{to.slot(target._index, target._size)} is {target._size}"
+            )
+        self._check()
+        number = len(trace.rows)
+        low = target._index
+        if low + size > to.size:
+            trace.grow(to, low + size)
+        if to.kind == 0 and not trace.in_place:
+            trace.fail(f"{to.slot(low, size)} is the caller's: out of place, a program only reads it")
+        if trace.links is not None and source.rank != to.rank and (source.rank, to.rank) not in trace.links:
+            trace.fail(f"there is no link from rank {source.rank} to rank {to.rank}")
+        frame = sys._getframe(2)
+        line = frame.f_lineno if frame.f_code.co_filename == trace.source else 0
+        from_kind, to_kind = source.kind, to.kind
+        trace.rows.append(
+            (
+                op,
+                source.rank,
+                from_kind if from_kind < 2 else 2 + source.number,
+                self._index,
+                to.rank,
+                to_kind if to_kind < 2 else 2 + to.number,
+                low,
+                size,
+                sendtb,
+                recvtb,
+                ch,
+                0,
+                line,
+            )
+        )
+        low += to.start
+        if size == 1:
+            to.writers[low] = number
+        else:
+            to.writers[low : low + size] = [number] * size
+        return Chunk(trace, to, target._index, size, number + 1)
+
+    def _check(self) -> None:
+        """Refuse chunks that are not there, or no longer those that were referred to."""
+        buffer, low = self._buffer, self._index + self._buffer.start
+        if self._index + self._size > buffer.size:
+            self._trace.fail(f"{self._slots(buffer.size)} was never written")
+        if self._size == 1:
+            writer = buffer.writers[low]
+            if -2 < writer < self._made:
+                return
+        else:
+            writers = buffer.writers[low : low + self._size]
+            if min(writers) > -2 and max(writers) < self._made:
+                return
+        for slot in range(self._index, self._index + self._size):
+            writer = buffer.writers[slot + buffer.start]
+            if writer == -2:
+                self._trace.fail(f"{buffer.slot(slot)} was never written")
+            if writer >= self._made:
+                self._trace.fail(
+                    f"{buffer.slot(slot)} was overwritten by {self._trace.written_by(writer)} "
+                    "after this reference to it was made",
+                    hint="take a new reference with chunk(), or use what the statement there returned",
+                )
+
+    def _slots(self, first: int) -> str:
+        return self._buffer.slot(max(first, self._index))

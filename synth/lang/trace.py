@@ -1,0 +1,209 @@
+"""The state of a program while it is traced: which slot was written last by which statement."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import NoReturn
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.errors import DataError, UsageError
+from synth.cells import memory_of
+from synth.collective import Collective
+from synth.compiler.chunk_dag import ChunkDag
+from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
+
+__all__ = ["UNWRITTEN", "Trace", "current", "statement"]
+
+UNWRITTEN = -2
+_START = -1
+_BUFFERS = {"input": INPUT, "i": INPUT, "output": OUTPUT, "o": OUTPUT}
+_MOST_SCRATCH = 1 << 22
+
+_active: list[Trace] = []
+
+
+def current() -> Trace:
+    """The program that is being traced; UsageError outside of one."""
+    if not _active:
+        raise UsageError("chunk() belongs in a function that @program decorates", hint="see synth/lang")
+    return _active[-1]
+
+
+def statement() -> tuple[str, int]:
+    """The file and line of the statement outside of the language that is being executed."""
+    frame = sys._getframe(1)
+    here = __file__.rpartition("/")[0]
+    while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == here:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class Buffer:
+    """One buffer of one rank: for each slot the number of the operation that wrote it last.
+
+    A buffer that shares memory with another shares its list too, ``start`` slots into it.
+    """
+
+    __slots__ = ("grows", "kind", "name", "number", "rank", "size", "start", "writers")
+
+    def __init__(
+        self, rank: int, kind: int, name: str, writers: list[int], size: int, start: int = 0
+    ) -> None:
+        self.rank, self.kind, self.name, self.writers = rank, kind, name, writers
+        self.size, self.start, self.grows = size, start, kind == SCRATCH
+        self.number = -1
+
+    def slot(self, index: int, size: int = 1) -> str:
+        """Slots as a person writes them."""
+        places = f"{index}" if size == 1 else f"{index}:{index + size}"
+        return f"{self.name}[{places}] of rank {self.rank}"
+
+
+class Trace:
+    """Collects the operations of one program, in the order of its statements."""
+
+    def __init__(
+        self,
+        collective: Collective,
+        *,
+        gpus: int,
+        in_place: bool,
+        source: str,
+        links: frozenset[tuple[int, int]] | None = None,
+    ) -> None:
+        self.collective, self.gpus, self.in_place, self.source = collective, gpus, in_place, source
+        self.links = links
+        self.rows: list[tuple[int, ...]] = []
+        self.buffers: dict[tuple[int, str], Buffer] = {}
+        self.scratch: list[Buffer] = []
+        self._lay_out()
+
+    def __enter__(self) -> Trace:
+        _active.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _active.pop()
+
+    def _lay_out(self) -> None:
+        cells = memory_of(self.collective, (0,) * self.collective.ranks, in_place=self.in_place)
+        first, size = cells.first.tolist(), cells.size.tolist()
+        written = np.full(cells.total, UNWRITTEN)
+        written[cells.first[cells.inputs.rank, INPUT] + cells.inputs.slot] = _START
+        for rank in range(self.collective.ranks):
+            (start_in, start_out, _), (inputs, outputs, _) = first[rank], size[rank]
+            own = written[start_in : start_in + inputs].tolist()
+            apart = [UNWRITTEN] * outputs
+            shared = cells.same[start_out : start_out + outputs] - start_in
+            offset_in = offset_out = 0
+            overlay = np.flatnonzero(shared < start_out - start_in)
+            if len(overlay):
+                first_out, first_in = int(overlay[0]), int(shared[overlay[0]])
+                offset_in, offset_out = max(0, first_out - first_in), max(0, first_in - first_out)
+                whole = own if inputs >= outputs else apart
+                whole[offset_in : offset_in + inputs] = own
+                own = apart = whole
+            for name, buffer in (
+                ("input", Buffer(rank, INPUT, "input", own, inputs, offset_in)),
+                ("output", Buffer(rank, OUTPUT, "output", apart, outputs, offset_out)),
+            ):
+                self.buffers[rank, name] = self.buffers[rank, name[0]] = buffer
+
+    def rank_of(self, rank: object) -> int:
+        """A rank from its number, or from (node, gpu)."""
+        if isinstance(rank, tuple):
+            if len(rank) != 2 or not self.gpus:
+                self.fail(f"rank {rank}: the program's ranks are not given as (nodes, gpus)")
+            node, gpu = rank
+            if not 0 <= gpu < self.gpus:
+                self.fail(f"rank {rank}: a node has {self.gpus} GPUs")
+            rank = node * self.gpus + gpu
+        if not isinstance(rank, int | np.integer) or not 0 <= rank < self.collective.ranks:
+            self.fail(f"rank {rank}: the program has ranks 0 to {self.collective.ranks - 1}")
+        return int(rank)
+
+    def index_of(self, index: object) -> int:
+        """A slot from its number, or from (node, gpu) in a buffer with a slot for every rank."""
+        if isinstance(index, tuple) and len(index) == 2 and self.gpus:
+            return int(index[0]) * self.gpus + int(index[1])
+        if isinstance(index, int | np.integer):
+            return int(index)
+        self.fail(f"index {index!r}: expected a whole number, or (node, gpu)")
+
+    def buffer(self, rank: int, name: str) -> Buffer:
+        """A buffer of ``rank``; any name but input and output is scratch, made when first named."""
+        found = self.buffers.get((rank, name))
+        if found is None:
+            if not isinstance(name, str):
+                self.fail(f"buffer {name!r}: expected input, output or a name")
+            found = self.buffers[rank, name] = Buffer(rank, SCRATCH, name, [], 0)
+            found.number = len(self.scratch)
+            self.scratch.append(found)
+        return found
+
+    def grow(self, buffer: Buffer, size: int) -> None:
+        """Make room in scratch."""
+        if size > _MOST_SCRATCH:
+            self.fail(f"{buffer.slot(size - 1)}: scratch has at most {_MOST_SCRATCH} slots")
+        buffer.writers.extend([UNWRITTEN] * (size - buffer.size))
+        buffer.size = size
+
+    def written_by(self, operation: int) -> str:
+        """Who wrote a slot: the place of the statement."""
+        if operation < 0:
+            return "the program's input" if operation == _START else "nobody"
+        return f"line {self.rows[operation][-1]}"
+
+    def fail(self, problem: str, hint: str = "") -> NoReturn:
+        """Refuse the statement that is being executed."""
+        file, line = statement()
+        raise DataError(f"{file}:{line}", [problem], hint=hint)
+
+    def refuse(self, operations: Iterable[int], problem: str) -> NoReturn:
+        """Refuse a program because of statements that do not fit together."""
+        lines = sorted({self.rows[operation][-1] for operation in operations})
+        raise DataError(f"{self.source}:{lines[0]}", [problem])
+
+    def chunk_dag(self, name: str, protocol: Protocol) -> ChunkDag:
+        """The operations, with all named scratch of a rank put into one buffer."""
+        sizes = [0] * self.collective.ranks
+        offset = []
+        for buffer in self.scratch:
+            offset.append(sizes[buffer.rank])
+            sizes[buffer.rank] += buffer.size
+        table = np.array(self.rows, dtype=np.int64).reshape(-1, 13).T
+        op, src_rank, src_kind, src_slot, dst_rank, dst_kind, dst_slot, count, send, recv, ch, _, line = table
+        starts = np.array([*offset, 0, 0], dtype=np.int64)
+
+        def settled(kind: Indices, slot: Indices) -> tuple[Indices, Indices]:
+            # Scratch buffers are written down as SCRATCH plus their number.
+            return np.minimum(kind, SCRATCH), slot + np.where(kind >= SCRATCH, starts[kind - SCRATCH], 0)
+
+        src_buffer, src_at = settled(src_kind, src_slot)
+        dst_buffer, dst_at = settled(dst_kind, dst_slot)
+        return ChunkDag(
+            name=name,
+            collective=self.collective,
+            protocol=protocol,
+            scratch_chunks=tuple(sizes),
+            op=op,
+            src_rank=src_rank,
+            src_buffer=src_buffer,
+            src_slot=src_at,
+            dst_rank=dst_rank,
+            dst_buffer=dst_buffer,
+            dst_slot=dst_at,
+            with_buffer=dst_buffer,
+            with_slot=dst_at,
+            count=count.copy(),
+            send_tb=send.copy(),
+            recv_tb=recv.copy(),
+            channel=ch.copy(),
+            line=line.copy(),
+            out_of_place=not self.in_place,
+            in_place=self.in_place,
+            source=self.source,
+        )
