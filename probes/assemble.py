@@ -16,13 +16,16 @@ from probes.ports import Share, ports
 from probes.profile import Links, Profile, ProfiledRank
 from probes.rounds import Pair
 from probes.samples import Place, Samples
-from probes.trains import Trains
+from probes.trains import Trains, is_buffered
 
 __all__ = ["Fits", "assemble", "to_retest"]
 
 _LARGEST_RESIDUAL = 0.25
+# By so much does a byte of a small message cost more than of a larger one where messages cost something.
+_OVERHEAD = 1.25
 # Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
 _CONTENDED = 1.25
+_BURST = 1.5
 _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
@@ -43,11 +46,11 @@ class Fits:
 
     @cached_property
     def fits(self) -> list[LinkFit]:
-        found = []
-        for pair, first in zip(self.pairs, self.together, strict=True):
-            alone = _fit(self.samples.again[pair]) if pair in self.samples.again else first
-            found.append(min((first, alone), key=lambda one: (not one.sound, one.beta_s_per_byte)))
-        return found
+        again = self.samples.again
+        return [
+            _better(first, _fit(again[pair])) if pair in again else first
+            for pair, first in zip(self.pairs, self.together, strict=True)
+        ]
 
     def column(self, name: str) -> Floats:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
@@ -139,12 +142,23 @@ def assemble(
     )
 
 
+def _better(together: LinkFit, alone: LinkFit) -> LinkFit:
+    """The faster one; but what was so much faster in company than alone came in bursts and is no pace."""
+    if alone.sound and together.beta_s_per_byte * _BURST < alone.beta_s_per_byte:
+        return alone
+    return min((together, alone), key=lambda one: (not one.sound, one.beta_s_per_byte))
+
+
 def _fit(found: Trains) -> LinkFit:
     """A line where sizes tell something; the pace alone where a message costs nothing but its bytes."""
-    if not found.buffered:
-        return fit(found.comparable())
-    per_byte = [np.median(values) / size for size, values in sorted(found.seconds.items())]
-    return fit_paces(found.paces()) if max(per_byte) < 1.25 * min(per_byte) else fit(found.seconds)
+    seconds = found.comparable()
+    if not all(map(is_buffered, seconds)):
+        return fit(seconds)
+    paces = {size: [value / size for value in values] for size, values in seconds.items()}
+    middles = [float(np.median(values)) for values in paces.values()]
+    if max(middles) > _OVERHEAD * min(middles):
+        return fit(seconds)
+    return fit_paces([value for values in paces.values() for value in values])
 
 
 def _flags(fits: Fits) -> tuple[str, ...]:

@@ -80,10 +80,11 @@ class Prober:
         return found
 
     def stream(self, flows: Sequence[Flow], step: str) -> dict[Pair, float]:
-        """Seconds a byte of ``flows`` that all start at once, as far as this rank receives them."""
+        """Seconds until all of each of ``flows``, which start at once, has come; those that come here."""
         found: dict[Pair, float] = {}
         if not self._start([flow.pair for flow in flows], step):
             return found
+        began_s = time.perf_counter()
         for flow in flows:
             src, dst = flow.pair
             if self.rank == src:
@@ -92,7 +93,8 @@ class Prober:
             elif self.rank == dst:
                 self._progress.waiting(src, step)
                 train = trains.Train(flow.size_bytes, flow.messages, 1)
-                found[flow.pair] = trains.receive_train(self.comm, src, train)
+                trains.receive_train(self.comm, src, train)
+                found[flow.pair] = time.perf_counter() - began_s
         return found
 
     def waits_for_all(self, step: str) -> None:

@@ -72,19 +72,16 @@ class Trains:
         for size, values in other.seconds.items():
             self.seconds.setdefault(size, []).extend(values)
 
-    @property
-    def buffered(self) -> bool:
-        """Only small messages were sent: the link is slow."""
-        return all(map(is_buffered, self.seconds))
-
     def comparable(self) -> dict[int, list[float]]:
-        """The samples that one line can describe: those of large messages, where there are any."""
-        large = {size: values for size, values in self.seconds.items() if not is_buffered(size)}
-        return large or self.seconds
+        """The samples that one line can describe: those of large messages, unless the link is slow.
 
-    def paces(self) -> list[float]:
-        """Seconds a byte of each train of small messages."""
-        return [s / size for size, values in self.seconds.items() if is_buffered(size) for s in values]
+        A pass may take a slow link for a fast one; its large messages then tell nothing but that.
+        """
+        small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
+        large = {size: values for size, values in self.seconds.items() if size not in small}
+        if small and large and np.median(large[max(large)]) / max(large) > _SLOW_S_PER_BYTE:
+            return small
+        return large or small
 
 
 def is_buffered(size_bytes: int) -> bool:
@@ -134,15 +131,16 @@ def receive(
 
     ``between`` is called before each train: a sign that data still comes through.
     """
-    probes = _receive(comm, peer, Train(*_PROBE))
-    # The middle one: the first may have been waiting for us, and any of them disturbed.
-    pace = float(np.median([np.diff(arrived).mean() for arrived in probes])) / _PROBE[0]
+    probes = receive_train(comm, peer, Train(*_PROBE))
+    # The middle one, as any may be disturbed; but no faster than all of them, as one may come in one clump.
+    whole = np.diff(np.concatenate(probes)).mean()
+    pace = max(float(np.median([np.diff(arrived).mean() for arrived in probes])), float(whole)) / _PROBE[0]
     trains = plan(pace, budget_s, wanted)
     comm.send(trains, dest=peer, tag=_TAG)
     found = Trains()
     for train in trains:
         between()
-        for arrived in _receive(comm, peer, train):
+        for arrived in receive_train(comm, peer, train):
             seconds = spacings(arrived, buffered=is_buffered(train.size_bytes))
             found.add(Trains({train.size_bytes: seconds}))
     return found
@@ -162,23 +160,8 @@ def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
     return [theil_sen(floats(ends), steady[ends]).slope]
 
 
-def receive_train(comm: Any, peer: int, train: Train) -> float:
-    """Seconds a byte of one train from ``peer``, which must be in ``send_train``."""
-    arrived = _receive(comm, peer, train)[0]
-    gaps = spacings(arrived, buffered=is_buffered(train.size_bytes))
-    return float(np.mean(gaps)) / train.size_bytes
-
-
-def send_train(comm: Any, peer: int, train: Train) -> None:
-    """Send one train to ``peer``, which knows what comes."""
-    buffer = warm_buffer()
-    for _ in range(train.times):
-        for at in range(train.messages):
-            comm.Send(_slice(buffer, at, train.size_bytes), peer, _TAG)
-
-
-def _receive(comm: Any, peer: int, train: Train) -> list[Floats]:
-    """When each message arrived, a row for each time the train came."""
+def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
+    """When each message from ``peer`` arrived, which must be in ``send_train``: a row each time."""
     buffer = warm_buffer()
     rows = []
     for _ in range(train.times):
@@ -188,6 +171,14 @@ def _receive(comm: Any, peer: int, train: Train) -> list[Floats]:
             arrived[at] = time.perf_counter()
         rows.append(arrived)
     return rows
+
+
+def send_train(comm: Any, peer: int, train: Train) -> None:
+    """Send one train to ``peer``, which knows what comes."""
+    buffer = warm_buffer()
+    for _ in range(train.times):
+        for at in range(train.messages):
+            comm.Send(_slice(buffer, at, train.size_bytes), peer, _TAG)
 
 
 def _slice(buffer: Bytes, at: int, size_bytes: int) -> Bytes:

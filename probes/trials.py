@@ -1,4 +1,4 @@
-"""Trials of shared ports: two flows at once, then each alone, and what they reach together."""
+"""Trials of shared ports: two flows at once, each alone, at once again, and how long that takes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Trial = tuple[Pair, Pair]
 Try = Callable[[Sequence[Trial]], Sequence[float]]
 
 MOST_TRIALS = 64
-# In units of what each flow does alone: 2 where they share nothing, 1 where one transfer at a time
-# gets through.
+# The time of two flows one after the other in units of that together: 2 where they share nothing, 1
+# where one transfer at a time gets through.
 _SHARED = 1.4
 _REPEATS = 2
-_FLOW_S, _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 0.12, 1 << 30, 1 << 19
+_FLOW_S, _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 0.08, 1 << 30, 1 << 19
 _SMALL_BYTES, _LARGE_BYTES, _SMALL_S_PER_BYTE = 16 << 10, 1 << 20, 4e-8
 
 
@@ -83,28 +83,34 @@ def attempts(prober: Prober, known: Known) -> Try:
 
 
 def _wave(prober: Prober, known: Known, wave: Sequence[Trial]) -> dict[Trial, float]:
-    steps = [
-        [pair for trial in wave for pair in trial],
-        [one for one, _ in wave],
-        [other for _, other in wave],
-    ]
-    names = ("together", "the first alone", "the second alone")
-    times: list[dict[Pair, list[float]]] = [{}, {}, {}]
-    for repeat in range(1, _REPEATS + 1):
-        for number, (name, pairs) in enumerate(zip(names, steps, strict=True)):
-            step = f"shared ports, {name}, {repeat} of {_REPEATS}"
-            mine = prober.stream([_flow(pair, known) for pair in pairs], step)
-            prober.waits_for_all(step)
-            for part in prober.comm.allgather(mine):
-                for pair, seconds in part.items():
-                    times[number].setdefault(pair, []).append(seconds)
-    best = [{pair: min(values) for pair, values in found.items()} for found in times]
-    alone = best[1] | best[2]
+    """Two flows take as long together as one after the other where one transfer at a time gets through.
+
+    Until both have ended, as of two that share a port one may well be let through first.
+    """
+    both = [pair for trial in wave for pair in trial]
+    firsts, seconds = [one for one, _ in wave], [other for _, other in wave]
+    alone: dict[Pair, float] = {}
+    together: dict[Pair, list[float]] = {}
+    for step, pairs in enumerate((both, firsts, seconds, both), start=1):
+        took = _stream(prober, known, pairs, f"shared ports, step {step} of 4")
+        if pairs is both:
+            for pair, took_s in took.items():
+                together.setdefault(pair, []).append(took_s)
+        else:
+            alone |= took
     found = {}
     for one, other in wave:
-        ratios = [alone[pair] / best[0][pair] for pair in (one, other) if pair in alone and pair in best[0]]
-        found[one, other] = float(np.sum(ratios)) if len(ratios) == 2 else float("nan")
+        ends = [max(pair) for pair in zip(together.get(one, []), together.get(other, []), strict=False)]
+        whole = {one, other} <= alone.keys() and len(ends) == _REPEATS
+        found[one, other] = (alone[one] + alone[other]) / min(ends) if whole else float("nan")
     return found
+
+
+def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> dict[Pair, float]:
+    """How long each flow took, on every rank."""
+    mine = prober.stream([_flow(pair, known) for pair in pairs], step)
+    prober.waits_for_all(step)
+    return {pair: seconds for part in prober.comm.allgather(mine) for pair, seconds in part.items()}
 
 
 def _flow(pair: Pair, known: Known) -> Flow:

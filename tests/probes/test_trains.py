@@ -51,12 +51,11 @@ def test_the_burst_at_the_head_of_a_train_does_not_count():
 
 
 def test_small_and_large_messages_are_never_in_one_fit():
-    mixed = Trains({1024: [1e-6], 131072: [1e-4], 262144: [2e-4]})
-    assert sorted(mixed.comparable()) == [131072, 262144]
-    assert not mixed.buffered
-    slow = Trains({1024: [1e-6], 2048: [2e-6]})
-    assert sorted(slow.comparable()) == [1024, 2048]
-    assert slow.buffered
+    fast = Trains({1024: [1e-6], 131072: [1e-4], 262144: [2e-4]})
+    assert sorted(fast.comparable()) == [131072, 262144]
+    slow = Trains({1024: [1e-4], 131072: [1e-5], 262144: [2e-2]})
+    assert sorted(slow.comparable()) == [1024]
+    assert sorted(Trains({1024: [1e-6], 2048: [2e-6]}).comparable()) == [1024, 2048]
 
 
 def test_samples_of_two_passes_are_put_together():
