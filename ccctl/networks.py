@@ -1,7 +1,13 @@
-"""The network that `--network` means: a family such as ``mesh:10x10``, or a profile or topology file."""
+"""The network that `--network` means, and what of it has failed.
+
+A family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links (``links.csv``), or a
+profile, topology or schedule artifact.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,37 +16,86 @@ from ccctl.errors import UsageError
 from ccctl.sizes import parse_rates, parse_seconds
 
 if TYPE_CHECKING:
+    from synth.failures import Failures
     from synth.network import Network
 
-__all__ = ["load_network"]
+__all__ = ["load_network", "parse_failures", "parse_ranks"]
+
+_LISTS = (".csv", ".links")
 
 
 def load_network(
-    spec: str, alpha: str | None, bandwidth: str | None, *, hold_alpha: bool = False
+    spec: str,
+    alpha: str | None,
+    bandwidth: str | None,
+    *,
+    hold_alpha: bool = False,
+    unwind: str | None = None,
+    failed: str | None = None,
 ) -> tuple[Network, dict[str, str]]:
-    """(network, digests of the artifacts it came from).
+    """(network without what ``failed``, digests of the artifacts it came from).
 
-    Raises UsageError where ``spec`` is neither, or where ``alpha`` and ``bandwidth`` are missing for
-    a family or given for a file that has its own.
+    Raises UsageError where ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are
+    missing for a family or given for what has its own.
     """
-    from synth.families import family, names
+    network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
+    if failed is None:
+        return network, digests
+    from synth.failures import without
 
-    if spec.partition(":")[0] in names() and not Path(spec).exists():
-        if bandwidth is None:
-            raise UsageError(
-                f"--network {spec}: a family needs the bandwidth of its links",
-                hint="Add --bandwidth 50GB/s, and --alpha 0.5us unless it is 0.",
-            )
-        alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
-        return family(spec, alphas, parse_rates(bandwidth, "--bandwidth"), hold_alpha=hold_alpha), {}
-    if spec != "-" and not Path(spec).exists() and ("/" not in spec and "." not in spec):
+    left = without(network, parse_failures(failed, network))
+    return replace(left, name=f"{network.name} without {failed}"), digests
+
+
+def _whole(
+    spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
+) -> tuple[Network, dict[str, str]]:
+    from synth.families import names
+    from synth.pods import is_pod, pod, pod_names
+
+    exists = Path(spec).exists()
+    if spec.partition(":")[0] in names() and not exists:
+        return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
+    named = is_pod(spec) and not exists
+    if not named and spec != "-" and not exists and ("/" not in spec and "." not in spec):
         raise UsageError(
-            f"--network {spec}: neither a file nor a family of networks",
-            hint=f"families: {', '.join(names())}, such as mesh:4x4; or profile.json",
+            f"--network {spec}: neither a file nor a network that has a name",
+            hint=f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
+            "such as dgx-a100:2; or profile.json, links.csv",
         )
-    if alpha is not None or bandwidth is not None:
-        raise UsageError("--alpha and --bandwidth are for families; a file has its own costs")
+    given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
+    if any(value is not None for value in given.values()):
+        wrong = " and ".join(name for name, value in given.items() if value is not None)
+        raise UsageError(f"{wrong}: only for families; {spec} has links and costs of its own")
+    if named:
+        return pod(spec, hold_alpha=hold_alpha), {}
+    if spec.endswith(_LISTS):
+        from ccctl.link_list import read_link_list
+
+        return read_link_list(spec, hold_alpha=hold_alpha), {}
     return _from_artifact(spec, hold_alpha)
+
+
+def _family(
+    spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
+) -> Network:
+    from synth.families import family
+
+    if bandwidth is None:
+        raise UsageError(
+            f"--network {spec}: a family needs the bandwidth of its links",
+            hint="Add --bandwidth 50GB/s, and --alpha 0.5us unless it is 0.",
+        )
+    alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
+    degrees = _degrees(unwind) if unwind is not None else ()
+    rates = parse_rates(bandwidth, "--bandwidth")
+    return family(spec, alphas, rates, hold_alpha=hold_alpha, unwind=degrees)
+
+
+def _degrees(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise UsageError(f"--unwind: expected a degree, or one for each switch such as 7,1, found {text!r}")
+    return tuple(int(degree) for degree in text.split(","))
 
 
 def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]]:
@@ -56,3 +111,41 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
         return from_topology(artifact.body, name, hold_alpha=hold_alpha), digests
     network: Network = artifact.body.network
     return network, digests
+
+
+def parse_failures(text: str, network: Network) -> Failures:
+    """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
+
+    Raises UsageError.
+    """
+    from synth.failures import Failures
+
+    ranks: list[int] = []
+    links: list[tuple[int, int]] = []
+    for part in text.split(","):
+        noun, _, value = part.strip().partition(":")
+        ends = re.fullmatch(r"(\d+)\s*([->])\s*(\d+)", value)
+        if noun == "rank" and re.fullmatch(r"\d+(-\d+)?", value):
+            ranks += parse_ranks(value, "--without")
+        elif noun == "link" and ends:
+            src, dst = int(ends[1]), int(ends[3])
+            links += [(src, dst), (dst, src)] if ends[2] == "-" else [(src, dst)]
+        elif noun == "host" and value in network.hosts:
+            ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
+        else:
+            raise UsageError(
+                f"--without: found {part.strip()!r}",
+                hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
+            )
+    return Failures(tuple(sorted(set(ranks))), tuple(dict.fromkeys(links)))
+
+
+def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
+    """``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]) or int(match[2] or 0) > 1 << 20:
+            raise UsageError(f"{option}: expected ranks such as 0,2,4-7, found {text!r}")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))

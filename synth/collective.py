@@ -211,10 +211,10 @@ class Collective:
     def total_bytes(self, chunk_bytes: int) -> int:
         """The size as nccl-tests counts it: the larger of a rank's send and receive buffer.
 
-        Of several at once it is the sum of theirs.
+        Of several at once it is that of the largest.
         """
         if self.parts:
-            return sum(part.total_bytes(chunk_bytes) for part in self.parts)
+            return max(part.total_bytes(chunk_bytes) for part in self.parts)
         if self.custom is not None:
             per_rank = [sets.per_rank(self.ranks).max() for sets in (self.sources, self.targets)]
             return int(max(per_rank)) * chunk_bytes

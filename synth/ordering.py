@@ -7,17 +7,21 @@ ports are free, the most urgent ready send goes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask, bytes_of, ints
+from probes.columns import Bytes, Floats, Indices, Ints, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.events import is_free, occupy, pop, push
 from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import Schedule
+from synth.simulate import replay
+from synth.touched import touched
 
-__all__ = ["Sends", "fastest_links", "link_of"]
+__all__ = ["Sends", "fastest_links", "in_start_order", "link_of"]
 
 
 class Sends:
@@ -30,9 +34,9 @@ class Sends:
         self,
         chunk: int | Indices,
         link: int | Indices,
-        op: int,
+        op: int | Bytes,
         turn: int | Indices,
-        urgency: int | Indices | None = None,
+        urgency: int | Indices | Floats | None = None,
     ) -> None:
         """``chunk`` goes over ``link``; its turn must be later than those of the sends it needs.
 
@@ -66,6 +70,13 @@ class Sends:
         )
 
 
+def in_start_order(schedule: Schedule) -> Schedule:
+    """The same sends, in the order in which replaying them starts them: times stay what they are."""
+    order = np.argsort(replay(schedule).start_s, kind="stable")
+    chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
+    return replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op))
+
+
 def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
     """For each (src, dst) that a link joins, the row of the one that delivers a chunk first."""
     travel_s: Floats = network.travel_s(chunk_bytes)
@@ -91,17 +102,15 @@ def _line_up(
     urgency: Indices,
 ) -> Indices:
     """Rows of the sends in the order in which they start."""
-    leaves = network.src[link].astype(np.int64) * collective.chunks + chunk
-    enters = network.dst[link].astype(np.int64) * collective.chunks + chunk
-    slots = network.ranks * collective.chunks
+    leaves, enters, held = touched(network, collective, chunk, link)
     # Turns only matter by their order: ranks of them fit into integers and compare exactly.
     place = np.unique(turn, return_inverse=True)[1]
     return _run(
         leaves,
         enters,
-        *_by_slot(leaves, place, slots),
-        *_by_slot(enters, place, slots),
-        collective.held().ravel(),
+        *_by_slot(leaves, place, len(held)),
+        *_by_slot(enters, place, len(held)),
+        held,
         place,
         urgency.astype(np.float64),
         link,

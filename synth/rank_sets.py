@@ -44,6 +44,12 @@ class RankSets:
         meets[owner[known][inside[self.rank[known]]]] = True
         return meets[self.group]
 
+    def contains(self, rank: Indices, chunk: Indices, ranks: int) -> Mask:
+        """For each pair whether the rank is in the chunk's set."""
+        table = np.zeros((len(self.start) - 1, ranks), dtype=bool)
+        table[np.repeat(np.arange(len(table)), np.diff(self.start)), self.rank] = True
+        return np.asarray(table[self.group[chunk], rank])
+
     def sizes(self) -> Indices:
         """For each chunk how many ranks its set has."""
         return np.diff(self.start)[self.group]

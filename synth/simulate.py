@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Ints, Mask
+from probes.columns import Floats, Indices, Ints, Mask
 from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import Schedule
+from synth.touched import touched
 
 __all__ = ["Timing", "replay", "utilization"]
 
@@ -36,16 +37,13 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     on = network or schedule.network
     size = chunk_bytes or schedule.chunk_bytes
     start_s, arrival_s = _replay(
-        schedule.chunk,
+        *touched(on, schedule.collective, schedule.chunk, schedule.link),
         schedule.link,
-        on.src,
-        on.dst,
         on.hold_s(size),
         on.travel_s(size),
         on.link_port_start,
         on.link_port,
         len(on.ports),
-        schedule.collective.held(),
     )
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
 
@@ -59,26 +57,24 @@ def utilization(schedule: Schedule, timing: Timing) -> Floats:
 
 @compiled
 def _replay(
-    chunk: Ints,
+    leaves: Indices,
+    enters: Indices,
+    held: Mask,
     link: Ints,
-    src: Ints,
-    dst: Ints,
     hold_s: Floats,
     travel_s: Floats,
     port_start: Ints,
     port: Ints,
     ports: int,
-    held: Mask,
 ) -> tuple[Floats, Floats]:
     ready_s = np.where(held, 0.0, np.inf)
-    link_free_s = np.zeros(len(src))
+    link_free_s = np.zeros(len(hold_s))
     port_free_s = np.zeros(ports)
-    start_s = np.empty(len(chunk))
-    arrival_s = np.empty(len(chunk))
-    for row in range(len(chunk)):
+    start_s = np.empty(len(link))
+    arrival_s = np.empty(len(link))
+    for row in range(len(link)):
         e = link[row]
-        c = chunk[row]
-        begin = max(ready_s[src[e], c], link_free_s[e])
+        begin = max(ready_s[leaves[row]], link_free_s[e])
         for at in range(port_start[e], port_start[e + 1]):
             begin = max(begin, port_free_s[port[at]])
         start_s[row] = begin
@@ -88,6 +84,6 @@ def _replay(
         link_free_s[e] = begin + hold_s[e]
         for at in range(port_start[e], port_start[e + 1]):
             port_free_s[port[at]] = begin + hold_s[e]
-        known_s = ready_s[dst[e], c]
-        ready_s[dst[e], c] = arrival_s[row] if known_s == np.inf else max(known_s, arrival_s[row])
+        known_s = ready_s[enters[row]]
+        ready_s[enters[row]] = arrival_s[row] if known_s == np.inf else max(known_s, arrival_s[row])
     return start_s, arrival_s

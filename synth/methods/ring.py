@@ -25,8 +25,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
     O(ranks · chunks) sends.
     """
-    if collective.kind == "all_to_all":
-        raise NotApplicableError("ring does not serve all_to_all")
+    if collective.kind not in _FILL:
+        raise NotApplicableError(f"ring does not serve {collective.kind}")
     links = fastest_links(network, chunk_bytes)
     order = cycle(network, network.travel_s(chunk_bytes), links)
     ranks = network.ranks

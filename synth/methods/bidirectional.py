@@ -1,0 +1,83 @@
+"""The bidirectional ring: every chunk goes both ways round, half of the ring each.
+
+Half the steps of a ring; and where links have a direction each, half its time in bandwidth too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices, Ints, Mask
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.methods.ring import cycle
+from synth.network import Network
+from synth.ordering import Sends, fastest_links, link_of
+from synth.schedule import COPY, REDUCE, Schedule
+
+__all__ = ["synthesize"]
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """Both ways round the cheapest cycle; raises NotApplicableError where a way back lacks a link.
+
+    Serves all but the point-to-point collectives. O(ranks · chunks) sends.
+    """
+    kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+    if collective.kind not in kinds:
+        raise NotApplicableError(f"bidirectional does not serve {collective.kind}")
+    links = fastest_links(network, chunk_bytes)
+    order = cycle(network, network.travel_s(chunk_bytes), links)
+    ranks = network.ranks
+    there = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
+    back = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
+    hops = np.array([there, back])
+    place = np.argsort(order)
+    chunk = np.arange(collective.chunks)
+    owner, lap = _owners(collective, place)
+    sends = Sends()
+    if collective.reduces:
+        _inwards(sends, chunk, owner, hops, 2 * lap * ranks)
+    if collective.kind not in ("reduce_scatter", "reduce"):
+        _outwards(sends, chunk, owner, hops, (2 * lap + 1) * ranks)
+    return sends.schedule(network, collective, chunk_bytes, "bidirectional", seed)
+
+
+def _owners(collective: Collective, place: Indices) -> tuple[Indices, Indices]:
+    """For each chunk the place on the ring at which it is whole first, and which lap it belongs to."""
+    chunk = np.arange(collective.chunks)
+    if collective.kind == "all_gather":
+        return place[collective.source_of()], chunk % collective.share
+    if collective.kind == "reduce_scatter":
+        return place[collective.target_of()], chunk % collective.share
+    if collective.kind == "all_reduce":
+        return chunk % len(place), chunk // len(place)
+    return np.full_like(chunk, place[collective.root]), chunk
+
+
+def _reach(ranks: int, chunk: Indices, way: int) -> Indices:
+    """How far each chunk goes this way; the longer way alternates, so that both carry as much."""
+    return (ranks - 1 + (chunk + way) % 2) // 2
+
+
+def _outwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, turn: Indices) -> None:
+    ranks = hops.shape[1]
+    step = np.arange(ranks // 2)
+    for way, sign in ((0, 1), (1, -1)):
+        used = step < _reach(ranks, chunk, way)[:, None]
+        link = hops[way][(owner[:, None] + sign * step) % ranks]
+        _add(sends, used, chunk, link, COPY, turn[:, None] + step)
+
+
+def _inwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, turn: Indices) -> None:
+    ranks = hops.shape[1]
+    step = np.arange(ranks // 2)
+    for way, sign in ((0, 1), (1, -1)):
+        reach = _reach(ranks, chunk, way)[:, None]
+        link = hops[way][(owner[:, None] - sign * (reach - step)) % ranks]
+        _add(sends, step < reach, chunk, link, REDUCE, turn[:, None] + step)
+
+
+def _add(sends: Sends, used: Mask, chunk: Indices, link: Indices, op: int, turn: Indices) -> None:
+    chunks = np.broadcast_to(chunk[:, None], used.shape)
+    sends.add(chunks[used], link[used], op, np.broadcast_to(turn, used.shape)[used])

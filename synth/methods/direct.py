@@ -1,0 +1,64 @@
+"""Direct: every rank sends what another needs straight to it, in one step.
+
+all_reduce is all-pairs (GC3 Sec. 6.1): each rank reduces its share of all the others, then sends it to all,
+two steps in all. In each step rank r begins with rank r + 1, so that no receiver is met by all at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices, Ints
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.ordering import Sends
+from synth.schedule import COPY, REDUCE, Schedule
+from synth.subnetwork import link_table, links_between
+
+__all__ = ["all_pairs", "synthesize"]
+
+
+def synthesize(
+    network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, method: str = "direct"
+) -> Schedule:
+    """Every chunk from its sources to its targets over one link each.
+
+    Raises NotApplicableError where a link is missing. O(ranks · chunks) sends.
+    """
+    if not collective.whole:
+        raise NotApplicableError(f"{method} does not serve {collective.label}")
+    table = link_table(network, chunk_bytes)
+    sends = Sends()
+    chunk = np.arange(collective.chunks)
+    if collective.kind == "all_reduce":
+        owner = chunk % network.ranks
+        _add(sends, table, chunk, owner, REDUCE, method)
+        _add(sends, table, chunk, owner, COPY, method)
+    elif collective.reduces:
+        _add(sends, table, chunk, collective.target_of(), REDUCE, method)
+    elif (collective.target_of() < 0).all():
+        _add(sends, table, chunk, collective.source_of(), COPY, method)
+    else:
+        source, target = collective.source_of(), collective.target_of()
+        moves = np.flatnonzero(source != target)
+        link = links_between(table, source[moves], target[moves], method)
+        sends.add(chunk[moves], link, COPY, (target - source)[moves] % network.ranks)
+    return sends.schedule(network, collective, chunk_bytes, method, seed)
+
+
+def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """All-pairs all_reduce, by its own name."""
+    if collective.kind != "all_reduce":
+        raise NotApplicableError(f"all_pairs does not serve {collective.kind}")
+    return synthesize(network, collective, chunk_bytes, seed=seed, method="all_pairs")
+
+
+def _add(sends: Sends, table: Ints, chunk: Indices, owner: Indices, op: int, method: str) -> None:
+    """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy."""
+    ranks = len(table)
+    step = np.arange(1, ranks)
+    other = (owner[:, None] + step) % ranks
+    here = np.broadcast_to(owner[:, None], other.shape)
+    src, dst = (other, here) if op == REDUCE else (here, other)
+    sends.add(chunk[:, None], links_between(table, src, dst, method), op, step + ranks * (op == COPY))

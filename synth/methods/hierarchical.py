@@ -1,0 +1,109 @@
+"""Hierarchical: rings within hosts, and rings across hosts between ranks of the same place.
+
+A chunk is whole first at one rank. It is reduced round the ring of every host at the rank of that place,
+then across hosts (GC3 Sec. 6.3; DS-Sync Table II); it is spread the other way: across hosts, then round
+each. So what crosses between hosts is a host's share, through all NICs at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.methods.ring import cycle
+from synth.network import Network
+from synth.ordering import Sends, fastest_links
+from synth.schedule import COPY, REDUCE, Schedule
+from synth.subnetwork import hosts_of, link_table, links_between, restricted
+
+__all__ = ["synthesize"]
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """all_gather, reduce_scatter, all_reduce, broadcast and reduce over hosts of equal size.
+
+    Raises NotApplicableError where hosts differ, have no ring, or lack a link to the next host.
+    O(ranks · chunks) sends.
+    """
+    kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
+    if collective.kind not in kinds:
+        raise NotApplicableError(f"hierarchical does not serve {collective.kind}")
+    rings = _rings(network, chunk_bytes)
+    chunk = np.arange(collective.chunks)
+    owner, lap = _owners(collective)
+    hosts, size = rings.inside.shape
+    period = hosts + size
+    sends = Sends()
+    if collective.reduces:
+        rings.inwards(sends, chunk, owner, 2 * lap * period)
+    if collective.kind not in ("reduce_scatter", "reduce"):
+        rings.outwards(sends, chunk, owner, (2 * lap + 1) * period)
+    return sends.schedule(network, collective, chunk_bytes, "hierarchical", seed)
+
+
+def _owners(collective: Collective) -> tuple[Indices, Indices]:
+    """For each chunk the rank at which it is whole first, and its lap."""
+    chunk = np.arange(collective.chunks)
+    if collective.kind == "all_gather":
+        return collective.source_of(), chunk % collective.share
+    if collective.kind == "reduce_scatter":
+        return collective.target_of(), chunk % collective.share
+    if collective.kind == "all_reduce":
+        return chunk % collective.ranks, chunk // collective.ranks
+    return np.full_like(chunk, collective.root), chunk
+
+
+@dataclass(frozen=True, eq=False)
+class _Rings:
+    """``inside[h, p]`` and ``across[h, p]``: the links from place p of host h to the next place, to the
+    same place of the next host; ``host`` and ``place`` of every rank.
+    """
+
+    inside: Indices
+    across: Indices
+    host: Indices
+    place: Indices
+
+    def outwards(self, sends: Sends, chunk: Indices, owner: Indices, turn: Indices) -> None:
+        hosts, size = self.inside.shape
+        host, place = self.host[owner], self.place[owner]
+        step = np.arange(hosts - 1)
+        across = self.across[(host[:, None] + step) % hosts, place[:, None]]
+        sends.add(chunk[:, None], across, COPY, turn[:, None] + step)
+        at, along = np.arange(hosts)[:, None], np.arange(size - 1)
+        inside = self.inside[at, (place[:, None, None] + along) % size]
+        after = (at - host[:, None, None]) % hosts + along
+        sends.add(chunk[:, None, None], inside, COPY, turn[:, None, None] + after)
+
+    def inwards(self, sends: Sends, chunk: Indices, owner: Indices, turn: Indices) -> None:
+        hosts, size = self.inside.shape
+        host, place = self.host[owner], self.place[owner]
+        at, along = np.arange(hosts)[:, None], np.arange(size - 1)
+        inside = self.inside[at, (place[:, None, None] + 1 + along) % size]
+        sends.add(chunk[:, None, None], inside, REDUCE, turn[:, None, None] + along)
+        step = np.arange(hosts - 1)
+        across = self.across[(host[:, None] + 1 + step) % hosts, place[:, None]]
+        sends.add(chunk[:, None], across, REDUCE, turn[:, None] + size - 1 + step)
+
+
+def _rings(network: Network, chunk_bytes: int) -> _Rings:
+    members = hosts_of(network, "hierarchical")
+    hosts, size = members.shape
+    order = np.empty_like(members)
+    for at, ranks in enumerate(members):
+        inner, _ = restricted(network, ranks)
+        found = cycle(inner, inner.travel_s(chunk_bytes), fastest_links(inner, chunk_bytes))
+        # Every ring starts at its host's first rank, so that the same places of two hosts are alike.
+        first = found.index(0)
+        order[at] = ranks[found[first:] + found[:first]]
+    table = link_table(network, chunk_bytes)
+    inside = links_between(table, order, np.roll(order, -1, axis=1), "hierarchical")
+    across = links_between(table, order, np.roll(order, -1, axis=0), "hierarchical")
+    host, place = np.empty(network.ranks, np.int64), np.empty(network.ranks, np.int64)
+    host[order] = np.arange(hosts)[:, None]
+    place[order] = np.arange(size)
+    return _Rings(inside, across, host, place)

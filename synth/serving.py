@@ -1,0 +1,211 @@
+"""What lets every method serve a subset of the ranks, failed ranks, and several collectives at once.
+
+A method knows one collective over all ranks of a network. On a subset it is given the network of the
+members alone, and, if it can relay, that of the members and all ranks between them; of both the faster
+schedule is kept, less the sends that reach nobody. Collectives at once are made one by one, then all their
+sends are lined up together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Mask, bytes_of, ints
+from probes.errors import UsageError
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.ordering import Sends
+from synth.rank_sets import RankSets
+from synth.schedule import REDUCE, Schedule
+from synth.simulate import replay
+from synth.subnetwork import restricted
+
+__all__ = ["pruned", "reachable", "serve"]
+
+Synthesizer = Callable[..., Schedule]
+
+
+def serve(
+    synthesize: Synthesizer,
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    relays: bool = False,
+    others: Sequence[Synthesizer] = (),
+    **options: Any,
+) -> Schedule:
+    """The schedule of a method that may know only whole collectives.
+
+    ``relays``: the method serves subsets and custom collectives itself. ``others`` take the collectives of
+    several at once that it does not serve. Raises NotApplicableError or UsageError as the method does.
+    """
+    if collective.parts:
+        return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
+    among = reachable(network, collective)
+    if len(among) < network.ranks:
+        inner, rows = restricted(network, among)
+        found = serve(
+            synthesize,
+            inner,
+            _renumbered(collective, among),
+            chunk_bytes,
+            relays=relays,
+            others=others,
+            **options,
+        )
+        return _back(found, network, collective, rows)
+    if collective.whole or collective.kind == "custom":
+        return synthesize(network, collective, chunk_bytes, **options)
+    return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
+
+
+def reachable(network: Network, collective: Collective) -> Indices:
+    """The ranks that take part, and those on some way from one of them to another; rising."""
+    takes_part = np.zeros(network.ranks, dtype=bool)
+    for sets in (collective.sources, collective.targets):
+        takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
+    onward = _spread(takes_part, network.src, network.dst)
+    back = _spread(takes_part, network.dst, network.src)
+    return np.flatnonzero(takes_part | (onward & back))
+
+
+def pruned(schedule: Schedule) -> Schedule:
+    """The schedule less the copies that reach nobody who wants them or passes them on to such a rank.
+
+    Sums only keep what carries a contribution. The rest keeps its order. O(sends).
+    """
+    network, collective = schedule.network, schedule.collective
+    src, dst = network.src[schedule.link].tolist(), network.dst[schedule.link].tolist()
+    chunk, is_sum = schedule.chunk.tolist(), (schedule.op == REDUCE).tolist()
+    held, needed = collective.held(), collective.wanted()
+    keep = np.zeros(schedule.sends, dtype=bool)
+    for row in range(schedule.sends):
+        if is_sum[row] and held[src[row], chunk[row]]:
+            keep[row] = held[dst[row], chunk[row]] = True
+    for row in reversed(range(schedule.sends)):
+        if not is_sum[row] and needed[dst[row], chunk[row]]:
+            keep[row] = needed[src[row], chunk[row]] = True
+    return replace(
+        schedule,
+        chunk=ints(schedule.chunk[keep]),
+        link=ints(schedule.link[keep]),
+        op=bytes_of(schedule.op[keep]),
+    )
+
+
+def _on_members(
+    synthesize: Synthesizer,
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> Schedule:
+    """The faster of the schedule among the members alone and the one through relays."""
+    members = collective.participants
+    alone, rows = restricted(network, members)
+    found: list[Schedule] = []
+    refusals: list[NotApplicableError | UsageError] = []
+    try:
+        inner = synthesize(alone, _renumbered(collective, members), chunk_bytes, **options)
+        found.append(_back(inner, network, collective, rows))
+    except (NotApplicableError, UsageError) as error:
+        refusals.append(error)
+    if relays:
+        try:
+            found.append(pruned(synthesize(network, collective, chunk_bytes, **options)))
+        except (NotApplicableError, UsageError) as error:
+            refusals.append(error)
+    if not found:
+        raise NotApplicableError(refusals[0].message)
+    return min(found, key=lambda schedule: replay(schedule).time_s)
+
+
+def _at_once(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> Schedule:
+    """Each part by the first method that serves it, all sends in the order of the starts that each has alone.
+
+    A part that needs longer goes first where they meet.
+    """
+    sends, names = Sends(), []
+    offset = 0
+    alone: list[tuple[Schedule, Floats]] = []
+    for part in collective.parts:
+        schedule = _first(methods, network, part, chunk_bytes, relays, options)
+        alone.append((schedule, replay(schedule).start_s))
+        names.append(schedule.method)
+    longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
+    for schedule, start_s in alone:
+        # Each part is moved so that all would end together: what has longest to go is most urgent.
+        late_s = longest_s - float(start_s.max(initial=0.0))
+        turn = np.arange(schedule.sends)
+        sends.add(schedule.chunk + offset, schedule.link, schedule.op, turn, start_s + late_s)
+        offset += schedule.collective.chunks
+    name = " + ".join(dict.fromkeys(names))
+    return sends.schedule(network, collective, chunk_bytes, name, options.get("seed", 0))
+
+
+def _first(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    part: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> Schedule:
+    refusals: list[NotApplicableError] = []
+    for at, method in enumerate(methods):
+        own = options if at == 0 else {"seed": options.get("seed", 0)}
+        try:
+            return serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
+        except NotApplicableError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _renumbered(collective: Collective, ranks: Indices) -> Collective:
+    """The same collective when only ``ranks`` (rising) are there, numbered from 0."""
+    number = np.full(collective.ranks, -1, dtype=np.int32)
+    number[ranks] = np.arange(len(ranks))
+    if collective.custom is not None:
+        used = number[collective.custom.group_rank]
+        # Groups that no chunk has may name ranks that are gone.
+        kept = np.maximum(used, 0)
+        return replace(collective, ranks=len(ranks), custom=replace(collective.custom, group_rank=ints(kept)))
+    taking_part = number[collective.participants].tolist()
+    members = () if len(taking_part) == len(ranks) else tuple(taking_part)
+    return replace(collective, ranks=len(ranks), root=int(max(0, number[collective.root])), members=members)
+
+
+def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
+    """A schedule of part of a network as one of the whole."""
+    return replace(found, network=network, collective=collective, link=ints(rows[found.link]))
+
+
+def _used(sets: RankSets) -> Mask:
+    used = np.zeros(len(sets.start) - 1, dtype=bool)
+    used[sets.group] = True
+    return used
+
+
+def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
+    """The ranks that links lead to from ``seeds``, and these."""
+    reached = seeds.copy()
+    while True:
+        new = reached.copy()
+        new[head[reached[tail]]] = True
+        if (new == reached).all():
+            return reached
+        reached = new
