@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from probes import suspects
-from probes.columns import Floats
+from probes.columns import Floats, Indices
 from probes.rounds import Pair
 from probes.samples import Place
 
@@ -43,6 +43,17 @@ class Names:
             return f"rank {rank}"
         return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
 
+    def together(self, ranks: Sequence[int], every: Sequence[int]) -> dict[str, list[int]]:
+        """``ranks`` by what they are called: a host where all that ``every`` has of it are among them."""
+        found: dict[str, list[int]] = {}
+        for rank in ranks:
+            host = self._hosts[rank]
+            whole = all(other in ranks for other in every if self._hosts[other] == host)
+            found.setdefault(f"host {host}" if whole and not self._one_host else self.rank(rank), []).append(
+                rank
+            )
+        return found
+
     def link(self, src: int, dst: int) -> str:
         return f"{src} → {dst}" if self._one_host else f"{self.rank(src)} → {self.rank(dst)}"
 
@@ -50,32 +61,19 @@ class Names:
 def slow_parts(
     pairs: Sequence[Pair], beta: Floats, median: Floats, places: Sequence[Place]
 ) -> list[SlowPart]:
-    """Slow hosts and links between hosts, then slow ranks and links inside each host."""
+    """Slow hosts, ranks and links between hosts, then slow ranks and links inside each host."""
+    hosts = [place.host for place in places]
+    names = Names(hosts)
     wander = np.log(median / beta)
-    found: list[SlowPart] = []
-    hosts = list(dict.fromkeys(place.host for place in places))
-    number = {host: at for at, host in enumerate(hosts)}
-    host_of = [number[place.host] for place in places]
-    between = {
-        row: (host_of[src], host_of[dst])
-        for row, (src, dst) in enumerate(pairs)
-        if host_of[src] != host_of[dst]
-    }
-    named = dict(enumerate(hosts))
-    found += _slow(between, beta, wander, {at: f"host {name}" for at, name in named.items()}, named)
-    names = Names([place.host for place in places])
-    for host in range(len(hosts)):
-        members = [rank for rank, other in enumerate(host_of) if other == host]
-        local = {rank: at for at, rank in enumerate(members)}
-        inside = {
-            row: (local[src], local[dst])
-            for row, (src, dst) in enumerate(pairs)
-            if host_of[src] == host_of[dst] == host
-        }
-        called = {at: names.rank(rank) for at, rank in enumerate(members)}
-        short = {at: str(rank) for at, rank in enumerate(members)} if len(hosts) == 1 else called
-        found += _slow(inside, beta, wander, called, short)
-    return found
+    inside = np.array([hosts[src] == hosts[dst] for src, dst in pairs], dtype=np.bool_)
+    groups = [np.flatnonzero(~inside)]
+    for host in dict.fromkeys(hosts):
+        groups.append(np.flatnonzero(inside & np.array([hosts[src] == host for src, _ in pairs])))
+    return [
+        part
+        for rows in groups
+        for part in _slow([pairs[row] for row in rows.tolist()], rows, beta[rows], noise(wander[rows]), names)
+    ]
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
@@ -114,32 +112,33 @@ def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
 
 
 def _slow(
-    cells: Mapping[int, Pair],
-    beta: Floats,
-    wander: Floats,
-    ends: Mapping[int, str],
-    short: Mapping[int, str],
+    pairs: Sequence[Pair], rows: Indices, beta: Floats, noisy: float, names: Names
 ) -> Iterable[SlowPart]:
-    """The slow parts of one matrix, whose cells are given by the row of the table that each comes from."""
-    best: dict[Pair, float] = {}
-    for row, cell in cells.items():
-        best[cell] = max(best.get(cell, 0.0), 1 / float(beta[row]))
-    parts = suspects.find(suspects.matrix_of(best, len(ends)), noise(wander[list(cells)]))
-    for which, word, does, slow in (
-        (0, "sender", "sends", parts.senders),
-        (1, "receiver", "receives", parts.receivers),
+    """The slow parts of the links ``pairs``, which are the ``rows`` of the table."""
+    ranks = sorted({rank for pair in pairs for rank in pair})
+    at = {rank: number for number, rank in enumerate(ranks)}
+    cells = {(at[src], at[dst]): 1 / float(value) for (src, dst), value in zip(pairs, beta, strict=True)}
+    parts = suspects.find(suspects.matrix_of(cells, len(ranks)), noisy)
+    for end, word, does, slow in (
+        (0, "slow_sender", "sends", parts.senders),
+        (1, "slow_receiver", "receives", parts.receivers),
     ):
-        for end, ratio in slow.items():
-            rows = tuple(row for row, cell in cells.items() if cell[which] == end)
-            speed = float(np.median([1e-9 / beta[row] for row in rows]))
-            said = f"{ends[end]} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
-            yield SlowPart(f"slow_{word}", rows, said, ratio)
+        for who, members in names.together([ranks[number] for number in slow], ranks).items():
+            mine = np.array([pair[end] in members for pair in pairs])
+            ratio = float(np.median([slow[at[rank]] for rank in members]))
+            speed = 1e-9 / float(np.median(beta[mine]))
+            said = f"{who} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
+            yield SlowPart(word, tuple(rows[mine].tolist()), said, ratio)
     if parts.links:
-        rows_of = {cell: [row for row, other in cells.items() if other == cell] for cell in parts.links}
-        named = [
-            (-ratio, f"{short[a]} → {short[b]} at {ratio:.0%} ({best[a, b] * 1e-9:.3g} GB/s)")
-            for (a, b), ratio in parts.links.items()
+        found = {(ranks[a], ranks[b]): ratio for (a, b), ratio in parts.links.items()}
+        worst = [
+            (
+                -ratio,
+                f"{names.link(*pair)} at {ratio:.0%} ({1e-9 * cells[at[pair[0]], at[pair[1]]]:.3g} GB/s)",
+            )
+            for pair, ratio in found.items()
         ]
-        text = describe("slower than what its ends reach", named)
-        rows = tuple(row for found in rows_of.values() for row in found)
-        yield SlowPart("outlier", rows, text, min(parts.links.values()))
+        slow_rows = tuple(int(row) for row, pair in zip(rows, pairs, strict=True) if pair in found)
+        yield SlowPart(
+            "outlier", slow_rows, describe("slower than what its ends reach", worst), min(found.values())
+        )

@@ -48,7 +48,7 @@ def test_a_link_is_called_by_host_where_that_says_it_all(hosts, link):
     assert Names(hosts).link(0, 2) == link
 
 
-def test_hosts_are_judged_by_their_best_links_and_ranks_inside_their_host():
+def test_a_host_is_slow_when_all_its_ranks_are_and_ranks_are_judged_inside_it_too():
     places = [Place(f"gpu{rank // 3}", 8) for rank in range(12)]
     pairs = list(itertools.permutations(range(12), 2))
     cost = {pair: 1e-10 if pair[0] // 3 == pair[1] // 3 else 1e-9 for pair in pairs}
@@ -65,4 +65,12 @@ def test_hosts_are_judged_by_their_best_links_and_ranks_inside_their_host():
     ]
     assert [part.word for part in parts] == ["slow_receiver", "slow_sender"]
     assert [len(part.rows) for part in parts] == [27, 2]
-    assert slow_parts(pairs, beta, 2 * beta, places)[1:] == []
+    assert slow_parts(pairs, beta, 8 * beta, places) == []
+
+
+def test_one_slow_nic_of_several_is_that_of_its_rank():
+    places = [Place(f"gpu{rank // 2}", 8) for rank in range(8)]
+    pairs = list(itertools.permutations(range(8), 2))
+    beta = floats([1e-8 if src == 3 and dst // 2 != 1 else 1e-9 for src, dst in pairs])
+    parts = slow_parts(pairs, beta, beta, places)
+    assert [part.text for part in parts] == ["rank 3 (gpu1) sends at 10% of the others (0.1 GB/s)"]
