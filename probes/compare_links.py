@@ -8,7 +8,6 @@ from itertools import combinations
 
 from probes.differences import Difference, fact, label, place
 from probes.matching import Matched
-from probes.paths import Paths
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
 from probes.uplinks import Uplink, chain, functions, uplink
 
@@ -138,13 +137,13 @@ def _switches(matched: Matched) -> Iterator[Difference]:
     """Devices that share their PCIe switch with others than before, as few as explain all pairs."""
     if flat(matched.reference) or flat(matched.found):
         return
-    here, there = Paths(matched.reference), Paths(matched.found)
+    devices, now = functions(matched.reference), functions(matched.found)
     both: list[tuple[Gpu | Nic, Gpu | Nic]] = [*matched.gpus.both, *matched.nics.both]
     changed: dict[tuple[int, int], tuple[bool, bool]] = {}
     for (i, (a, a_now)), (j, (b, b_now)) in combinations(enumerate(both), 2):
-        before, after = here.in_tree(a, b), there.in_tree(a_now, b_now)
-        if None not in (before, after) and (before == "PIX") != (after == "PIX"):
-            changed[i, j] = before == "PIX", after == "PIX"
+        before, after = _share(a, b, devices), _share(a_now, b_now, now)
+        if before is not None and after is not None and before != after:
+            changed[i, j] = before, after
     while changed:
         (worst, _), *_rest = Counter(end for pair in changed for end in pair).most_common(1)
         mine = {pair: was for pair, was in changed.items() if worst in pair}
@@ -152,6 +151,18 @@ def _switches(matched: Matched) -> Iterator[Difference]:
         yield _moved(
             matched, both[worst][1], [(both[sum(pair) - worst][1], was) for pair, was in mine.items()]
         )
+
+
+def _share(a: Gpu | Nic, b: Gpu | Nic, devices: Mapping[str, PciDevice]) -> bool | None:
+    """Whether the nearest switch above both is one; None where the tree does not hold both.
+
+    A root port that two functions of a card hang below is no switch: NCCL's files leave it out.
+    """
+    above = [_wires(device.bus_id, devices) for device in (a, b)]
+    if not all(above):
+        return None
+    nearest = [[bridge.bus_id for bridge in wires[1:2]] for wires in above]
+    return nearest[0] == nearest[1] != []
 
 
 def _moved(

@@ -52,7 +52,11 @@ class Writer:
         self._devices = functions(host)
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
         self._is_amd = any(gpu.vendor == "amd" for gpu in host.gpus)
-        self._wired = {link.source for link in host.fabric}
+        # A file that holds functions alone stays one: NCCL completes it on the machine.
+        self._tells_gpus = bool(host.fabric) or any(
+            gpu.compute_capability or gpu.gpudirect is not None for gpu in host.gpus
+        )
+        self._unplaced: list[str] = []
         self._made: dict[str, Node] = {}
         self.warnings: list[str] = []
         # NCCL numbers the ports of its plugin: RDMA before plain Ethernet.
@@ -73,6 +77,11 @@ class Writer:
         for node in self._host.numa:
             if node.method == "nccl_xml" and node.index not in {numa for numa, _ in cpus}:
                 self._cpu(node.index, "", cpus)
+        if self._unplaced:
+            text = (
+                f"the NUMA node of {', '.join(self._unplaced)} is not known: one unknown CPU stands above all"
+            )
+            self.warnings.append(text)
         return Node("system", {"version": 2 if self._is_amd else 1}, list(cpus.values()))
 
     def _worth_telling(self) -> list[str]:
@@ -101,6 +110,7 @@ class Writer:
         root = top.root if top.root.startswith("cpu") else ""
         if node is not None:
             self._cpu(numa, root, cpus).inside.append(node)
+            self._unplaced += [bus_id] if numa < 0 and not root else []
 
     def _is_told(self, device: PciDevice) -> bool:
         carries = device.bus_id in self._gpus or any(nic.bus_id == device.bus_id for nic in self._host.nics)
@@ -117,10 +127,7 @@ class Writer:
         ports = [nic for nic in self._ports if nic.bus_id == device.bus_id]
         bare = gpu is None and not any(nic.bus_id == device.bus_id for nic in self._host.physical_nics)
         node = Node("pci", self._pci_attributes(device, bare))
-        # A file that holds functions alone stays one: NCCL completes it on the machine.
-        if gpu is not None and (
-            gpu.compute_capability or gpu.gpudirect is not None or gpu.bus_id in self._wired
-        ):
+        if gpu is not None and self._tells_gpus:
             node.inside.append(self._gpu(gpu))
         if ports:
             node.inside.append(Node("nic", {}, [self._net(nic) for nic in ports]))
