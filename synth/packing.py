@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, csc_array, csr_array, hstack
+from scipy.sparse import csc_array
 
-from probes.columns import Floats, Indices, Mask
+from probes.columns import Floats, Indices
 from synth.errors import NotApplicableError
 from synth.jit import compiled
 from synth.network import Network, grouped
+from synth.shares import Trees, link_load, solve
 
 __all__ = ["Edges", "Packing", "pack", "pair_links"]
 
@@ -33,7 +33,6 @@ _CLOSE = 0.002
 _LOWERING_ROUNDS = 6
 _RECENT = 6 * _PER_ROUND
 _PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
-_HEIGHT_WEIGHT = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +51,9 @@ class Edges:
 
     @cached_property
     def load(self) -> csc_array:
-        """(resources, edges): seconds per byte that each edge keeps each resource busy.
-
-        A port, which its links load together, stands for them; a link without one for itself.
-        """
-        network = self.network
-        rows, columns, values = [], [], []
-        for links in (self.there, self.back):
-            for edge, link in enumerate(links.tolist()):
-                for resource in (network.links + network.ports_of(link)).tolist() or [link]:
-                    rows.append(resource)
-                    columns.append(edge)
-                    values.append(float(network.beta_s_per_byte[link]))
-        used, row = np.unique(rows, return_inverse=True)
-        return csc_array((values, (row, columns)), shape=(len(used), self.count))
+        """(resources, edges): seconds per byte that each edge, used both ways, keeps each resource busy."""
+        one_way = link_load(self.network)
+        return csc_array(one_way[:, self.there] + one_way[:, self.back])
 
     @cached_property
     def around(self) -> tuple[Indices, Indices, Indices]:
@@ -123,56 +111,28 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Pack
     """
     random = np.random.default_rng(seed)
     busy = edges.load
-    trees = _Columns()
+    trees = Trees()
     used = np.zeros(busy.shape[0])
     for _ in range(_FIRST_TREES):
         used += busy[:, trees.add(*_cheapest(edges, used, random))].sum(axis=1)
     bound, lately, before = enough_s_per_byte, 0, 0
     for rounds in range(_MOST_ROUNDS + 1):
-        share, prices, load = _shares(busy, trees)
+        found = solve(busy, trees, np.ones(1))
         # Rounds after the least load is reached only look for lower trees of the same load.
-        lately += load <= bound * (1 + _CLOSE)
+        lately += found.s_per_byte <= bound * (1 + _CLOSE)
         if lately > _LOWERING_ROUNDS or rounds == _MOST_ROUNDS or len(trees) == before:
             break
-        trees.keep(share > 1e-9)
+        trees.keep(found.share > 1e-9, _RECENT)
         before = len(trees)
-        cost = np.asarray(busy.T @ prices)
+        cost = np.asarray(busy.T @ found.price)
         for at in range(_PER_ROUND):
-            tree, height = _cheapest(edges, prices, random, _PER_LEVEL[at % len(_PER_LEVEL)])
+            tree, height = _cheapest(edges, found.price, random, _PER_LEVEL[at % len(_PER_LEVEL)])
             trees.add(tree, height)
-            if at == 0 and prices.sum():
-                bound = max(bound, float(cost[tree].sum() / prices.sum()))
-    kept = share > 1e-9
-    return Packing(edges, trees.table[kept], share[kept] / share[kept].sum(), load, bound)
-
-
-class _Columns:
-    """The trees of the linear program, none twice, with their heights."""
-
-    def __init__(self) -> None:
-        self._height: dict[bytes, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._height)
-
-    @property
-    def table(self) -> Indices:
-        return np.array([np.frombuffer(key, dtype=np.int64) for key in self._height])
-
-    @property
-    def heights(self) -> Floats:
-        return np.array(list(self._height.values()), dtype=float)
-
-    def keep(self, useful: Mask) -> None:
-        """Forget trees that are not useful, but for those that joined in the last rounds."""
-        recent = len(useful) - _RECENT
-        rows = zip(self._height.items(), useful, strict=True)
-        self._height = {key: height for at, ((key, height), used) in enumerate(rows) if used or at >= recent}
-
-    def add(self, tree: Indices, height: int) -> Indices:
-        key = np.sort(tree).astype(np.int64).tobytes()
-        self._height[key] = min(height, self._height.get(key, height))
-        return tree
+            if at == 0 and found.price.sum():
+                bound = max(bound, float(cost[tree].sum() / found.price.sum()))
+    kept = found.share > 1e-9
+    share = found.share[kept] / found.share[kept].sum()
+    return Packing(edges, trees.table[kept], share, found.s_per_byte, bound)
 
 
 def _cheapest(
@@ -185,36 +145,6 @@ def _cheapest(
     root = int(random.integers(edges.network.ranks))
     joined_by, depth = _grow(*edges.around, cost / scale + noise, root, per_level)
     return joined_by[joined_by >= 0], int(depth.max())
-
-
-def _shares(busy: csc_array, trees: _Columns) -> tuple[Floats, Floats, float]:
-    """(share of each tree, price of each resource, largest load) of the linear program."""
-    columns, heights = trees.table, trees.heights
-    count, size = columns.shape
-    member = csc_array(
-        (np.ones(count * size), (columns.ravel(), np.repeat(np.arange(count), size))),
-        shape=(busy.shape[1], count),
-    )
-    load = (busy @ member).tocsr()
-    scale = float(load.max()) or 1.0
-    rows = _distinct_rows(load)
-    upper = hstack((load[rows] / scale, coo_array(-np.ones((len(rows), 1)))), format="csc")
-    equal = csc_array(np.append(np.ones(count), 0.0)[None, :])
-    least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
-    goal = np.append(_HEIGHT_WEIGHT * least * heights, 1.0)
-    solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=[1.0], method="highs")
-    prices = np.zeros(busy.shape[0])
-    prices[rows] = np.maximum(-solved.ineqlin.marginals, 0.0)
-    return solved.x[:-1], prices, float(solved.x[-1]) * scale
-
-
-def _distinct_rows(load: csr_array) -> Indices:
-    """Rows that load differently: opposite links of equal cost do the same in every tree."""
-    first: dict[tuple[bytes, bytes], int] = {}
-    for row in range(load.shape[0]):
-        entries = slice(load.indptr[row], load.indptr[row + 1])
-        first.setdefault((load.indices[entries].tobytes(), load.data[entries].tobytes()), row)
-    return np.array(list(first.values()))
 
 
 @compiled

@@ -1,48 +1,111 @@
-"""All-reduce over a packing of spanning trees, pipelined in chunks.
+"""Collectives over packings of trees, pipelined in chunks: as much as the network can carry at once.
 
-Reduce-scatter followed by all-gather cannot use both directions of every link all the time: the
-corner of a mesh needs its egress for one half and its ingress for the other. A chunk that is reduced
-up a tree and broadcast down the same tree does; the trees and their shares are ``synth.packing``'s.
-Chunks enter in the proportion of the shares. Which of two ready sends goes first, the reduction of a
-later chunk or the broadcast of an earlier one, decides how fast the pipeline fills and drains: a few
-leads of reductions, in chunks, are tried, and the fastest by simulation is kept.
+All_reduce takes spanning trees: reduce-scatter followed by all-gather cannot use both directions of
+every link all the time (the corner of a mesh needs its egress for one half and its ingress for the
+other), a chunk that is reduced up a tree and broadcast down the same tree does. All_gather and
+broadcast take rooted trees as ForestColl does; reduce_scatter and reduce are their reversal in time on
+the transposed network.
+
+Chunks enter in the proportion of the trees' shares. In an all_reduce, which of two ready sends goes
+first, the reduction of a later chunk or the broadcast of an earlier one, decides how fast the pipeline
+fills and drains: a few leads of reductions, in chunks, are tried, and the fastest is kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Indices
-from synth.collective import Collective
+from probes.columns import Floats, Indices, bytes_of, ints
+from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.ordering import Sends
+from synth.ordering import Sends, in_start_order
 from synth.packing import Edges, Packing, pack, pair_links
+from synth.rooted_packing import RootedPacking, pack_rooted
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import replay
 
 __all__ = ["synthesize"]
 
 _LEADS = (96, 48, 192, 0)
+_MIRROR: dict[str, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
+_SERVED = ("all_reduce", "all_gather", "broadcast", *_MIRROR)
+_MOST_ROOTS = 128
 _SENDS_FOR_ALL_LEADS = 300_000
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """The pipelined trees, for all_reduce on networks whose links lead both ways.
+    """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
-    Raises NotApplicableError elsewhere. O(leads · sends · log sends) after the packing, which is made
+    Raises NotApplicableError for those, for an all_reduce where links do not lead both ways, and for
+    an all_gather of more than 128 ranks. O(leads · sends · log sends) after the packing, which is made
     once for a network.
     """
+    if not collective.whole or collective.kind not in _SERVED:
+        raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
     if collective.kind != "all_reduce":
-        raise NotApplicableError(f"forest does not serve {collective.kind}")
+        return _rooted(network, collective, chunk_bytes, seed)
     packing = _packing(network, seed)
-    tree_of = _interleaved(packing, collective.chunks)
+    tree_of = _interleaved(packing.share, collective.chunks)
     sends = 2 * (network.ranks - 1) * collective.chunks
     leads = _LEADS if sends <= _SENDS_FOR_ALL_LEADS else _LEADS[:1]
     tried = [_over_trees(packing, tree_of, collective, chunk_bytes, seed, lead) for lead in leads]
     return min(tried, key=lambda schedule: replay(schedule).time_s)
+
+
+def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+    """All_gather and broadcast; the others as their mirror image."""
+    if collective.reduces:
+        mirror = replace(collective, kind=_MIRROR[collective.kind])
+        spread = _rooted(network.transposed(), mirror, chunk_bytes, seed)
+        order = np.argsort(-replay(spread).arrival_s, kind="stable")
+        chunk, link = ints(spread.chunk[order]), ints(spread.link[order])
+        op = bytes_of(np.full(len(chunk), REDUCE))
+        return in_start_order(Schedule(network, collective, chunk_bytes, "forest", seed, chunk, link, op))
+    if collective.kind == "all_gather" and network.ranks > _MOST_ROOTS:
+        raise NotApplicableError(f"forest: an all_gather of {network.ranks} ranks has too many trees")
+    source = collective.source_of()
+    packing = _rooted_packing(network, -1 if collective.kind == "all_gather" else collective.root, seed)
+    sends = Sends()
+    for root in np.unique(source):
+        chunks = np.flatnonzero(source == root)
+        mine = np.flatnonzero(packing.root == root)
+        tree_of = _interleaved(packing.share[mine] / packing.share[mine].sum(), len(chunks))
+        for tree in np.unique(tree_of):
+            links = packing.trees[mine[tree]]
+            place = np.flatnonzero(tree_of == tree)
+            depth = _levels(network, links, int(root))
+            sends.add(chunks[place][:, None], links, COPY, place[:, None] * network.ranks + depth)
+    return sends.schedule(network, collective, chunk_bytes, "forest", seed)
+
+
+def _levels(network: Network, links: Indices, root: int) -> Indices:
+    """For each link of a rooted tree how deep its source lies."""
+    depth = {root: 0}
+    waiting = list(zip(network.src[links].tolist(), network.dst[links].tolist(), strict=True))
+    while len(depth) < network.ranks:
+        for src, dst in waiting:
+            if src in depth:
+                depth.setdefault(dst, depth[src] + 1)
+    return np.array([depth[src] for src, _ in waiting])
+
+
+@lru_cache(maxsize=4)
+def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
+    """The packing for an all_gather (root -1) or a broadcast."""
+    from synth.bounds import bounds
+
+    ranks = network.ranks
+    kind: Kind = "all_gather" if root < 0 else "broadcast"
+    demand = np.full(ranks, 1 / ranks) if root < 0 else (np.arange(ranks) == root).astype(float)
+    size_bytes = 1 << 40
+    shape = Collective(kind, ranks, ranks if root < 0 else 1, max(root, 0))
+    found = bounds(network, shape, size_bytes, fluid=True)
+    least_s = found[0].time_s - float(network.alpha_s.max())
+    return pack_rooted(network, demand, enough_s_per_byte=least_s / shape.total_bytes(size_bytes), seed=seed)
 
 
 @lru_cache(maxsize=2)
@@ -56,9 +119,9 @@ def _packing(network: Network, seed: int) -> Packing:
     return pack(pair_links(network), enough_s_per_byte=least_s / size_bytes, seed=seed)
 
 
-def _interleaved(packing: Packing, chunks: int) -> Indices:
+def _interleaved(share: Floats, chunks: int) -> Indices:
     """For each chunk its tree: as many as its share, spread evenly over the sequence."""
-    exact = packing.share * chunks
+    exact = share * chunks
     count = np.floor(exact).astype(int)
     count[np.argsort(count - exact, kind="stable")[: chunks - count.sum()]] += 1
     tree = np.repeat(np.arange(len(count)), count)

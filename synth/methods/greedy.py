@@ -28,6 +28,7 @@ from synth.cuts import cost_levels
 from synth.errors import NotApplicableError
 from synth.matching import CLUSTER, PLAIN, STRICT, match
 from synth.network import Network
+from synth.ordering import in_start_order
 from synth.schedule import COPY, REDUCE, Schedule
 
 __all__ = ["POLICIES", "Policy", "policies", "synthesize"]
@@ -80,7 +81,8 @@ def synthesize(
         op = np.full(len(chunk), COPY)
     else:
         raise NotApplicableError(f"greedy serves copies or sums, not {collective.label} at once")
-    return Schedule(network, collective, chunk_bytes, "greedy", seed, ints(chunk), ints(link), bytes_of(op))
+    rough = Schedule(network, collective, chunk_bytes, "greedy", seed, ints(chunk), ints(link), bytes_of(op))
+    return in_start_order(rough) if collective.reduces else rough
 
 
 def _all_reduce(

@@ -30,7 +30,7 @@ def test_a_large_all_reduce_is_near_its_own_bound(spec, bandwidth, least):
 def test_chunks_are_shared_out_in_proportion():
     network = family("rfs:2x2x3", [0.0], [200e9, 100e9, 50e9])
     packing = forest._packing(network, 0)
-    tree_of = forest._interleaved(packing, 1000)
+    tree_of = forest._interleaved(packing.share, 1000)
     for tree, share in enumerate(packing.share):
         assert abs((tree_of == tree).sum() - 1000 * share) < 1
         assert abs((tree_of[:500] == tree).sum() - 500 * share) <= 1

@@ -23,7 +23,7 @@ def _judge(schedule):
     timing = replay(schedule)
     assert check(schedule, timing) == []
     # The table is in the order of starts, up to rounding.
-    assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all() or schedule.method == "greedy"
+    assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all()
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     for bound in proven:
         assert bound.time_s <= timing.time_s * (1 + 1e-9), bound
@@ -38,7 +38,9 @@ def _judge(schedule):
 def test_every_method_every_network_every_collective(method, name, kind):
     network = named(name)
     try:
-        schedule = METHODS[method].synthesize(network, collective(kind, network.ranks, 3, root=1), 1 << 20, seed=7)
+        schedule = METHODS[method].synthesize(
+            network, collective(kind, network.ranks, 3, root=1), 1 << 20, seed=7
+        )
     except NotApplicableError:
         assert method != "greedy"
         return

@@ -1,0 +1,111 @@
+"""The linear program behind packings: how much each tree should carry so that nothing is overloaded.
+
+A tree is a row of edges (or links); it loads resources, the ports, and the links that have no port.
+Trees belong to groups, of which each has a demand; the shares of a group's trees add up to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csc_array, csr_array, hstack
+
+from probes.columns import Floats, Indices, Mask
+from synth.network import Network
+
+__all__ = ["Shares", "Trees", "link_load", "solve"]
+
+_HEIGHT_WEIGHT = 1e-2
+
+
+def link_load(network: Network) -> csc_array:
+    """(resources, links): seconds per byte that each link keeps each resource busy.
+
+    A port, which its links load together, stands for them; a link without one for itself.
+    """
+    counts = np.diff(network.link_port_start)
+    alone = np.flatnonzero(counts == 0)
+    row = np.concatenate((network.links + network.link_port, alone))
+    column = np.concatenate((np.repeat(np.arange(network.links), counts), alone))
+    used, row = np.unique(row, return_inverse=True)
+    return csc_array((network.beta_s_per_byte[column], (row, column)), shape=(len(used), network.links))
+
+
+class Trees:
+    """The columns of the program: trees of equal size, none twice, with their groups and heights."""
+
+    def __init__(self) -> None:
+        self._height: dict[tuple[int, bytes], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._height)
+
+    @property
+    def table(self) -> Indices:
+        """(trees, edges of a tree)"""
+        return np.array([np.frombuffer(key, dtype=np.int64) for _, key in self._height])
+
+    @property
+    def groups(self) -> Indices:
+        return np.array([group for group, _ in self._height])
+
+    @property
+    def heights(self) -> Floats:
+        return np.array(list(self._height.values()), dtype=float)
+
+    def add(self, tree: Indices, height: int, group: int = 0) -> Indices:
+        """Add a tree unless it is there; the tree."""
+        key = (group, np.sort(tree).astype(np.int64).tobytes())
+        self._height[key] = min(height, self._height.get(key, height))
+        return tree
+
+    def keep(self, useful: Mask, recent: int) -> None:
+        """Forget trees that are not useful, but for the ``recent`` that joined last."""
+        first = len(useful) - recent
+        rows = zip(self._height.items(), useful, strict=True)
+        self._height = {key: height for at, ((key, height), used) in enumerate(rows) if used or at >= first}
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """A solution: the share of each tree, the price of each resource, the largest load (s per byte)."""
+
+    share: Floats
+    price: Floats
+    s_per_byte: float
+
+
+def solve(busy: csc_array, trees: Trees, demand: Floats) -> Shares:
+    """Shares with the least largest load; among about equals those of low trees.
+
+    ``busy`` is (resources, edges); ``demand[g]`` is what group g carries.
+    """
+    columns, groups = trees.table, trees.groups
+    count, size = columns.shape
+    member = csc_array(
+        (np.ones(count * size), (columns.ravel(), np.repeat(np.arange(count), size))),
+        shape=(busy.shape[1], count),
+    )
+    load = (busy @ member).tocsr()
+    scale = float(load.max()) or 1.0
+    rows = _distinct_rows(load)
+    upper = hstack((load[rows] / scale, coo_array(-np.ones((len(rows), 1)))), format="csc")
+    one_each = coo_array((np.ones(count), (groups, np.arange(count))), shape=(len(demand), count))
+    equal = hstack((one_each, coo_array((len(demand), 1))), format="csc")
+    least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
+    goal = np.append(_HEIGHT_WEIGHT * least * trees.heights, 1.0)
+    solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=demand, method="highs")
+    price = np.zeros(busy.shape[0])
+    price[rows] = np.maximum(-solved.ineqlin.marginals, 0.0)
+    return Shares(solved.x[:-1], price, float(solved.x[-1]) * scale)
+
+
+def _distinct_rows(load: csr_array) -> Indices:
+    """Rows that load differently: opposite links of equal cost do the same in every tree."""
+    first: dict[tuple[bytes, bytes], int] = {}
+    for row in range(load.shape[0]):
+        entries = slice(load.indptr[row], load.indptr[row + 1])
+        first.setdefault((load.indices[entries].tobytes(), load.data[entries].tobytes()), row)
+    return np.array(list(first.values()))
