@@ -136,6 +136,7 @@ def warm() -> None:
     pair = family("ring:2", [1e-6], [1e9])
     for kind in ("all_gather", "all_reduce"):
         check(greedy.synthesize(pair, collective(kind, 2), 1))
+        check(forest.synthesize(pair, collective(kind, 2), 1))
 
 
 def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
