@@ -109,7 +109,9 @@ def test_what_would_mislead_is_refused_with_every_reason():
 
 @pytest.mark.parametrize(("ports", "said"), [(10, ""), (60, "have failed with fewer"), (130, "NCCL refuses")])
 def test_nodes_are_counted_and_too_many_are_told(ports, said):
-    pci = tuple(PciDevice(f"0000:{n:02x}:00.0", "t", root="pci0", role="device") for n in range(ports))
+    pci = tuple(
+        PciDevice(f"0000:{n:02x}:00.0", "t", root="pci0", role="device", numa=0) for n in range(ports)
+    )
     nics = tuple(
         Nic(f"0000:{n:02x}:00.0", "t", physical=True, bus_id=f"0000:{n:02x}:00.0") for n in range(ports)
     )
@@ -121,7 +123,7 @@ def test_nodes_are_counted_and_too_many_are_told(ports, said):
 
 
 def test_links_that_lead_nowhere_are_left_out_with_a_warning():
-    function = PciDevice("0000:01:00.0", "t", root="pci0", role="device", pci_class="0x030200")
+    function = PciDevice("0000:01:00.0", "t", root="pci0", role="device", pci_class="0x030200", numa=0)
     gpu = Gpu("0000:01:00.0", "t", index=0, arch="sm_80")
     links = (
         FabricLink("0000:01:00.0", "", "unknown", "nvlink", 3, "t"),
@@ -144,3 +146,8 @@ def test_other_buses_make_another_file_of_the_same_shape():
     one, other = export(host), export(renumbered(host))
     assert one.nodes == other.nodes
     assert compare(read(one.content), Topology(read(other.content).hosts)).differences == ()
+
+
+def test_an_unknown_numa_node_is_told():
+    warnings = export(recorded("linux-hyperv-h100").hosts[0]).warnings
+    assert any("the NUMA node of" in warning for warning in warnings)
