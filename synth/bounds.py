@@ -29,12 +29,15 @@ from synth.cuts import Cut, candidate_cuts, cut_around, gates, labelings
 from synth.distances import distances_s
 from synth.flow import slowest_sets
 from synth.network import Network
+from synth.point_bounds import point_bounds
 from synth.schedule import Bound
+from synth.subnetwork import named_back, reachable, renumbered, restricted
 
 __all__ = ["bounds"]
 
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
+_SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 _TURNED: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 
 
@@ -46,7 +49,16 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
     """
     if collective.ranks < 2:
         return [Bound("nothing to do", 0.0)]
-    if collective.kind in _TURNED:
+    among = reachable(network, collective)
+    if len(among) < network.ranks:
+        inner, _ = restricted(network, among)
+        found = bounds(inner, renumbered(collective, among), chunk_bytes, fluid=fluid)
+        return [
+            Bound(named_back(each.name, among), each.time_s, named_back(each.detail, among)) for each in found
+        ]
+    if not collective.whole or collective.kind not in _SPREADING:
+        found = point_bounds(network, collective, chunk_bytes, fluid=fluid)
+    elif collective.kind in _TURNED:
         copying = replace(collective, kind=_TURNED[collective.kind])
         found = [_mirrored(b) for b in _bounds(network.transposed(), copying, chunk_bytes, fluid)]
     else:
@@ -121,8 +133,6 @@ class _Problem:
             bytes_s = self._bytes_s(cut)
             worst_s = max(worst_s, bytes_s)
             yield bytes_s, cut
-        if self.collective.kind == "all_to_all":
-            return
         supply = floats(self.supply * self.chunk_bytes)
         directions = [self.network]
         if self.collective.kind == "all_reduce":

@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, bytes_of, ints
+from probes.columns import Floats, Indices, bytes_of, ints
 from probes.errors import UsageError
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.ordering import Sends
-from synth.rank_sets import RankSets
 from synth.schedule import REDUCE, Schedule
 from synth.simulate import replay
-from synth.subnetwork import restricted
+from synth.subnetwork import reachable, renumbered, restricted
 
-__all__ = ["pruned", "reachable", "serve"]
+__all__ = ["pruned", "serve"]
 
 Synthesizer = Callable[..., Schedule]
 
@@ -53,7 +52,7 @@ def serve(
         found = serve(
             synthesize,
             inner,
-            _renumbered(collective, among),
+            renumbered(collective, among),
             chunk_bytes,
             relays=relays,
             others=others,
@@ -63,16 +62,6 @@ def serve(
     if collective.whole or collective.kind == "custom":
         return synthesize(network, collective, chunk_bytes, **options)
     return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
-
-
-def reachable(network: Network, collective: Collective) -> Indices:
-    """The ranks that take part, and those on some way from one of them to another; rising."""
-    takes_part = np.zeros(network.ranks, dtype=bool)
-    for sets in (collective.sources, collective.targets):
-        takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
-    onward = _spread(takes_part, network.src, network.dst)
-    back = _spread(takes_part, network.dst, network.src)
-    return np.flatnonzero(takes_part | (onward & back))
 
 
 def pruned(schedule: Schedule) -> Schedule:
@@ -113,7 +102,7 @@ def _on_members(
     found: list[Schedule] = []
     refusals: list[NotApplicableError | UsageError] = []
     try:
-        inner = synthesize(alone, _renumbered(collective, members), chunk_bytes, **options)
+        inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
         found.append(_back(inner, network, collective, rows))
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
@@ -175,37 +164,6 @@ def _first(
     raise refusals[0]
 
 
-def _renumbered(collective: Collective, ranks: Indices) -> Collective:
-    """The same collective when only ``ranks`` (rising) are there, numbered from 0."""
-    number = np.full(collective.ranks, -1, dtype=np.int32)
-    number[ranks] = np.arange(len(ranks))
-    if collective.custom is not None:
-        used = number[collective.custom.group_rank]
-        # Groups that no chunk has may name ranks that are gone.
-        kept = np.maximum(used, 0)
-        return replace(collective, ranks=len(ranks), custom=replace(collective.custom, group_rank=ints(kept)))
-    taking_part = number[collective.participants].tolist()
-    members = () if len(taking_part) == len(ranks) else tuple(taking_part)
-    return replace(collective, ranks=len(ranks), root=int(max(0, number[collective.root])), members=members)
-
-
 def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
     """A schedule of part of a network as one of the whole."""
     return replace(found, network=network, collective=collective, link=ints(rows[found.link]))
-
-
-def _used(sets: RankSets) -> Mask:
-    used = np.zeros(len(sets.start) - 1, dtype=bool)
-    used[sets.group] = True
-    return used
-
-
-def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
-    """The ranks that links lead to from ``seeds``, and these."""
-    reached = seeds.copy()
-    while True:
-        new = reached.copy()
-        new[head[reached[tail]]] = True
-        if (new == reached).all():
-            return reached
-        reached = new

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Indices, Ints, ints
+from probes.columns import Indices, Ints, Mask, ints
+from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.failures import kept_links
 from synth.network import Network
+from synth.rank_sets import RankSets
 
-__all__ = ["hosts_of", "link_table", "links_between", "restricted"]
+__all__ = [
+    "hosts_of",
+    "link_table",
+    "links_between",
+    "named_back",
+    "reachable",
+    "renumbered",
+    "restricted",
+]
 
 
 def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Network, Ints]:
@@ -59,3 +70,53 @@ def hosts_of(network: Network, method: str) -> Ints:
             f"{len(names)} with {sizes.min()} to {sizes.max()}"
         )
     return ints(np.argsort(host, kind="stable").reshape(len(names), -1))
+
+
+def reachable(network: Network, collective: Collective) -> Indices:
+    """The ranks that take part, and those on some way from one of them to another; rising."""
+    takes_part = np.zeros(network.ranks, dtype=bool)
+    for sets in (collective.sources, collective.targets):
+        takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
+    onward = _spread(takes_part, network.src, network.dst)
+    back = _spread(takes_part, network.dst, network.src)
+    return np.flatnonzero(takes_part | (onward & back))
+
+
+def renumbered(collective: Collective, ranks: Indices) -> Collective:
+    """The same collective when only ``ranks`` (rising) are there, numbered from 0."""
+    number = np.full(collective.ranks, -1, dtype=np.int32)
+    number[ranks] = np.arange(len(ranks))
+    if collective.custom is not None:
+        used = number[collective.custom.group_rank]
+        # Groups that no chunk has may name ranks that are gone.
+        kept = np.maximum(used, 0)
+        return replace(collective, ranks=len(ranks), custom=replace(collective.custom, group_rank=ints(kept)))
+    taking_part = number[collective.participants].tolist()
+    members = () if len(taking_part) == len(ranks) else tuple(taking_part)
+    return replace(collective, ranks=len(ranks), root=int(max(0, number[collective.root])), members=members)
+
+
+def named_back(text: str, ranks: Indices) -> str:
+    """What is said of ranks that were numbered anew, with the numbers that they have in the whole network."""
+
+    def original(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: str(ranks[int(number[0])]), match[0])
+
+    return re.sub(r"\branks? \d[\d–, ]*", original, text)
+
+
+def _used(sets: RankSets) -> Mask:
+    used = np.zeros(len(sets.start) - 1, dtype=bool)
+    used[sets.group] = True
+    return used
+
+
+def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
+    """The ranks that links lead to from ``seeds``, and these."""
+    reached = seeds.copy()
+    while True:
+        new = reached.copy()
+        new[head[reached[tail]]] = True
+        if (new == reached).all():
+            return reached
+        reached = new

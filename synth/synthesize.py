@@ -13,16 +13,30 @@ from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.check import check
-from synth.collective import Collective, Kind, collective
+from synth.collective import KINDS, Collective, Kind, collective
 from synth.errors import NotApplicableError
-from synth.methods import forest, greedy, ring, tree
+from synth.methods import (
+    bidirectional,
+    direct,
+    doubling,
+    forest,
+    greedy,
+    halving_doubling,
+    hierarchical,
+    paths,
+    ring,
+    three_step,
+    tree,
+    two_step,
+)
 from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
+from synth.serving import serve
 from synth.simulate import replay
+from synth.wish import Wish, counted, divided
 
 __all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
 
-KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 _SMALLEST_CHUNK_BYTES = 4096
 # Every send costs its ranks some time that no alpha holds, so more of them must be worth it.
 _FINER_MUST_GAIN = 0.005
@@ -33,17 +47,27 @@ class Method:
     """One way to make a schedule, and how finely it is worth cutting the buffer for it.
 
     Chunks grow by ``step`` from one an owner while a chunk is at least 4 KiB and there are at most
-    ``most_sends`` deliveries.
+    ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between pass on.
     """
 
     synthesize: Callable[..., Schedule]
     most_sends: int = 50_000
     step: int = 2
+    relays: bool = False
 
 
 METHODS: dict[str, Method] = {
     "ring": Method(ring.synthesize),
+    "bidirectional": Method(bidirectional.synthesize),
+    "direct": Method(direct.synthesize),
+    "all_pairs": Method(direct.all_pairs),
+    "doubling": Method(doubling.synthesize),
+    "halving_doubling": Method(halving_doubling.synthesize),
     "tree": Method(tree.synthesize),
+    "hierarchical": Method(hierarchical.synthesize),
+    "two_step": Method(two_step.synthesize),
+    "three_step": Method(three_step.synthesize),
+    "paths": Method(paths.synthesize, relays=True),
     "greedy": Method(greedy.synthesize),
     "forest": Method(forest.synthesize, most_sends=1_100_000, step=4),
 }
@@ -53,8 +77,9 @@ METHODS: dict[str, Method] = {
 class Request:
     """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
 
-    ``size_bytes`` is nccl-tests' size; ``chunks`` is how many chunks each rank starts with. After
-    ``time_limit_s`` the best so far is taken; the attempt that runs is finished first.
+    ``wishes`` are collectives on some of the ranks, or several at once, instead of ``kind`` and ``root``.
+    ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
+    with. After ``time_limit_s`` the best so far is taken; the attempt that runs is finished first.
     """
 
     network: Network
@@ -66,6 +91,17 @@ class Request:
     method: str = "auto"
     seed: int = 0
     time_limit_s: float | None = None
+    wishes: tuple[Wish, ...] = ()
+
+    @property
+    def asked(self) -> tuple[Wish, ...]:
+        return self.wishes or (Wish(self.kind, self.root),)
+
+    def shape(self, split: int = 1) -> Collective:
+        """The collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
+        if self.chunks is not None:
+            return counted(self.asked, self.network.ranks, self.chunks)
+        return divided(self.asked, self.network.ranks, split)
 
 
 @dataclass(frozen=True)
@@ -151,27 +187,17 @@ def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
 
 def _bounds(request: Request) -> tuple[Bound, ...]:
     if request.chunk_bytes is not None:
-        shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
-        return tuple(bounds(request.network, shape, request.chunk_bytes))
-    shape, chunk_bytes = _shape(request, 1)
-    return tuple(bounds(request.network, shape, chunk_bytes, fluid=True))
+        return tuple(bounds(request.network, request.shape(), request.chunk_bytes))
+    whole, chunk_bytes = _cut(request, 1)
+    return tuple(bounds(request.network, whole, chunk_bytes, fluid=True))
 
 
-def _chunks(request: Request) -> int:
-    """Chunks that each rank starts with, unless they are given: one for every owner."""
-    if request.chunks is not None:
-        return request.chunks
-    return request.network.ranks if request.kind in ("all_reduce", "reduce_scatter") else 1
-
-
-def _shape(request: Request, split: int) -> tuple[Collective, int]:
+def _cut(request: Request, split: int) -> tuple[Collective, int]:
     """The collective with ``split`` chunks an owner, and the bytes of a chunk."""
-    ranks = request.network.ranks
-    per_rank = split * ranks if request.kind in ("reduce_scatter", "all_reduce") else split
-    shape = collective(request.kind, ranks, per_rank, request.root)
     if request.size_bytes is None:
         raise UsageError("expected --size, or --chunk")
-    return shape, max(1, -(-request.size_bytes // shape.chunks))
+    found = request.shape(split)
+    return found, max(1, -(-request.size_bytes // found.total_bytes(1)))
 
 
 @dataclass(frozen=True)
@@ -185,7 +211,16 @@ class _Plan:
     options: dict[str, object]
 
     def run(self, network: Network, seed: int) -> Schedule:
-        return self.method.synthesize(network, self.shape, self.chunk_bytes, seed=seed, **self.options)
+        return serve(
+            self.method.synthesize,
+            network,
+            self.shape,
+            self.chunk_bytes,
+            relays=self.method.relays,
+            others=(greedy.synthesize, paths.synthesize),
+            seed=seed,
+            **self.options,
+        )
 
 
 def _plans(request: Request) -> Iterator[_Plan]:
@@ -207,20 +242,24 @@ def _plans(request: Request) -> Iterator[_Plan]:
 
 def _runs(shape: Collective) -> int:
     """How many policies to try: all on small problems, one from 512 ranks on."""
-    return max(1, min(len(greedy.POLICIES), 400_000 // (shape.chunks * shape.ranks)))
+    return max(1, min(len(greedy.POLICIES), 400_000 // _deliveries(shape)))
+
+
+def _deliveries(shape: Collective) -> int:
+    """How many chunks must come in somewhere, at least."""
+    return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
 
 
 def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]]:
     if request.chunk_bytes is not None:
-        shape = collective(request.kind, request.network.ranks, _chunks(request), request.root)
-        yield shape, request.chunk_bytes
+        yield request.shape(), request.chunk_bytes
         return
-    most = 1024 if request.kind in ("broadcast", "reduce") else 64
+    most = 1024 if all(wish.kind in ("broadcast", "reduce") for wish in request.asked) else 64
     split = 1
     while split <= most:
-        shape, chunk_bytes = _shape(request, split)
-        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or shape.chunks * shape.ranks > method.most_sends
+        found, chunk_bytes = _cut(request, split)
+        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or _deliveries(found) > method.most_sends
         if split > 1 and small:
             return
-        yield shape, chunk_bytes
+        yield found, chunk_bytes
         split *= method.step

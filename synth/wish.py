@@ -12,7 +12,7 @@ from probes.columns import ints
 from synth.collective import Collective, Kind, collective, custom, several
 from synth.rank_sets import RankSets
 
-__all__ = ["Wish", "shape", "shape_of"]
+__all__ = ["Wish", "counted", "divided"]
 
 _OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
 _MOST_MULTIPLES = 4096
@@ -28,12 +28,12 @@ class Wish:
     sets: Collective | None = None
 
 
-def shape(wishes: Sequence[Wish], ranks: int, chunks_per_rank: int) -> Collective:
+def counted(wishes: Sequence[Wish], ranks: int, chunks_per_rank: int) -> Collective:
     """The wishes at once, in each of which a rank starts with ``chunks_per_rank`` chunks."""
     return several([_counted(wish, ranks, chunks_per_rank) for wish in wishes])
 
 
-def shape_of(wishes: Sequence[Wish], ranks: int, split: int) -> Collective:
+def divided(wishes: Sequence[Wish], ranks: int, split: int) -> Collective:
     """The wishes at once, ``split`` chunks for each owner; all of about the same size.
 
     As all chunks are equal, a smaller collective takes as many more of them as make up for it.

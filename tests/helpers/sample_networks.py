@@ -17,6 +17,9 @@ NAMED = {
     "hypercube": ("hypercube:8", [10e9]),
     "switch": ("switch:6", [25e9]),
     "fully connected": ("fully_connected:5", [25e9]),
+    "dragonfly": ("dragonfly:4x3", [40e9, 20e9]),
+    "hosts of two": ("switch_switch:2x4", [100e9, 25e9]),
+    "fat tree": ("fat_tree:3x2/3", [25e9]),
     "ring, clique, switch": ("rfs:2x3x3", [200e9, 100e9, 50e9]),
 }
 
