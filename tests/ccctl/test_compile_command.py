@@ -54,3 +54,110 @@ def test_what_is_no_schedule_is_refused(run_ccctl, samples, tmp_path):
     artifacts.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
     assert run_ccctl("compile", "profile.json").returncode == 65
     assert run_ccctl("compile", "nothing.json").returncode == 66
+
+
+RING = """from synth.lang import chunk, program
+
+
+@program("all_reduce", lambda ranks: ranks, chunks=lambda ranks: ranks, in_place=True)
+def ring(ranks=4, wrong=False, fails=False):
+    if fails:
+        nothing = 1 // 0
+    for c in range(ranks):
+        passed = chunk("input", c, c)
+        for step in range(1, ranks):
+            passed = chunk("input", (c + step) % ranks, c).reduce(passed)
+        for step in range(ranks, 2 * ranks - 1 - wrong):
+            passed = passed.assign("input", (c + step) % ranks, c)
+"""
+
+
+@pytest.fixture
+def ring_file(tmp_path):
+    (tmp_path / "ring.py").write_text(RING)
+    return tmp_path / "ring.py"
+
+
+def test_the_chunk_language_becomes_xml_and_back(run_ccctl, ring_file, tmp_path):
+    done = run_ccctl(
+        "compile", "ring.py", "-p", "ranks=6", "--instances", 2, "--target", "msccl", "-o", "p.xml"
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.xml").read_text().startswith('<algo name="ring" ')
+    read = artifacts.read(str(tmp_path / "p.xml")).body
+    assert (read.ranks, read.channels, judge(read)) == (6, 2, [])
+    assert run_ccctl("verify", "p.xml").returncode == 0
+    back = run_ccctl("compile", "p.xml", "-o", "p.json")
+    assert back.returncode == 0, back.stderr
+    again = run_ccctl("compile", "p.json", "-o", "q.xml")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "q.xml").read_bytes() == (tmp_path / "p.xml").read_bytes()
+    assert "lanes" in run_ccctl("show", "p.xml").stdout
+
+
+def test_a_wrong_algorithm_is_refused_by_compile_and_found_by_verify(run_ccctl, ring_file, tmp_path):
+    compiled = run_ccctl("compile", "ring.py", "-p", "wrong=true", "-o", "p.xml")
+    assert compiled.returncode == 65
+    assert "must end with chunk" in compiled.stderr
+    assert not (tmp_path / "p.xml").exists()
+    found = run_ccctl("verify", "ring.py", "-p", "wrong=true", "--json")
+    assert found.returncode == 1
+    findings = json.loads(found.stdout)["findings"]
+    assert findings
+    assert all("must end with chunk" in finding for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["ring.py", "-p", "fails=true"], 65, "ring.py:7: ZeroDivisionError"),
+        (["ring.py", "-p", "ranks"], 2, "expected NAME=VALUE"),
+        (["ring.py", "-p", "nodes=2"], 2, "no parameter nodes"),
+        (["ring.py:other"], 2, "has no program other"),
+        (["ring.py:ring"], 0, "proven"),
+        (["ring.py", "-p", "ranks=90", "--target", "rccl"], 1, "rccl: rank 0 threadblock 0 has 179 steps"),
+        (["ring.py", "--target", "vulkan"], 2, "--target: expected msccl or rccl"),
+        (["nothing.py"], 66, "nothing.py"),
+        (["bad.py"], 65, "bad.py:1: "),
+        (["empty.py"], 65, "no function in it is decorated"),
+        (["stale.py"], 65, "stale.py:8: input[0] of rank 1 was overwritten by line 7"),
+        (["schedule.json", "-p", "a=1"], 2, "has no parameters"),
+    ],
+)
+def test_mistakes_in_algorithms_are_told(
+    run_ccctl, ring_file, schedule_file, tmp_path, arguments, status, says
+):
+    (tmp_path / "bad.py").write_text("def (:\n")
+    (tmp_path / "empty.py").write_text("print\n")
+    (tmp_path / "stale.py").write_text(
+        "from synth.lang import chunk, program\n\n\n"
+        '@program("all_reduce", 2, in_place=True)\ndef stale():\n'
+        '    old = chunk("input", 1, 0)\n    chunk("input", 1, 0).reduce(chunk("input", 0, 0))\n'
+        '    old.assign("input", 0, 0)\n'
+    )
+    done = run_ccctl("compile", *arguments)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_verify_says_what_is_known_of_xml(run_ccctl, ring_file, tmp_path):
+    assert run_ccctl("compile", "ring.py", "-o", "p.xml").returncode == 0
+    found = json.loads(run_ccctl("verify", "p.xml", "--json").stdout)
+    assert (found["ok"], found["findings"], found["cautions"], found["fifo_depth"]) == (True, [], [], 2)
+    shallow = run_ccctl("verify", "p.xml", "--fifo", 1)
+    assert shallow.returncode == 1
+    assert "waits for rank 1 to receive on channel 0" in shallow.stdout
+    (tmp_path / "p.xml").write_text((tmp_path / "p.xml").read_text()[:500])
+    broken = run_ccctl("verify", "p.xml")
+    assert (broken.returncode, "expected XML" in broken.stderr) == (65, True)
+
+
+def test_programs_are_simulated(run_ccctl, ring_file):
+    where = ["--network", "ring:4", "--bandwidth", "10GB/s", "--size", "1M"]
+    done = run_ccctl("simulate", "ring.py", *where, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["time_s"] >= found["bound_s"] > 0
+    assert found["limited_by"].startswith("transfers")
+    assert run_ccctl("simulate", "ring.py").returncode == 2
