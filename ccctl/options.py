@@ -21,7 +21,9 @@ __all__ = [
     "Ranks",
     "Seed",
     "TimeoutSeconds",
+    "Unwind",
     "Verbose",
+    "Without",
 ]
 
 
@@ -75,6 +77,22 @@ Hostfile = Annotated[
     typer.Option("--hostfile", metavar="FILE", help="Hosts, one a line: name, name:4 or name slots=4."),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed, the same bytes.")]
+Unwind = Annotated[
+    str | None,
+    typer.Option(
+        "--unwind",
+        metavar="D",
+        help="Replace a family's switches by D links a rank, as TACOS does; 7,1 is one for each switch.",
+    ),
+]
+Without = Annotated[
+    str | None,
+    typer.Option(
+        "--without",
+        metavar="FAILED",
+        help="What has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4, host:NAME; with commas.",
+    ),
+]
 TimeoutSeconds = Annotated[
     float | None,
     typer.Option("--timeout", metavar="SECONDS", help="End the command after this long (exit 124)."),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints
+from probes.columns import Floats, Indices, bytes_of, floats, ints
 from probes.errors import UsageError
 from synth.collective import Collective
 from synth.errors import NotApplicableError
@@ -124,17 +124,42 @@ def _at_once(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """Each part by the first method that serves it, all sends in the order of the starts that each has alone.
+    """The faster of two: each part as if it were alone, or each on what the parts before it leave free."""
+    found = [
+        _together(methods, network, collective, chunk_bytes, relays, options, wary=wary)
+        for wary in (False, True)
+    ]
+    return min(found, key=lambda schedule: replay(schedule).time_s)
 
-    A part that needs longer goes first where they meet.
+
+def _together(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+    *,
+    wary: bool,
+) -> Schedule:
+    """All sends of all parts, in the order of the starts that each has alone; what takes longer goes first.
+
+    Each part is made by the first method that serves it; the first one of all must serve one of them.
     """
     sends, names = Sends(), []
-    offset = 0
+    offset, asked = 0, False
     alone: list[tuple[Schedule, Floats]] = []
+    held_s = np.zeros(network.links + len(network.ports))
     for part in collective.parts:
-        schedule = _first(methods, network, part, chunk_bytes, relays, options)
+        seen = _laden(network, held_s) if wary else network
+        at, schedule = _first(methods, seen, part, chunk_bytes, relays, options)
+        asked = asked or at == 0
+        schedule = replace(schedule, network=network)
         alone.append((schedule, replay(schedule).start_s))
         names.append(schedule.method)
+        held_s += _holds_s(schedule)
+    if not asked:
+        raise NotApplicableError(f"serves none of {collective.label}")
     longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
     for schedule, start_s in alone:
         # Each part is moved so that all would end together: what has longest to go is most urgent.
@@ -146,6 +171,25 @@ def _at_once(
     return sends.schedule(network, collective, chunk_bytes, name, options.get("seed", 0))
 
 
+def _holds_s(schedule: Schedule) -> Floats:
+    """For how long a schedule holds each link, then each port."""
+    network = schedule.network
+    uses = np.bincount(schedule.link, minlength=network.links)
+    links_s = uses * network.hold_s(schedule.chunk_bytes)
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    ports_s = np.bincount(network.link_port, weights=links_s[owner], minlength=len(network.ports))
+    return np.concatenate((links_s, ports_s))
+
+
+def _laden(network: Network, held_s: Floats) -> Network:
+    """The network with each link as much slower as it, or the busiest of its ports, is taken already."""
+    share = held_s / (held_s.max(initial=0.0) or 1.0)
+    busiest = share[: network.links].copy()
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    np.maximum.at(busiest, owner, share[network.links + network.link_port])
+    return replace(network, beta_s_per_byte=floats(network.beta_s_per_byte * (1.0 + busiest)))
+
+
 def _first(
     methods: Sequence[Synthesizer],
     network: Network,
@@ -153,12 +197,12 @@ def _first(
     chunk_bytes: int,
     relays: bool,
     options: dict[str, Any],
-) -> Schedule:
+) -> tuple[int, Schedule]:
     refusals: list[NotApplicableError] = []
     for at, method in enumerate(methods):
         own = options if at == 0 else {"seed": options.get("seed", 0)}
         try:
-            return serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
+            return at, serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
         except NotApplicableError as error:
             refusals.append(error)
     raise refusals[0]

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import artifacts, console
+from ccctl.collectives import parse_collectives
 from ccctl.errors import UsageError
-from ccctl.networks import load_network
-from ccctl.options import Json, Output, Quiet, Seed, Verbose
+from ccctl.networks import load_network, parse_failures
+from ccctl.options import Json, Output, Quiet, Seed, Unwind, Verbose, Without
 from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
+    from synth.network import Network
     from synth.synthesize import Request, Synthesis
+    from synth.wish import Wish
 
 __all__ = ["EXAMPLES", "synth"]
 
@@ -33,6 +36,15 @@ EXAMPLES = (
         " -o - | ccctl verify -",
         "pipe a schedule into the judge",
     ),
+    (
+        "ccctl synth --network dgx-a100:2 --without rank:3,link:0-1 --collective all_to_all --size 64M",
+        "two DGX A100 after a GPU and a link have failed: rank 3 keeps its number and takes no part",
+    ),
+    (
+        "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
+        " --collective broadcast:0-17,reduce@20:18-29,all_gather:30-35 --chunk 1M",
+        "three collectives at once, each on its own ranks",
+    ),
 )
 
 
@@ -41,17 +53,21 @@ def synth(
         str,
         typer.Option(
             "--network",
-            metavar="FAMILY|FILE",
+            metavar="NETWORK|FILE",
             help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
-            "ring_fc_switch:AxBxC; or a profile or topology artifact.",
+            "switch_switch:AxB, ring_fc_switch:AxBxC, dragonfly:GxA, fat_tree:AxB/2; a machine such as "
+            "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); or a profile or topology "
+            "artifact.",
         ),
     ],
     collective: Annotated[
         str,
         typer.Option(
             "--collective",
-            metavar="NAME",
-            help="all_gather, reduce_scatter, all_reduce, broadcast or reduce.",
+            metavar="NAME|FILE",
+            help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
+            "all_to_next; several at once on ranks of their own: broadcast@3:0-7,all_reduce:8-15; or a TOML "
+            "or JSON file of collectives, or of chunks with who holds and who wants each.",
         ),
     ] = "all_reduce",
     alpha: Annotated[
@@ -66,6 +82,12 @@ def synth(
             help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
         ),
     ] = None,
+    unwind: Unwind = None,
+    without: Without = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option("--ranks", metavar="SET", help="Only these take part, others may relay: 0,2,4-7."),
+    ] = None,
     size: Annotated[
         str | None,
         typer.Option(
@@ -79,8 +101,11 @@ def synth(
         int | None, typer.Option("--chunks", metavar="N", help="How many chunks each rank starts with.")
     ] = None,
     root: Annotated[
-        int, typer.Option("--root", metavar="RANK", help="The root of broadcast and reduce.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--root", metavar="RANK", help="Of broadcast, reduce, scatter, gather. [the first rank]"
+        ),
+    ] = None,
     method: Annotated[
         str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
     ] = "auto",
@@ -104,9 +129,11 @@ def synth(
     """
     from synth.synthesize import synthesize, warm
 
-    request, digests = _request(
-        network, collective, alpha, bandwidth, size, chunk, chunks, root, method, hold_alpha, seed
+    loaded, digests = load_network(
+        network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, failed=without
     )
+    wishes = _wishes(loaded, collective, ranks, root, without)
+    request = _request(loaded, wishes, size, chunk, chunks, method, seed)
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
     with console.progress("synth", 1.0) as bar:
@@ -135,41 +162,40 @@ class _Bar:
         """Synthesis has no peers to wait for."""
 
 
+def _wishes(
+    network: Network, collective: str, ranks: str | None, root: int | None, without: str | None
+) -> tuple[Wish, ...]:
+    failed = parse_failures(without, network).ranks if without is not None else ()
+    return parse_collectives(collective, network.ranks, members=ranks, root=root, failed=failed)
+
+
 def _request(
-    network: str,
-    collective: str,
-    alpha: str | None,
-    bandwidth: str | None,
+    network: Network,
+    wishes: tuple[Wish, ...],
     size: str | None,
     chunk: str | None,
     chunks: int | None,
-    root: int,
     method: str,
-    hold_alpha: bool,
     seed: int,
-) -> tuple[Request, dict[str, str]]:
-    from synth.synthesize import KINDS, Request
+) -> Request:
+    from synth.synthesize import Request
 
-    if collective not in KINDS:
-        raise UsageError(f"--collective {collective}: unknown collective", hint=f"known: {', '.join(KINDS)}")
     if size is not None and chunk is not None:
         raise UsageError(
             "--size and --chunk exclude each other: --size chooses the chunks, --chunk fixes them"
         )
     if chunks is not None and chunk is None:
         raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")
-    loaded, digests = load_network(network, alpha, bandwidth, hold_alpha=hold_alpha)
-    request = Request(
-        network=loaded,
-        kind=collective,
+    return Request(
+        network=network,
+        kind=wishes[0].kind,
+        wishes=wishes,
         size_bytes=parse_size(size or "16M", "--size") if chunk is None else None,
         chunk_bytes=parse_size(chunk, "--chunk") if chunk is not None else None,
         chunks=chunks,
-        root=root,
         method=method,
         seed=seed,
     )
-    return request, digests
 
 
 def _summary(found: Synthesis) -> dict[str, Any]:
