@@ -55,7 +55,11 @@ class Solution:
 
 @dataclass(eq=False)
 class Model:
-    """Minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbers, in the order they are added."""
+    """Minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbers, in the order they are added.
+
+    ``start`` is a solution to begin with. Without ``preprocess`` CBC leaves the program as it is, which
+    finds solutions of pure feasibility problems sooner.
+    """
 
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
@@ -63,6 +67,7 @@ class Model:
     cost: dict[int, float] = field(default_factory=dict)
     rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
     start: dict[int, float] = field(default_factory=dict)
+    preprocess: bool = True
 
     @property
     def columns(self) -> int:
@@ -105,7 +110,7 @@ class Model:
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with tempfile.TemporaryDirectory(prefix="ccctl-milp-") as folder:
             log = Path(folder) / "solver.log"
-            program = _solver(solver)(left_s, gap, threads, seed, bool(self.start), log)
+            program = _solver(solver)(self, left_s, gap, threads, seed, log)
             program.tmpDir = folder
             solving_s = time.perf_counter()
             code = _run(program, problem, solver, left_s)
@@ -217,14 +222,14 @@ def _interrupt(folder: str, number: int) -> None:
 
 
 def _solver(name: str) -> Callable[..., Any]:
-    """What makes the named solver from (time limit, gap, threads, seed, warm start, log file)."""
+    """What makes the named solver from (model, time limit, gap, threads, seed, log file)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
         raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
     return makers[name]
 
 
-def _cbc(limit_s: float, gap: float, threads: int, seed: int, warm: bool, log: Path) -> Any:
+def _cbc(model: Model, limit_s: float, gap: float, threads: int, seed: int, log: Path) -> Any:
     import pulp
 
     program = pulp.PULP_CBC_CMD(
@@ -232,9 +237,13 @@ def _cbc(limit_s: float, gap: float, threads: int, seed: int, warm: bool, log: P
         timeLimit=round(limit_s, 3),
         gapRel=gap,
         threads=threads if threads > 1 else None,
-        warmStart=warm,
+        warmStart=bool(model.start),
         logPath=str(log),
-        options=[f"randomSeed {seed + 1}", f"randomCbcSeed {seed + 1}"],
+        options=[
+            f"randomSeed {seed + 1}",
+            f"randomCbcSeed {seed + 1}",
+            *([] if model.preprocess else ["preprocess off"]),
+        ],
     )
     if not program.available():
         raise UnavailableError(
@@ -244,7 +253,7 @@ def _cbc(limit_s: float, gap: float, threads: int, seed: int, warm: bool, log: P
     return program
 
 
-def _highs(limit_s: float, gap: float, threads: int, seed: int, warm: bool, log: Path) -> Any:
+def _highs(model: Model, limit_s: float, gap: float, threads: int, seed: int, log: Path) -> Any:
     import pulp
 
     if not pulp.HiGHS().available():

@@ -142,6 +142,15 @@ class Expansion:
         """How many starts there are, over all bundles."""
         return sum(map(len, self.starts))
 
+    def thinned(self, most: int) -> Expansion:
+        """The ``most`` first instants in each stretch of the time that a bundle is held: a restriction."""
+        kept = []
+        for starts, hold in zip(self.starts, self.grid.hold.tolist(), strict=True):
+            slot = starts // hold
+            place = np.arange(len(starts)) - np.searchsorted(slot, slot)
+            kept.append(starts[place < most])
+        return replace(self, starts=tuple(kept))
+
     def until(self, horizon: int) -> Expansion:
         """The same instants for a nearer horizon."""
         return replace(self, horizon=horizon)

@@ -59,7 +59,7 @@ class Program:
     held: Mask
     wanted: Mask
     elastic: bool
-    model: Model = field(default_factory=Model)
+    model: Model = field(default_factory=lambda: Model(preprocess=False))
     departures: dict[tuple[int, int], Departures] = field(default_factory=dict)
     into: dict[tuple[int, int], list[Departures]] = field(default_factory=lambda: defaultdict(list))
     possible: bool = True

@@ -26,6 +26,7 @@ from synth.schedule import REDUCE, Bound, Outcome, Schedule
 from synth.simulate import replay
 from synth.ten import Bundles, Expansion, bundle, expand, grid_of
 from synth.ten_program import Move, moves_of, program
+from synth.wavefront import wavefront
 
 __all__ = ["solve", "synthesize"]
 
@@ -34,6 +35,8 @@ _GREEDY_SENDS = 60_000
 _MOST_COLUMNS = 60_000
 _WINDOW_HOPS = 2
 _SHARE = 0.7
+_FEW = 4
+_FEWER = 0.8
 _LEAST_S = 0.2
 _CLOSE = 1e-6
 
@@ -61,7 +64,7 @@ def solve(
     solver: str = "cbc",
     progress: Progress = SILENT,
 ) -> tuple[Schedule, Bound | None]:
-    """(schedule, the bound that infeasible horizons prove, if any).
+    """(schedule, the larger bound of infeasible horizons and ``synth.wavefront``, if any).
 
     reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
     halves, each within half the time, and has no bound of its own. Raises NotApplicableError where a
@@ -165,8 +168,11 @@ class _Search:
 
     def run(self) -> Schedule:
         bundles = bundle(self.network)
-        self._begin(bundles)
-        known_s = bounds(self.network, self.collective, self.chunk_bytes)[0].time_s
+        shape = self.collective
+        self.bound = wavefront(self.network, shape.held(), shape.wanted(), self.chunk_bytes)
+        known_s = bounds(self.network, shape, self.chunk_bytes)[0].time_s
+        known_s = max(known_s, self.bound.time_s if self.bound else 0.0)
+        self._begin(bundles, known_s)
         if self.best_s <= known_s * (1 + _CLOSE):
             return self.best
         grid = grid_of(bundles, self.chunk_bytes, self.best_s)
@@ -183,7 +189,7 @@ class _Search:
         if time_s < self.best_s:
             self.best, self.best_s = schedule, time_s
 
-    def _begin(self, bundles: Bundles) -> None:
+    def _begin(self, bundles: Bundles, known_s: float) -> None:
         """Something feasible: greedy where it serves, with many seeds if small, else shortest paths."""
         if self.collective.kind not in ("all_gather", "broadcast"):
             self._keep(self._schedule(bundles, []))
@@ -191,6 +197,8 @@ class _Search:
         policies = greedy.policies(self.network)
         runs = max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
         for at in range(runs * len(policies)):
+            if self.best_s <= known_s * (1 + _CLOSE):
+                return
             policy = policies[at % len(policies)]
             made = greedy.synthesize(
                 self.network, self.collective, self.chunk_bytes, seed=self.seed + at, policy=policy
@@ -213,7 +221,7 @@ class _Search:
         while low < high and self._left_s() > _LEAST_S:
             at = min(low + step - 1, high - 1)
             self.progress.update(low, high, f"horizon {horizons[at] * expansion.grid.tick_s * 1e6:.6g} us")
-            answer = self._ask(expansion.until(int(horizons[at])), self._left_s() * _SHARE, elastic=False)
+            answer = self._decide(expansion.until(int(horizons[at])))
             if answer is None:
                 return low > 0
             if answer == "unknown":
@@ -226,6 +234,15 @@ class _Search:
         if low < high and self._left_s() > _LEAST_S:
             self._ask(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
         return True
+
+    def _decide(self, expansion: Expansion) -> str | None:
+        """Whether all can have arrived by the horizon: with few instants first, which can only say yes."""
+        thin = expansion.thinned(_FEW)
+        if thin.instants < _FEWER * expansion.instants:
+            answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
+            if answer == "feasible":
+                return answer
+        return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
 
     def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
         """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
