@@ -68,7 +68,9 @@ def judge(found: Topology, answers: Answers) -> None:
     """Raise FoundProblem where hosts are missing, or something differs."""
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
-        raise FoundProblem(f"{fold(lost)}: {len(lost)} hosts of {len(lost) + len(found.hosts)} gave nothing")
+        raise FoundProblem(
+            f"{fold(lost)} gave nothing; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
+        )
     if answers.comparison is not None and answers.comparison.differences:
         count = len(answers.comparison.differences)
         raise FoundProblem(f"{count} difference{'s' if count > 1 else ''} from {answers.diff}")

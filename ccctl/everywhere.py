@@ -38,7 +38,7 @@ def look_everywhere(world: World, request: Request, timeout_s: float | None) -> 
         looks = run_ranks(_TASK, request, world, label="detect", timeout_s=timeout_s)
         return together(looks, {})
     asked = [entry.host for entry in where]
-    search = _Search(request, time.monotonic() + timeout_s if timeout_s else None)
+    search = _Search(request, asked, time.monotonic() + timeout_s if timeout_s else None)
     search.run(asked[: world.ranks] if world.ranks else asked)
     if search.error is not None and not search.looks:
         raise UnavailableError(
@@ -53,6 +53,7 @@ class _Search:
     """What came from the hosts so far, and why others are missing."""
 
     request: Request
+    asked: Sequence[str]
     deadline_s: float | None
     looks: list[Look] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -94,10 +95,13 @@ class _Search:
         return None
 
     def _came(self, host: str) -> bool:
-        addresses = _addresses(host)
         found = [look.topology.hosts[0] for look in self.looks if look.topology is not None]
         failed = {look.host for look in self.looks if look.topology is None}
-        return host in failed or any(answers_to(host, one, addresses) for one in found)
+        if host in failed or any(answers_to(host, one) for one in found):
+            return True
+        # Only a look that no name explains may be of a host that was asked for by another: DNS is slow.
+        others = [one for one in found if not any(answers_to(name, one) for name in self.asked)]
+        return bool(others) and any(answers_to(host, one, _addresses(host)) for one in others)
 
     def _left_s(self, at_most_s: float) -> float:
         return at_most_s if self.deadline_s is None else min(at_most_s, self.deadline_s - time.monotonic())

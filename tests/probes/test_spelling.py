@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.spelling import cpu_list, is_hidden, normal_bus_id
+from probes.files.nccl_values import affinity_list
+from probes.spelling import (
+    cpu_list,
+    cpu_mask,
+    cpu_numbers,
+    is_hidden,
+    nccl_guid,
+    normal_bus_id,
+    plain_guid,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +53,25 @@ def test_cpu_lists_hold_their_numbers(numbers):
         first, _, last = run.partition("-")
         found |= set(range(int(first), int(last or first) + 1))
     assert found == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "nccl"),
+    [
+        ("506b:4b03:0027:bbf2", "506b4b030027bbf2", "0xf2bb2700034b6b50"),
+        ("0xf2bb2700034b6b50", "506b4b030027bbf2", "0xf2bb2700034b6b50"),
+        ("0000:0000:0000:0000", "", "0000:0000:0000:0000"),
+        ("0x3", "", "0x3"),
+        ("", "", ""),
+    ],
+)
+def test_a_guid_is_one_whoever_writes_it(text, plain, nccl):
+    assert plain_guid(text) == plain
+    assert nccl_guid(text) == nccl
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_masks_and_lists_hold_the_same_cpus(cpus):
+    listed = cpu_list(cpus)
+    assert cpu_numbers(listed) == sorted(cpus)
+    assert affinity_list(cpu_mask(listed)) == listed

@@ -1,0 +1,131 @@
+"""Detection on several hosts: here with starts that fail, on two ranks, and in a lab of three hosts."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ccctl import everywhere
+from ccctl.errors import TimeoutExpired
+from ccctl.launch import World
+from probes.errors import LostRankError, UnavailableError
+from probes.gathering import Look, Request
+from probes.topology import Host, Topology
+
+CCCTL = [sys.executable, "-P", "-m", "ccctl"]
+
+
+def look(name):
+    return Look(name, f"boot of {name}", Topology((Host(name, "t"),)))
+
+
+class Cluster:
+    """Stands where run_ranks stands: hosts that are down fail every start that has them."""
+
+    def __init__(self, down=(), hung=(), dies=()):
+        self.down, self.hung, self.dies = set(down), set(hung), set(dies)
+        self.starts = []
+
+    def __call__(self, task, request, world, *, label, timeout_s, keep):
+        hosts = [entry.partition(":")[0] for entry in world.hosts.split(",")]
+        self.starts.append(hosts)
+        if self.down & set(hosts):
+            raise UnavailableError("0 of 9 ranks started; missing: 0, 1; mpirun ended with status 255")
+        if self.dies & set(hosts):
+            keep(look(hosts[0])) if hosts[0] not in self.dies else None
+            raise LostRankError("rank 1 died")
+        for host in hosts:
+            if host not in self.hung:
+                keep(look(host))
+        if self.hung & set(hosts):
+            raise TimeoutExpired("not done within 60 s")
+        return [look(host) for host in hosts]
+
+
+@pytest.mark.parametrize(
+    ("faults", "missing", "most_starts"),
+    [
+        ({}, set(), 1),
+        ({"down": ["n3"]}, {"n3"}, 7),
+        ({"down": ["n1", "n8"]}, {"n1", "n8"}, 13),
+        ({"hung": ["n5"]}, {"n5"}, 1),
+        ({"hung": ["n5", "n6"]}, {"n5", "n6"}, 1),
+        ({"dies": ["n4"]}, {"n4"}, 9),
+    ],
+)
+def test_what_is_missing_is_named_and_the_rest_is_kept(monkeypatch, faults, missing, most_starts):
+    ranks = Cluster(**faults)
+    monkeypatch.setattr(everywhere, "run_ranks", ranks)
+    found = everywhere.look_everywhere(World(hosts="n[1-8]:4"), Request(), None)
+    assert {host.name for host in found.hosts} == {f"n{n}" for n in range(1, 9)} - missing
+    assert {one.where for one in found.findings} == missing
+    assert {one.what for one in found.findings} <= {"host-missing"}
+    assert len(ranks.starts) <= most_starts
+    assert ranks.starts[0] == [f"n{n}" for n in range(1, 9)]
+
+
+def test_where_no_host_answers_it_is_unavailable_and_names_all(monkeypatch):
+    monkeypatch.setattr(everywhere, "run_ranks", Cluster(down=["n1", "n2"]))
+    with pytest.raises(UnavailableError, match=r"none of n\[1-2\] gave anything") as caught:
+        everywhere.look_everywhere(World(hosts="n[1-2]"), Request(), None)
+    assert "ssh" in caught.value.hint
+
+
+def test_when_the_time_is_over_nothing_more_is_tried(monkeypatch):
+    ranks = Cluster(down=["n1"])
+    monkeypatch.setattr(everywhere, "run_ranks", ranks)
+    with pytest.raises(UnavailableError):
+        everywhere.look_everywhere(World(hosts="n[1-8]"), Request(), 1e-9)
+    assert len(ranks.starts) == 1
+
+
+def test_a_number_of_ranks_takes_the_first_hosts(monkeypatch):
+    ranks = Cluster()
+    monkeypatch.setattr(everywhere, "run_ranks", ranks)
+    everywhere.look_everywhere(World(2, "n[1-8]"), Request(), None)
+    assert ranks.starts == [["n1", "n2"]]
+
+
+@pytest.mark.mpi
+def test_two_ranks_of_this_host_are_one_host(run_ccctl):
+    done = run_ccctl("detect", "-n", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    found, alone = json.loads(done.stdout), json.loads(run_ccctl("detect", "--json").stdout)
+    assert found["hosts"] == 1
+    assert {key: found[key] for key in ("host_names", "gpus", "nics", "pci_devices")} == {
+        key: alone[key] for key in ("host_names", "gpus", "nics", "pci_devices")
+    }
+
+
+@pytest.mark.mpi
+def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
+    from ccctl import mpirun
+
+    environment = mpirun.variables(2, str(tmp_path), str(tmp_path))
+    launched = mpirun.command(mpirun.find(), 2, (), [*CCCTL, "detect", "--json"])
+    done = subprocess.run(
+        launched, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["hosts"] == 1
+
+
+@pytest.mark.netns
+@pytest.mark.mpi
+def test_a_lab_of_three_hosts_folds_into_one_line_and_a_missing_host_is_named(run_ccctl, tmp_path):
+    (tmp_path / "l.toml").write_text('name = "detlab"\nhosts = "gpu[1-3]"\n')
+    assert run_ccctl("lab", "up", "l.toml").returncode == 0
+    try:
+        within = ("lab", "run", "--lab", "detlab", "--", *CCCTL, "detect")
+        drawn = run_ccctl(*within)
+        assert drawn.returncode == 0, drawn.stderr
+        assert drawn.stdout.startswith("gpu[1-3]: 3 alike: ")
+        found = run_ccctl(*within, "--hosts", "gpu[1-4]", "--json")
+        assert found.returncode == 1
+        summary = json.loads(found.stdout)
+        assert (summary["hosts"], summary["host_names"]) == (3, "gpu[1-3]")
+        assert [(one["what"], one["where"]) for one in summary["findings"]] == [("host-missing", "gpu4")]
+        assert "gpu4 gave nothing; 3 of 4 hosts did" in found.stderr
+    finally:
+        run_ccctl("lab", "down", "--lab", "detlab")
