@@ -19,6 +19,8 @@ __all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
 
 MOST_CHANNELS = 32
 _LOCAL_CHANNEL = 0
+# More than any channel's number, to make one number of peers and channel.
+_CHANNELS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,9 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
 def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
     """Receiving rows of one connection that overtake one whose message was sent before: (who, whom)."""
     into = np.flatnonzero(dag.sender >= 0)
-    key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * 1024 + channel[into]
+    key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
+        into
+    ]
     order = np.lexsort((place[dag.sender[into]], key))
     into, key = into[order], key[order]
     wrong = np.flatnonzero((key[1:] == key[:-1]) & (place[into[1:]] < place[into[:-1]]))
@@ -122,8 +126,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
     talks = (dag.sender >= 0) | (dag.receiver >= 0)
     # What the other side of a tied end is, for each (rank, peer, channel) that sends or receives.
-    key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * 1024 + channel, -1)
-    key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * 1024 + channel, -1)
+    key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
+    key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * _CHANNELS + channel, -1)
     tied = (dag.sender >= 0) & (dag.receiver >= 0)
     to = _looked_up(key_in[tied], dag.send_to[tied], key_in)
     source = _looked_up(key_out[tied], dag.recv_from[tied], key_out)
@@ -180,6 +184,7 @@ def _first_fit(
     channel = np.full(len(receiver), -1, dtype=np.int64)
     goes_to = np.full(pairs * span, -1, dtype=np.int32)
     comes_from = np.full(pairs * span, -1, dtype=np.int32)
+    tied = np.empty((len(receiver) + 1, 4), dtype=np.int64)
     for head in heads:
         chosen = -1
         first = instance[head]
@@ -188,19 +193,28 @@ def _first_fit(
         for candidate in range(first, span, instances):
             c = asked[head] if asked[head] >= 0 else candidate
             fits = True
-            row = receiver[head]
+            row, ties = receiver[head], 0
             while receiver[row] >= 0:
                 here, there = into[row] * span + c, out[row] * span + c
-                if goes_to[here] >= 0 and goes_to[here] != out[row]:
+                fits = goes_to[here] < 0 or goes_to[here] == out[row]
+                if not fits or (comes_from[there] >= 0 and comes_from[there] != into[row]):
                     fits = False
                     break
-                if comes_from[there] >= 0 and comes_from[there] != into[row]:
-                    fits = False
-                    break
+                # Tied at once, since a chain that comes by twice may also be in its own way.
+                if goes_to[here] < 0 or comes_from[there] < 0:
+                    tied[ties, 0], tied[ties, 1] = goes_to[here] < 0, comes_from[there] < 0
+                    tied[ties, 2], tied[ties, 3] = here, there
+                    ties += 1
+                goes_to[here], comes_from[there] = out[row], into[row]
                 row = receiver[row]
             if fits:
                 chosen = c
                 break
+            for tie in range(ties):
+                if tied[tie, 0]:
+                    goes_to[tied[tie, 2]] = -1
+                if tied[tie, 1]:
+                    comes_from[tied[tie, 3]] = -1
             if asked[head] >= 0:
                 break
         if chosen < 0:
@@ -209,9 +223,6 @@ def _first_fit(
         row = receiver[head]
         while row >= 0:
             channel[row] = chosen
-            if receiver[row] >= 0:
-                goes_to[into[row] * span + chosen] = out[row]
-                comes_from[out[row] * span + chosen] = into[row]
             row = receiver[row]
     return channel, -1
 

@@ -10,6 +10,8 @@ from synth.compiler.chunk_dag import ChunkDag
 
 __all__ = ["require_threadblocks"]
 
+_MOST = 255
+
 
 def require_threadblocks(dag: ChunkDag) -> None:
     """Raise DataError, naming the statements, where threadblocks or channels cannot be as they are asked for.
@@ -17,6 +19,9 @@ def require_threadblocks(dag: ChunkDag) -> None:
     All statements assign threadblocks or none; one threadblock sends to one rank, receives from one, on
     one channel; and a channel between two ranks belongs to one threadblock on each side.
     """
+    for what, column in (("sendtb", dag.send_tb), ("recvtb", dag.recv_tb), ("ch", dag.channel)):
+        for row in np.flatnonzero((column < -1) | (column > _MOST))[:1]:
+            _refuse(dag, [row], f"{what}: expected 0 to {_MOST}, found {column[row]}")
     if not dag.by_hand:
         return
     remote = dag.src_rank != dag.dst_rank

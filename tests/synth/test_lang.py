@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from exec.interpreter import interpret
 from exec.layout import Layout
 from probes.errors import DataError, UsageError
 from synth.collective import KINDS
+from synth.compiler.compile import compiled_program
 from synth.compiler.replay import examine, judge
 from synth.lang import chunk, program
 from synth.network import Link, build
@@ -157,6 +159,10 @@ def mistake_two_channels():
     chunk("input", 0, 1).assign("output", 1, 1, sendtb=0, recvtb=1, ch=1)  # here
 
 
+def mistake_channel():
+    chunk("input", 0, 0).assign("output", 1, 0, ch=1000)  # here
+
+
 def mistake_no_link():
     chunk("input", 0, 0).assign("output", 1, 0)
     chunk("input", 0, 0).assign("output", 2, 0)  # here
@@ -176,8 +182,9 @@ MISTAKES = {
     mistake_no_reference: r"expected a reference to chunks, found 3",
     mistake_partly_by_hand: r"has no threadblock",
     mistake_two_peers: r"threadblock 0 of rank 0 sends to rank 1 and rank 2 \(the other statement is in line",
-    mistake_two_threadblocks: r"rank 0 sends to 1 on channel 0 in threadblocks 0 and 1",
+    mistake_two_threadblocks: r"rank 0 sends to rank 1 on channel 0 in threadblocks 0 and 1",
     mistake_two_channels: r"threadblock 0 of rank 0 uses channels 0 and 1",
+    mistake_channel: r"ch: expected 0 to 255, found 1000",
     mistake_no_link: r"there is no link from rank 0 to rank 2",
 }
 
@@ -308,3 +315,32 @@ def test_threadblocks_by_hand_are_kept():
     assert compiled.threadblocks_max == 2
     assert compiled.tb_recv.tolist() == [1, -1, 0, -1]
     assert compiled.tb_send.tolist() == [-1, 1, -1, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    kind=st.sampled_from([kind for kind in KINDS if kind != "all_to_next"]),
+    seed=st.integers(0, 1 << 30),
+    data=st.data(),
+)
+def test_programs_that_lack_or_repeat_a_statement_are_refused(kind, seed, data):
+    """Leave one operation out, or do it once more: the judge says so whenever the result is wrong."""
+    whole, instances = random_algorithm(kind, 3, 2, seed, in_place=False).trace({})
+    row = data.draw(st.integers(0, whole.operations - 1))
+    rows = np.arange(whole.operations)
+    kept = np.delete(rows, row) if data.draw(st.booleans()) else np.insert(rows, row, row)
+    columns = {
+        name: value[kept]
+        for name, value in vars(whole).items()
+        if isinstance(value, np.ndarray) and len(value) == whole.operations
+    }
+    changed = compiled_program(replace(whole, **columns), instances=instances)
+    found = judge(changed)
+    layout = Layout(changed, 2 * changed.collective.share)
+    inputs = [reference.given(layout, rank, np.dtype("int64"), "sum") for rank in range(3)]
+    if any("nothing has written" in finding for finding in found):
+        return
+    outputs = interpret(changed, inputs)
+    right = [reference.expected(layout, rank, np.dtype("int64"), "sum") for rank in range(3)]
+    same = all(np.array_equal(one, two) for one, two in zip(outputs, right, strict=True))
+    assert same or found

@@ -1,15 +1,19 @@
 """MSCCL XML: files that other tools made, what may be left out, and what is refused."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_schedules import random_schedule
 
+from exec import reference
+from exec.interpreter import interpret
+from exec.layout import Layout
 from probes.errors import DataError, UsageError
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
@@ -88,7 +92,8 @@ STEP = (
     'hasdep="0"/>'
 )
 PAIR = (
-    '<algo name="pass" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" coll="broadcast" inplace="0">'
+    '<algo name="pass" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" coll="broadcast" '
+    'inplace="0">'
     '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="1" recv="-1" chan="0">'
     + STEP.format("s")
     + '</tb><tb id="1" send="-1" recv="-1" chan="0">'
@@ -196,3 +201,40 @@ def test_limits_name_the_place():
     assert any("knows no collective" in finding for finding in beyond(partly, "rccl"))
     with pytest.raises(UsageError, match="msccl or rccl"):
         beyond(program, "gpu")
+
+
+RING = write_xml(lower(random_schedule("all_reduce", 4, 3, 7))).decode()
+VALUES = [(at.start(1), at.end(1)) for at in re.finditer(r'"(-?\w+)"', RING)]
+
+
+@settings(deadline=None, max_examples=400)
+@given(data=st.data())
+def test_whatever_a_file_says_it_is_judged_or_refused(data):
+    """A changed file is refused as a file, or judged; what the judge accepts the interpreter runs right."""
+    changed = RING
+    for start, end in sorted(
+        data.draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3)), reverse=True
+    ):
+        word = data.draw(
+            st.sampled_from(["-1", "0", "1", "2", "3", "7", "99", "i", "o", "s", "r", "rrcs", "nop", ""])
+        )
+        changed = changed[:start] + word + changed[end:]
+    try:
+        program = read_xml(changed.encode(), "changed")
+    except DataError:
+        return
+    if program.input_chunks or judge(program) or program.collective.kind != "all_reduce":
+        return
+    layout = Layout(program, program.collective.chunks)
+    inputs = [reference.given(layout, rank, np.dtype("int64"), "sum") for rank in range(program.ranks)]
+    for in_place in (False, True):
+        if program.in_place if in_place else program.out_of_place:
+            for rank, output in enumerate(interpret(program, inputs, in_place=in_place)):
+                right = reference.expected(layout, rank, np.dtype("int64"), "sum")
+                np.testing.assert_array_equal(output, right)
+
+
+@given(cut=st.integers(0, len(RING.rstrip()) - 1), noise=st.binary(max_size=4))
+def test_a_file_cut_anywhere_is_refused(cut, noise):
+    with pytest.raises(DataError):
+        read_xml(RING.encode()[:cut] + noise, "cut")
