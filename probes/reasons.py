@@ -89,13 +89,20 @@ def _of_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -
 
 
 def _lost_links(host: Host, gpu: Gpu, tables: Bandwidths) -> Iterator[str]:
+    """Links that could be used and are not; some boards wire only a part of what a chip has."""
     down = sum(link.count for link in host.fabric if link.source == gpu.bus_id and link.state == "down")
-    up = sum(link.count for link in _up(host, gpu))
-    if down:
-        verb = "is" if down == 1 else "are"
-        yield f"{down} of {label(gpu)}'s {down + up} NVLinks {verb} down"
+    up = _count(host, gpu)
+    like = max((_count(host, other) for other in host.gpus if other.name == gpu.name), default=0)
+    if down and (up < like or not up):
+        yield f"{down} of {label(gpu)}'s {down + up} NVLinks {'is' if down == 1 else 'are'} down"
+    elif down:
+        yield f"{label(gpu)} uses {up} of its {down + up} NVLinks, as its like here do"
     elif 0 < up < (most := tables.fabric("nvlink", gpu.arch).most) and nvlink_of(gpu) == "board":
         yield f"{label(gpu)} uses {up} NVLinks of {most} that its kind can have"
+
+
+def _count(host: Host, gpu: Gpu) -> int:
+    return sum(link.count for link in _up(host, gpu))
 
 
 def _why_none(host: Host, gpu: Gpu) -> Iterator[str]:
@@ -172,6 +179,8 @@ def _of_links(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:
     for end in (a, b):
         for device in chain(end.bus_id, devices):
             wire = uplink(device, devices)
+            if device.role in ("root", "downstream"):
+                continue
             if wire.width and wire.max_width and wire.width < wire.max_width:
                 whose = label(end) if device.bus_id == end.bus_id else device.bus_id
                 yield f"the PCIe link of {whose} runs with {wire.width} lanes of {wire.max_width}"
