@@ -1,8 +1,8 @@
 """All of profiling: every rank runs ``measure_task``, rank 0 gets the profile.
 
-First ping-pong over disjoint pairs for alpha, then message trains in the round-robin rounds of
-AdapCC (Sec. IV-B) for beta, several passes over all links so that a disturbance which lasts a while
-does not take every sample of one link. Links whose fit is refused or that stand out are measured
+In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta;
+several passes over all links, so that a disturbance which lasts a while does not take every sample of
+one link. Links whose fit is refused or that stand out are measured
 again, alone, before they are reported. Then shared ports are tried.
 """
 

@@ -9,25 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-__all__ = ["Pair", "Waves", "doubling_strides", "meetings", "pairings", "rings", "strides", "waves"]
+__all__ = ["Pair", "Waves", "doubling_strides", "meetings", "rings", "strides", "waves"]
 
 Pair = tuple[int, int]
 Waves = Callable[[Sequence[Pair]], list[list[Pair]]]
-
-
-def pairings(ranks: int) -> list[list[Pair]]:
-    """Rounds of disjoint pairs in which every unordered pair meets once (the circle method).
-
-    N - 1 rounds of N/2 pairs for even N; for odd N one rank rests in each of N rounds.
-    """
-    players = list(range(ranks + ranks % 2))
-    rounds = []
-    for _ in range(len(players) - 1):
-        half = len(players) // 2
-        met = zip(players[:half], reversed(players[half:]), strict=True)
-        rounds.append([(min(pair), max(pair)) for pair in met if max(pair) < ranks])
-        players[1:] = [players[-1], *players[1:-1]]
-    return rounds
 
 
 def rings(ranks: int, strides: Sequence[int] | None = None) -> list[list[Pair]]:

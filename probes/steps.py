@@ -11,7 +11,7 @@ from probes.effort import PASSES, Effort
 from probes.nics import nic_shares
 from probes.ports import Share
 from probes.prober import Prober
-from probes.rounds import Pair, Waves, meetings, pairings, waves
+from probes.rounds import Pair, Waves, meetings, waves
 from probes.samples import Place, Samples
 from probes.trials import Known, Trials, attempts
 from probes.trunks import trunk_shares
@@ -94,18 +94,18 @@ class Steps:
         return number > 2 and now_s - self._started_s > self._effort.enough_s
 
     def _pass(self, plan: Plan, number: int, found: Samples) -> bool:
-        """Whether there was time for all waves."""
+        """Whether there was time for all; round by round, so that even a part of a pass holds whole links."""
         rounds = plan.rounds_of(number)
-        whole = not (self._effort.quick or plan.tried or self._effort.pairs)
-        met = pairings(len(self._places)) if whole else meetings(rounds)
-        alpha = [wave for pairs in met for wave in self._cut(pairs)]
-        beta = [wave for pairs in rounds for wave in self._cut(pairs)]
-        self._prober.expect((plan.passes - number + 1) * (len(alpha) + len(beta)))
-        of = f"pass {number} of {plan.passes}"
-        steps = (("latency", alpha, self._prober.alpha), ("bandwidth", beta, self._prober.beta))
-        for what, cut, probe in steps:
-            for index, wave in enumerate(cut, start=1):
-                samples = probe(wave, f"{what}, {of}, wave {index} of {len(cut)}")
+        cut = [
+            (self._cut(met), self._cut(pairs)) for met, pairs in zip(meetings(rounds), rounds, strict=True)
+        ]
+        self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
+        for index, (alpha, beta) in enumerate(cut, start=1):
+            of = f"pass {number} of {plan.passes}, round {index} of {len(rounds)}"
+            steps = [(f"latency, {of}", self._prober.alpha, wave) for wave in alpha]
+            steps += [(f"bandwidth, {of}", self._prober.beta, wave) for wave in beta]
+            for step, probe, wave in steps:
+                samples = probe(wave, step)
                 if samples is None:
                     return False
                 found.add(samples)

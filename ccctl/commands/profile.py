@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from ccctl import artifacts, console, prometheus
 from ccctl.atomic import refuse_unwritable
 from ccctl.errors import DataError, FoundProblem, LostRankError, MissingInputError, TimeoutExpired, UsageError
+from ccctl.hosts import HOSTS_VARIABLE
 from ccctl.launch import World, run_ranks
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
 from ccctl.sizes import parse_size
@@ -201,8 +203,9 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _refuse_both(source: str, *given: object) -> None:
-    if any(value is not None for value in given):
+def _refuse_both(source: str, ranks: int | None, hosts: str | None, hostfile: str | None) -> None:
+    named = hosts is not None and hosts != os.environ.get(HOSTS_VARIABLE)
+    if ranks is not None or named or hostfile is not None:
         raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
 
 

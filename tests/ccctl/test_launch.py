@@ -51,6 +51,18 @@ def never_ends(comm, arguments, progress):
     progress.waiting((comm.Get_rank() + 1) % comm.Get_size(), "an endless step")
     time.sleep(600)
 
+def gives_away(comm, arguments, progress):
+    progress.partial(("piece", comm.Get_rank()))
+    time.sleep(1.5)
+    if comm.Get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.Barrier()
+
+def stalls(comm, arguments, progress):
+    rank = comm.Get_rank()
+    progress.waiting(*{0: (2, "from 2"), 1: (2, "to 2"), 2: (0, "to 0")}.get(rank, (-1, "all")))
+    time.sleep(600)
+
 def says_nothing(comm, arguments, progress):
     time.sleep(600)
 
@@ -145,6 +157,24 @@ def test_a_timeout_says_who_waits_for_whom():
         run("never_ends", 2, timeout_s=4)
     assert "rank 0 waited for rank 1: an endless step" in caught.value.message
     assert "rank 1 waited for rank 0: an endless step" in caught.value.message
+
+
+@pytest.mark.mpi
+def test_pieces_of_the_result_are_kept_though_a_rank_is_lost():
+    kept = []
+    with pytest.raises(LostRankError):
+        run_ranks(f"{MODULE}:gives_away", {}, World(3), label="test", keep=kept.append)
+    assert sorted(kept) == [("piece", 0), ("piece", 1), ("piece", 2)]
+
+
+@pytest.mark.mpi
+def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_common():
+    with pytest.raises(LostRankError) as caught:
+        run_ranks(f"{MODULE}:stalls", {}, World(4), label="test", timeout_s=60, stall_s=2)
+    first, *others = caught.value.message.splitlines()
+    assert first.startswith("rank 2 (host ")
+    assert first.endswith("nothing came through for 2 s")
+    assert "rank 1 waited for rank 2: to 2" in others
 
 
 @pytest.mark.mpi

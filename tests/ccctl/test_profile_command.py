@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 from ccctl import artifacts
 from ccctl.pictures.profile import draw
 from probes.assemble import assemble
+from probes.columns import floats
 from probes.samples import Place, Samples
 from probes.trains import Trains
 
@@ -56,6 +58,66 @@ def test_what_cannot_be_profiled_is_a_usage_error(arguments):
     done = ccctl("profile", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("ccctl: ")
+
+
+def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(tmp_path):
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("1 0 1\n1 2 0  # back\n2 1 2\n")
+    done = ccctl("profile", "-n", "3", "--pairs", str(pairs), "--sizes", "256K:1M", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    found = artifacts.decode(done.stdout.encode(), "stdin", "profile").body
+    assert list(zip(found.links.src, found.links.dst, strict=True)) == [(0, 1), (1, 2), (2, 0)]
+    assert found.findings[0] == f"left out ({pairs} names the pairs): 3 links not measured"
+
+
+def test_a_budget_is_kept_and_what_it_left_out_is_told():
+    done = ccctl("profile", "-n", "4", "--budget", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["findings"][0].startswith("left out (budget of 0.2 s): ")
+    assert 1 <= told["links"] <= 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["-n", "2", "--pairs", "none.txt"], 66, "none.txt: there is no such file"),
+        (["-n", "2", "--pairs", "bad.txt"], 65, "bad.txt: line 2: expected SRC DST"),
+        (["-n", "2", "--pairs", "far.txt"], 65, "far.txt: line 1: there is no rank or host '7'"),
+        (["-n", "2", "--sizes", "4M:1M"], 2, "--sizes: expected FROM:TO with FROM ≤ TO"),
+        (["-n", "2", "--sizes", "big"], 2, "--sizes: expected a size"),
+        (["-n", "2", "--from", "far.txt"], 2, "--from far.txt measures nothing"),
+        (["-n", "2", "--prometheus", "links.txt"], 2, "expected a file ending in .prom"),
+        (["-n", "2", "--prometheus", "no/links.prom"], 73, "there is no folder no"),
+        (["-n", "2", "--baseline", "far.txt"], 65, "far.txt: "),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_measured(tmp_path, arguments, status, said):
+    (tmp_path / "bad.txt").write_text("0 1\n0\n")
+    (tmp_path / "far.txt").write_text("0 7\n")
+    done = ccctl("profile", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+
+
+def test_two_files_are_compared_without_measuring(tmp_path, samples):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    artifacts.write(str(good), "profile", samples["profile"])
+    links = samples["profile"].links
+    slow = floats(4 * links.beta_s_per_byte)
+    changed = {name: slow for name in vars(links) if name.startswith("beta")}
+    worse = dataclasses.replace(samples["profile"], links=dataclasses.replace(links, **changed))
+    artifacts.write(str(bad), "profile", worse)
+    same = ccctl("profile", "--from", str(good), "--baseline", str(good), "-q")
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "no drift: 2 links" in same.stdout
+    done = ccctl("profile", "--from", str(bad), "--baseline", str(good), "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert told["findings"][0].startswith("0 → 1: bandwidth 0.001 → 0.00025 GB/s, 25% of the baseline")
+    assert [change["worse"] for change in told["drift"]["changes"]] == [True, True]
+    assert done.stderr == f"ccctl: worse than {good}\n"
+    assert ccctl("profile", "--from", str(good), "--baseline", str(bad)).returncode == 0
 
 
 def test_its_own_timeout_is_124(tmp_path):

@@ -5,7 +5,9 @@ import pytest
 
 from ccctl.launch import World, run_ranks
 from probes.errors import UsageError
-from probes.measure import Effort
+from probes.measure import Begun, Effort, rescued
+from probes.samples import Place, Samples
+from probes.trains import Trains
 
 TASK = "probes.measure:measure_task"
 
@@ -45,3 +47,28 @@ def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank()
 def test_one_rank_has_no_links():
     with pytest.raises(UsageError, match="at least 2 ranks"):
         measured(1, quick=True)
+
+
+def test_what_ranks_gave_away_makes_a_profile_of_the_links_that_were_whole():
+    sizes = [128 << 10 << step for step in range(3)]
+    trains = Trains({size: [1e-6 + 1e-9 * size] * 3 for size in sizes})
+    pieces = [
+        Samples(round_trips_s={(0, 1): [2e-6], (1, 2): [2e-6]}),
+        Begun((Place("a", 8), Place("b", 8), Place("c", 8)), "Some MPI", 6),
+        Samples(trains={(0, 1): trains, (0, 2): trains}),
+        Samples(trains={(1, 0): trains}),
+    ]
+    profile = rescued(pieces, "rank 2 (host c) does not answer")
+    assert profile.problems() == []
+    assert list(zip(profile.links.src, profile.links.dst, strict=True)) == [(0, 1), (1, 0)]
+    assert profile.findings[0] == ("interrupted: rank 2 (host c) does not answer; 4 of 6 links not measured")
+    assert rescued(pieces[:2], "early") is None
+    assert rescued(pieces[2:], "no word of rank 0") is None
+
+
+def test_a_quick_look_keeps_the_strides_that_connect_everybody():
+    places = [Place(f"h{rank}", 8) for rank in range(8)]
+    quick, full = (Effort(quick=quick).plan(places) for quick in (True, False))
+    assert [(pairs[0][1] - pairs[0][0]) % 8 for pairs in quick.rounds] == [1, 2, 4, 6, 7]
+    assert len(full.rounds) == 7
+    assert full.passes > quick.passes

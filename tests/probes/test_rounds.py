@@ -5,17 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.rounds import doubling_strides, pairings, rings, waves
+from probes.rounds import doubling_strides, meetings, rings, waves
 
 
 @given(st.integers(2, 40))
-def test_pairings_meet_every_pair_once_in_disjoint_rounds(ranks):
-    rounds = pairings(ranks)
-    assert len(rounds) == ranks - 1 + ranks % 2
-    assert sorted(pair for one in rounds for pair in one) == list(itertools.combinations(range(ranks), 2))
-    for one in rounds:
-        seated = [rank for pair in one for rank in pair]
-        assert len(seated) == len(set(seated))
+def test_every_pair_meets_once_in_the_first_round_of_its_links(ranks):
+    rounds = rings(ranks)
+    met = meetings(rounds)
+    assert sorted(pair for one in met for pair in one) == list(itertools.combinations(range(ranks), 2))
+    for pairs, one in zip(rounds, met, strict=True):
+        assert all(pair in pairs or pair[::-1] in pairs for pair in one)
 
 
 @given(st.integers(2, 40))
