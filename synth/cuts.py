@@ -120,8 +120,8 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
 def cost_levels(network: Network) -> Floats:
     """The distinct costs per byte, rising; costs within 20 % of each other are one level."""
     costs = np.unique(network.beta_s_per_byte)
-    new_level = np.concatenate((costs[1:] > costs[:-1] * _LEVEL_RATIO, [True]))
-    return np.asarray(costs[new_level])
+    ends_level = np.append(costs[1:] > costs[:-1] * _LEVEL_RATIO, True)[: len(costs)]
+    return np.asarray(costs[ends_level])
 
 
 def _range(members: Indices) -> str:

@@ -87,6 +87,10 @@ class _Problem:
             for c, key, n in zip(chunk, found, count, strict=True)
         ]
 
+    @property
+    def _holds_alpha(self) -> bool:
+        return self.network.hold_alpha and not self.fluid
+
     def needed(self, inside: Mask) -> int:
         """How many chunks must enter the set at least once."""
         sources, targets, reduced = self.collective.sources, self.collective.targets, self.collective.reduced
@@ -147,7 +151,7 @@ class _Problem:
     def distances(self) -> Iterator[Bound]:
         network = self.network
         held_s = network.beta_s_per_byte * self.chunk_bytes
-        if network.hold_alpha and not self.fluid:
+        if self._holds_alpha:
             held_s = held_s + network.alpha_s
         prices = _Prices(network, floats(held_s))
         work = network.ranks * network.links
@@ -177,7 +181,9 @@ class _Problem:
             total += count * max(float(far), float(enter[lacking].sum()))
         offered = float(price.sum())
         time_s = total / offered if offered else 0.0
-        alpha_s = float(self.network.alpha_s.min(initial=np.inf)) if total else 0.0
+        # A link that is held for its alpha too delivers when it is released.
+        flies = total and not self._holds_alpha
+        alpha_s = float(self.network.alpha_s.min(initial=np.inf)) if flies else 0.0
         detail = (
             f"{int(self.demands.sum())} chunks the cheapest way" if not self.others else "the cheapest ways"
         )

@@ -21,6 +21,8 @@ from synth.network import Network
 __all__ = ["Resources", "grow", "largest_load_s", "resources", "route"]
 
 _ETA = 10.0
+_MOST_EXPONENT = 100.0
+_FEW = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +91,11 @@ def _charge(
 ) -> None:
     """Add ``chunks`` (or take them away) to the loads of a link and its ports."""
     load_s[link] += chunks * held_s[link]
-    price[link] = np.exp(_ETA * load_s[link] / largest_s)
+    price[link] = np.exp(min(_ETA * load_s[link] / largest_s, _MOST_EXPONENT))
     for at in range(link_port_start[link], link_port_start[link + 1]):
         port = links + link_port[at]
         load_s[port] += chunks * held_s[link]
-        price[port] = np.exp(_ETA * load_s[port] / largest_s)
+        price[port] = np.exp(min(_ETA * load_s[port] / largest_s, _MOST_EXPONENT))
 
 
 @compiled
@@ -318,7 +320,8 @@ def grow(
     links, ranks = len(held_s), len(out_start) - 1
     cost, came = np.empty(ranks), np.empty(ranks, np.int64)
     heap_cost, heap_rank = np.empty(links + ranks + 1), np.empty(links + ranks + 1, np.int64)
-    largest_s = largest_load_s(load_s)
+    # The first trees know no loads yet: one chunk on a link is nothing to avoid.
+    largest_s = max(largest_load_s(load_s), _FEW * held_s.max())
     price = np.exp(_ETA * load_s / largest_s)
     depth = np.full(ranks, -1)
     depth[seeds] = 0

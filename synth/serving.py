@@ -47,6 +47,8 @@ def serve(
     if collective.parts:
         return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
     among = reachable(network, collective)
+    if _nothing_moves(collective):
+        return Sends().schedule(network, collective, chunk_bytes, "none", options.get("seed", 0))
     if len(among) < network.ranks:
         inner, rows = restricted(network, among)
         found = serve(
@@ -62,6 +64,17 @@ def serve(
     if collective.whole or collective.kind == "custom":
         return synthesize(network, collective, chunk_bytes, **options)
     return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
+
+
+def _nothing_moves(collective: Collective) -> bool:
+    """Whether every rank holds what it wants already."""
+    sources, targets = collective.sources, collective.targets
+    keys = np.stack((sources.group, targets.group, collective.reduced), axis=1)
+    for chunk in np.unique(keys, axis=0, return_index=True)[1].tolist():
+        held = sources.of(chunk)
+        if (collective.reduced[chunk] and len(held) > 1) or not np.isin(targets.of(chunk), held).all():
+            return False
+    return True
 
 
 def pruned(schedule: Schedule) -> Schedule:
@@ -102,6 +115,8 @@ def _on_members(
     found: list[Schedule] = []
     refusals: list[NotApplicableError | UsageError] = []
     try:
+        if not alone.links:
+            raise NotApplicableError(f"the ranks that take part have no links on {network.name}")
         inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
         found.append(_back(inner, network, collective, rows))
     except (NotApplicableError, UsageError) as error:

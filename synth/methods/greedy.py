@@ -73,7 +73,7 @@ def synthesize(
     """
     if collective.kind == "all_reduce":
         chunk, link, op = _all_reduce(network, collective, chunk_bytes, seed, policy)
-    elif collective.reduced.all():
+    elif collective.reduced.all() and (collective.targets.sizes() == 1).all():
         chunk, link = _gathered(network, collective.wanted(), collective.held(), chunk_bytes, seed, policy)
         op = np.full(len(chunk), REDUCE)
     elif not collective.reduced.any():
