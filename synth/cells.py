@@ -45,6 +45,12 @@ class Cells:
     def total(self) -> int:
         return len(self.same)
 
+    def touched(self, rank: int, buffer: int, slot: int, count: int) -> list[int]:
+        """The memory of ``count`` slots from ``slot`` on."""
+        start = self.first[rank, buffer] + slot
+        found: list[int] = self.same[start : start + count].tolist()
+        return found
+
     def name(self, cell: int) -> str:
         """A cell as ``i[3]``."""
         flat = self.first.ravel()

@@ -1,4 +1,4 @@
-"""Where the chunks of a collective lie in the buffers of its ranks, and what shares memory in place."""
+"""Where the chunks of a collective lie in the buffers of its ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 
 from probes.columns import Ints
 from synth.collective import Collective
-from synth.program import INPUT, OUTPUT, SCRATCH, Program
 from synth.rank_sets import RankSets
 
-__all__ = ["Memory", "Slots"]
+__all__ = ["Slots"]
 
 
 class Slots:
@@ -81,49 +80,6 @@ class _Side:
 
 def _slot_of(sets: RankSets, rank: int) -> dict[int, int]:
     return {chunk: slot for slot, chunk in enumerate(np.flatnonzero(sets.has(rank)).tolist())}
-
-
-class Memory:
-    """All slots of all ranks numbered through; in place, an output slot is the input slot it shares.
-
-    ``first[rank][buffer]`` is the number of slot 0, ``same[number]`` the slot whose memory it is.
-    """
-
-    def __init__(self, program: Program, *, in_place: bool) -> None:
-        self.slots = slots = Slots(program.collective)
-        self.size = [
-            (slots.input_sizes[rank], slots.output_sizes[rank], program.scratch_chunks[rank])
-            for rank in range(program.ranks)
-        ]
-        ends = np.cumsum([0, *(length for sizes in self.size for length in sizes)]).tolist()
-        self.first: list[tuple[int, ...]] = [
-            tuple(ends[3 * rank : 3 * rank + 3]) for rank in range(program.ranks)
-        ]
-        self.total: int = ends[-1]
-        self.same: list[int] = list(range(self.total))
-        if in_place:
-            self._alias()
-
-    def _alias(self) -> None:
-        for rank, first in enumerate(self.first):
-            for slot, chunk in enumerate(self.slots.output_chunks(rank).tolist()):
-                shared = self.slots.input_of(rank, chunk)
-                if shared >= 0:
-                    self.same[first[OUTPUT] + slot] = first[INPUT] + shared
-
-    def touched(self, rank: int, buffer: int, slot: int, count: int) -> list[int]:
-        """The memory of ``count`` slots from ``slot`` on."""
-        start = self.first[rank][buffer] + slot
-        return self.same[start : start + count]
-
-    def holds(self, rank: int, buffer: int, slot: int, count: int) -> bool:
-        """Whether the buffer has all of these slots."""
-        return slot >= 0 and slot + count <= self.size[rank][buffer]
-
-    def describe(self, rank: int, number: int) -> str:
-        """A slot as ``i[3]``."""
-        buffer = max(b for b in (INPUT, OUTPUT, SCRATCH) if self.first[rank][b] <= number)
-        return f"{'ios'[buffer]}[{number - self.first[rank][buffer]}]"
 
 
 def _numbered(group: Ints) -> list[int]:

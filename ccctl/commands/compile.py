@@ -20,10 +20,10 @@ EXAMPLES = (
     ("ccctl compile schedule.json --json", "say only how large the program is"),
     ("ccctl compile schedule.json -o - | ccctl show -", "see the instructions of each rank"),
     (
-        "ccctl compile ring.py -p ranks=8 --instances 2 -o program.xml",
+        "ccctl compile ring.py -p ranks=8 --instances 2 -o ring.xml",
         "compile the chunk language to MSCCL XML",
     ),
-    ("ccctl compile program.xml --target msccl -o program.json", "prove MSCCL XML and convert it"),
+    ("ccctl compile ring.xml --target msccl -o ring.json", "prove MSCCL XML and convert it"),
 )
 
 

@@ -22,7 +22,7 @@ EXAMPLES = (
     ("ccctl verify schedule.json", "judge a schedule: causal, exclusive, complete"),
     ("ccctl verify program.json --json", "judge an emitted program, findings as one object"),
     ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
-    ("ccctl verify program.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
+    ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from exec.layout import Layout
 from exec.moves import Move, Part, Span
-from synth.slots import Memory
+from synth.cells import Cells, cells_of
 
 __all__ = ["START", "Message", "timeline"]
 
@@ -45,7 +45,7 @@ class Message:
 
 def timeline(layout: Layout, moves: list[Move], *, in_place: bool) -> list[Message]:
     """The messages of a program in the order in which they are sent; O(parts of moves)."""
-    line = _Timeline(Memory(layout.program, in_place=in_place))
+    line = _Timeline(cells_of(layout.program, in_place=in_place))
     for at, move in enumerate(moves):
         line.add(at, move)
     for message in line.messages:
@@ -57,7 +57,7 @@ def timeline(layout: Layout, moves: list[Move], *, in_place: bool) -> list[Messa
 
 
 class _Timeline:
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Cells) -> None:
         self.memory = memory
         self.messages: list[Message] = []
         self._under_way: defaultdict[int, deque[Message]] = defaultdict(deque)

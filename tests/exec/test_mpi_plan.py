@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from assembler import Assembler
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
@@ -15,7 +16,6 @@ from exec.layout import Layout
 from exec.moves import moves
 from exec.mpi.timeline import timeline
 from synth.collective import KINDS, collective
-from synth.compiler.assemble import Assembler
 from synth.compiler.lower import lower
 from synth.compiler.replay import judge
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH

@@ -1,7 +1,9 @@
+from assembler import Assembler
+
+from synth.cells import cells_of
 from synth.collective import collective
-from synth.compiler.assemble import Assembler
 from synth.program import INPUT, OPS, OUTPUT
-from synth.slots import Memory, Slots
+from synth.slots import Slots
 
 
 def small():
@@ -38,8 +40,8 @@ def test_slots_agree_with_the_collective():
 
 
 def test_in_place_shares_what_holds_the_same_chunk():
-    memory = Memory(small(), in_place=True)
+    memory = cells_of(small(), in_place=True)
     assert memory.touched(0, OUTPUT, 0, 1) == memory.touched(0, INPUT, 0, 1)
-    assert memory.describe(1, memory.touched(1, OUTPUT, 0, 1)[0]) == "o[0]"
-    apart = Memory(small(), in_place=False)
+    assert memory.name(memory.touched(1, OUTPUT, 0, 1)[0]) == "o[0]"
+    apart = cells_of(small(), in_place=False)
     assert apart.touched(0, OUTPUT, 0, 1) != apart.touched(0, INPUT, 0, 1)

@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 
 import pytest
+from assembler import Assembler
 
 from probes.columns import bytes_of, ints
 from synth.collective import collective
-from synth.compiler.assemble import Assembler
 from synth.compiler.replay import judge
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 

@@ -1,4 +1,4 @@
-"""Steps put into threadblocks, with the waits that order them: what every lowering ends with."""
+"""Programs written step by step, for tests of what judges and runs them."""
 
 from __future__ import annotations
 
