@@ -51,6 +51,7 @@ def folder(tmp_path_factory, samples):
     (place / "nccl-topo.xml").write_text(XML)
     (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
+    artifacts.write(str(place / "ring.xml"), "program", samples["program"])
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):
