@@ -1,0 +1,93 @@
+"""One quantity of one link over time: when its level changes for good, and not when it only twitches.
+
+The level has changed when three of four recent values are on the same side of the old one, further away
+than its values wander (median absolute deviation) lets a median of so many be, and far enough to matter:
+a few bad values never are a change. Then the new level is learned, and a return from it is a change, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Shift", "Steady", "shifts"]
+
+WINDOW, LEARN = 12, 40
+EFFECT = 0.10
+_MOST = 0.75
+_Z = 6.0
+_MAD_TO_SIGMA = 1.4826
+# The median of n values is this much less certain than their mean: sqrt(pi / 2).
+_MEDIAN_TO_MEAN = 1.2533
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The level was ``before`` and is ``now``, from value number ``at`` on (in the unit of the values)."""
+
+    at: int
+    before: float
+    now: float
+
+    @property
+    def ratio(self) -> float:
+        return self.now / self.before
+
+
+class Steady:
+    """Follows the values of one series, given one by one, each greater than 0."""
+
+    def __init__(self, *, window: int = WINDOW, learn: int = LEARN, effect: float = EFFECT) -> None:
+        self._recent: deque[float] = deque(maxlen=window)
+        self._window, self._learn = window, learn
+        self._effect = float(np.log1p(effect))
+        self._seen = 0
+        self._learning: list[float] = []
+        self._level: float | None = None
+        self._allowed = 0.0
+
+    @property
+    def level(self) -> float | None:
+        """What the series stands at; None until the first level is learned."""
+        return None if self._level is None else float(np.exp(self._level))
+
+    def add(self, value: float) -> Shift | None:
+        """The shift that ``value`` completes, if it does."""
+        self._seen += 1
+        self._recent.append(float(np.log(value)))
+        if len(self._learning) < self._learn:
+            self._learning.append(self._recent[-1])
+            if len(self._learning) == self._learn:
+                self._settle()
+        if self._level is None or len(self._recent) < self._window:
+            return None
+        return self._judged(self._level)
+
+    def _judged(self, before: float) -> Shift | None:
+        away = np.array(self._recent) - before
+        beyond = np.abs(away) > self._allowed
+        beyond &= np.sign(away) == np.sign(np.median(away))
+        if beyond.mean() < _MOST:
+            return None
+        self._learning = (away[beyond] + before).tolist()
+        # Until it is learned: so that a level which does not last is left again at once.
+        self._level = float(np.median(self._learning))
+        self._recent.clear()
+        first = self._seen - len(away) + int(np.argmax(beyond))
+        return Shift(first, float(np.exp(before)), float(np.exp(self._level)))
+
+    def _settle(self) -> None:
+        values = np.array(self._learning)
+        self._level = float(np.median(values))
+        sigma = _MAD_TO_SIGMA * float(np.median(np.abs(values - self._level)))
+        uncertain = _MEDIAN_TO_MEAN * sigma * float(np.sqrt(1 / self._window + 1 / self._learn))
+        self._allowed = max(self._effect, _Z * uncertain)
+
+
+def shifts(values: Iterable[float]) -> list[Shift]:
+    """Every shift of a whole series, in O(values · window)."""
+    steady = Steady()
+    return [shift for shift in map(steady.add, values) if shift is not None]
