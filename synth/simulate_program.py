@@ -11,18 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, floats
+from probes.columns import Floats, Indices, floats
 from probes.errors import UsageError
 from synth.compiler.order import FIFO_DEPTH, Links, links_of
-from synth.events import pop, push
-from synth.jit import compiled
 from synth.network import Network
 from synth.ordering import fastest_links
 from synth.program import READS_SRC, WRITES_DST, Program
+from synth.threadblock_events import CAUSES, run_threadblocks
 
 __all__ = ["Costs", "ProgramTiming", "simulate_program"]
-
-_CAUSES = ("start", "order", "wait", "message", "FIFO", "link")
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def simulate_program(
     wire_s = np.where(links.sends, beta * size + (alpha if network.hold_alpha else 0.0), 0.0)
     works = np.array(READS_SRC)[program.op] | np.array(WRITES_DST)[program.op]
     busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s
-    start_s, end_s, cause, culprit = _simulate(
+    start_s, end_s, cause, culprit = run_threadblocks(
         program.tb_start.astype(np.int64),
         program.tb_of.astype(np.int64),
         links.goal,
@@ -138,7 +135,7 @@ def _chain(
             # Only who waits for the step itself, not for its message, waits for all of it.
             shares["instructions"] += step_s
             shares["threadblock"] += float(busy_s[step] - wire_s[step] - step_s)
-        step, why = int(culprit[step]), _CAUSES[cause[step]]
+        step, why = int(culprit[step]), CAUSES[cause[step]]
     return shares
 
 
@@ -152,129 +149,3 @@ def _binding(links: Links, network: Network, link: Indices, shares: dict[str, fl
         }[largest]
     busiest = int(np.argmax(held_s))
     return f"transfers, most on link {network.src[busiest]} -> {network.dst[busiest]}"
-
-
-@compiled
-def _simulate(
-    start: Indices,
-    tb_of: Indices,
-    goal: Indices,
-    sends: Mask,
-    receives: Mask,
-    sender: Indices,
-    send: Indices,
-    recv: Indices,
-    fifos: int,
-    depth: int,
-    link: Indices,
-    port_start: Indices,
-    port: Indices,
-    links: int,
-    ports: int,
-    busy_s: Floats,
-    wire_s: Floats,
-    alpha_s: Floats,
-) -> tuple[Floats, Floats, Indices, Indices]:
-    steps, blocks = len(tb_of), len(send)
-    begin_s = np.full(steps, np.inf)
-    end_s = np.full(steps, np.inf)
-    cause = np.zeros(steps, dtype=np.int64)
-    culprit = np.full(steps, -1, dtype=np.int64)
-    reached = start[:-1].copy()
-    # Links first, then ports: until when each is held, and by which step.
-    free_s = np.zeros(links + ports)
-    holder = np.full(links + ports, -1, dtype=np.int64)
-    # Of each FIFO the messages sent and taken, and when its slots became free, in a circle.
-    sent = np.zeros(fifos + 1, dtype=np.int64)
-    taken = np.zeros(fifos + 1, dtype=np.int64)
-    slot_free_s = np.zeros((fifos + 1, depth))
-    slot_user = np.full((fifos + 1, depth), -1, dtype=np.int64)
-    sleeper_of_fifo = np.full(fifos + 1, -1, dtype=np.int64)
-    sender_asleep = np.full(fifos + 1, -1, dtype=np.int64)
-    sleeper = np.full(blocks, -1, dtype=np.int64)
-    after = np.full(blocks, -1, dtype=np.int64)
-    key = np.empty(4 * blocks + 4)
-    what = np.empty(4 * blocks + 4, dtype=np.int64)
-    size = 0
-    for tb in range(blocks):
-        size = push(key, what, size, 0.0, tb)
-    while size > 0:
-        now_s = key[0]
-        tb = what[0]
-        size = pop(key, what, size)
-        step = reached[tb]
-        if step == start[tb + 1]:
-            continue
-        # The moment from which the step may run, and what that moment is due to.
-        ready_s, why, whom = 0.0, 0, -1
-        if step > start[tb]:
-            ready_s, why, whom = end_s[step - 1], 1, step - 1
-        if goal[step] >= 0:
-            other = tb_of[goal[step]]
-            if reached[other] <= goal[step]:
-                after[tb], sleeper[other] = sleeper[other], tb
-                continue
-            if end_s[goal[step]] > ready_s:
-                ready_s, why, whom = end_s[goal[step]], 2, goal[step]
-        if receives[step]:
-            fifo = recv[tb]
-            if sent[fifo] == taken[fifo]:
-                sleeper_of_fifo[fifo] = tb
-                continue
-            source = sender[step]
-            arrival_s = begin_s[source] + wire_s[source] + alpha_s[source]
-            if arrival_s > ready_s:
-                ready_s, why, whom = arrival_s, 3, source
-        if sends[step]:
-            fifo = send[tb]
-            if sent[fifo] - taken[fifo] >= depth:
-                sender_asleep[fifo] = tb
-                continue
-            slot = sent[fifo] % depth
-            if slot_free_s[fifo, slot] > ready_s:
-                ready_s, why, whom = slot_free_s[fifo, slot], 4, slot_user[fifo, slot]
-            edge = link[step]
-            if free_s[edge] > ready_s:
-                ready_s, why, whom = free_s[edge], 5, holder[edge]
-            for at in range(port_start[edge], port_start[edge + 1]):
-                p = links + port[at]
-                if free_s[p] > ready_s:
-                    ready_s, why, whom = free_s[p], 5, holder[p]
-        if ready_s > now_s:
-            size = push(key, what, size, ready_s, tb)
-            continue
-        begin_s[step], end_s[step] = ready_s, ready_s + busy_s[step]
-        cause[step], culprit[step] = why, whom
-        reached[tb] = step + 1
-        if sends[step]:
-            fifo, edge = send[tb], link[step]
-            sent[fifo] += 1
-            free_s[edge], holder[edge] = ready_s + wire_s[step], step
-            for at in range(port_start[edge], port_start[edge + 1]):
-                p = links + port[at]
-                free_s[p], holder[p] = ready_s + wire_s[step], step
-            if sleeper_of_fifo[fifo] >= 0:
-                size = push(key, what, size, ready_s, sleeper_of_fifo[fifo])
-                sleeper_of_fifo[fifo] = -1
-        if receives[step]:
-            fifo = recv[tb]
-            slot = taken[fifo] % depth
-            slot_free_s[fifo, slot], slot_user[fifo, slot] = end_s[step], step
-            taken[fifo] += 1
-            if sender_asleep[fifo] >= 0:
-                size = push(key, what, size, end_s[step], sender_asleep[fifo])
-                sender_asleep[fifo] = -1
-        last, waiting = -1, sleeper[tb]
-        while waiting >= 0:
-            following = after[waiting]
-            if goal[reached[waiting]] <= step:
-                if last < 0:
-                    sleeper[tb] = following
-                else:
-                    after[last] = following
-                size = push(key, what, size, end_s[step], waiting)
-            else:
-                last = waiting
-            waiting = following
-        size = push(key, what, size, end_s[step], tb)
-    return begin_s, end_s, cause, culprit

@@ -1,0 +1,103 @@
+"""The loops that place instructions: chains on channels, local work on threadblocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices, Mask
+from synth.jit import compiled
+
+__all__ = ["first_fit", "place_local"]
+
+
+@compiled
+def first_fit(
+    heads: Indices,
+    receiver: Indices,
+    out: Indices,
+    into: Indices,
+    asked: Indices,
+    instance: Indices,
+    lowest: Indices,
+    pairs: int,
+    instances: int,
+    span: int,
+) -> tuple[Indices, int]:
+    """(the channel of each row's messages, the first row of a chain that fits on none, or -1).
+
+    A chain takes the lowest channel on which no tie is in its way: ``goes_to`` says what the receiving end
+    of a connection passes on to, ``comes_from`` where the sending end has it from.
+    """
+    channel = np.full(len(receiver), -1, dtype=np.int64)
+    goes_to = np.full(pairs * span, -1, dtype=np.int32)
+    comes_from = np.full(pairs * span, -1, dtype=np.int32)
+    tied = np.empty((len(receiver) + 1, 4), dtype=np.int64)
+    for head in heads:
+        chosen = -1
+        first = instance[head]
+        while first < lowest[head]:
+            first += instances
+        for candidate in range(first, span, instances):
+            c = asked[head] if asked[head] >= 0 else candidate
+            fits = True
+            row, ties = receiver[head], 0
+            while receiver[row] >= 0:
+                here, there = into[row] * span + c, out[row] * span + c
+                fits = goes_to[here] < 0 or goes_to[here] == out[row]
+                if not fits or (comes_from[there] >= 0 and comes_from[there] != into[row]):
+                    fits = False
+                    break
+                # Tied at once, since a chain that comes by twice may also be in its own way.
+                if goes_to[here] < 0 or comes_from[there] < 0:
+                    tied[ties, 0], tied[ties, 1] = goes_to[here] < 0, comes_from[there] < 0
+                    tied[ties, 2], tied[ties, 3] = here, there
+                    ties += 1
+                goes_to[here], comes_from[there] = out[row], into[row]
+                row = receiver[row]
+            if fits:
+                chosen = c
+                break
+            for tie in range(ties):
+                if tied[tie, 0]:
+                    goes_to[tied[tie, 2]] = -1
+                if tied[tie, 1]:
+                    comes_from[tied[tie, 3]] = -1
+            if asked[head] >= 0:
+                break
+        if chosen < 0:
+            return channel, head
+        channel[head] = chosen
+        row = receiver[head]
+        while row >= 0:
+            channel[row] = chosen
+            row = receiver[row]
+    return channel, -1
+
+
+@compiled
+def place_local(
+    order: Indices,
+    rank: Indices,
+    start: Indices,
+    before: Indices,
+    local: Mask,
+    first: Indices,
+    block: Indices,
+) -> None:
+    """Give each local row, in ``order``, a threadblock of its rank, in place."""
+    used = np.full(first[-1] + 1, -1, dtype=np.int64)
+    for at in range(len(order)):
+        row = order[at]
+        if local[row]:
+            # What follows another local instruction stays with it: that costs no synchronization.
+            chosen = -1
+            for edge in range(start[row], start[row + 1]):
+                if local[before[edge]]:
+                    chosen = block[before[edge]]
+            if chosen < 0:
+                chosen = first[rank[row]]
+                for candidate in range(first[rank[row]], first[rank[row] + 1]):
+                    if used[candidate] < used[chosen]:
+                        chosen = candidate
+            block[row] = chosen
+        used[block[row]] = at
