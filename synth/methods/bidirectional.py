@@ -10,7 +10,7 @@ import numpy as np
 from probes.columns import Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods.ring import cycle
+from synth.methods.ring import best_cycle
 from synth.network import Network
 from synth.ordering import Sends, fastest_links, link_of
 from synth.schedule import COPY, REDUCE, Schedule
@@ -27,7 +27,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if collective.kind not in kinds:
         raise NotApplicableError(f"bidirectional does not serve {collective.kind}")
     links = fastest_links(network, chunk_bytes)
-    order = cycle(network, network.travel_s(chunk_bytes), links)
+    order = best_cycle(network, chunk_bytes)
     ranks = network.ranks
     there = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
     back = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
@@ -37,9 +37,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     owner, lap = _owners(collective, place)
     sends = Sends()
     if collective.reduces:
-        _inwards(sends, chunk, owner, hops, 2 * lap * ranks)
+        _inwards(sends, chunk, owner, hops, lap)
     if collective.kind not in ("reduce_scatter", "reduce"):
-        _outwards(sends, chunk, owner, hops, (2 * lap + 1) * ranks)
+        _outwards(sends, chunk, owner, hops, lap)
     return sends.schedule(network, collective, chunk_bytes, "bidirectional", seed)
 
 
@@ -55,25 +55,27 @@ def _owners(collective: Collective, place: Indices) -> tuple[Indices, Indices]:
     return np.full_like(chunk, place[collective.root]), chunk
 
 
-def _reach(ranks: int, chunk: Indices, way: int) -> Indices:
-    """How far each chunk goes this way; the longer way alternates, so that both carry as much."""
-    return (ranks - 1 + (chunk + way) % 2) // 2
+def _reach(ranks: int, lap: Indices, way: int) -> Indices:
+    """How far the chunks of a lap go this way; the longer way alternates, so that both carry as much."""
+    return (ranks - 1 + (lap + way) % 2) // 2
 
 
-def _outwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, turn: Indices) -> None:
+def _outwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, lap: Indices) -> None:
     ranks = hops.shape[1]
+    turn = (2 * lap + 1) * ranks
     step = np.arange(ranks // 2)
     for way, sign in ((0, 1), (1, -1)):
-        used = step < _reach(ranks, chunk, way)[:, None]
+        used = step < _reach(ranks, lap + 1, way)[:, None]
         link = hops[way][(owner[:, None] + sign * step) % ranks]
         _add(sends, used, chunk, link, COPY, turn[:, None] + step)
 
 
-def _inwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, turn: Indices) -> None:
+def _inwards(sends: Sends, chunk: Indices, owner: Indices, hops: Ints, lap: Indices) -> None:
     ranks = hops.shape[1]
+    turn = 2 * lap * ranks
     step = np.arange(ranks // 2)
     for way, sign in ((0, 1), (1, -1)):
-        reach = _reach(ranks, chunk, way)[:, None]
+        reach = _reach(ranks, lap, way)[:, None]
         link = hops[way][(owner[:, None] - sign * (reach - step)) % ranks]
         _add(sends, step < reach, chunk, link, REDUCE, turn[:, None] + step)
 
