@@ -18,7 +18,7 @@ from probes.rounds import Pair
 from probes.samples import Place, Samples
 from probes.trains import Trains, is_buffered
 
-__all__ = ["Fits", "assemble", "to_retest"]
+__all__ = ["Fits", "assemble", "still_slow", "to_retest"]
 
 _LARGEST_RESIDUAL = 0.25
 # By so much does a byte of a small message cost more than of a larger one where messages cost something.
@@ -56,8 +56,22 @@ class Fits:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
 
     @cached_property
-    def slow(self) -> list[SlowPart]:
+    def suspects(self) -> list[SlowPart]:
+        """Slow parts, whether or not they were measured again."""
         return findings.slow_parts(self.pairs, self.column(""), self.column("_median"), self.places)
+
+    @cached_property
+    def slow(self) -> list[SlowPart]:
+        """Slow parts to report: of single links, those that were slow alone, too."""
+        again = set(self.retested)
+        found = [part.among(again) if part.word == "outlier" else part for part in self.suspects]
+        return [part for part in found if part.rows]
+
+    @cached_property
+    def doubtful(self) -> list[int]:
+        """Rows of single links that looked slow, but were not measured again."""
+        suspected = {row for part in self.suspects if part.word == "outlier" for row in part.rows}
+        return sorted(suspected - set(self.retested))
 
     @cached_property
     def retested(self) -> list[int]:
@@ -90,13 +104,19 @@ class Fits:
         return self.places[src].host != self.places[dst].host
 
 
-def to_retest(samples: Samples, places: Sequence[Place], at_most: int) -> list[Pair]:
+def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
     """The links to measure again, alone, worst kinds first."""
-    rows = Fits(samples, places).rows
-    kinds = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear")
-    ranked = dict.fromkeys(row for kind in kinds for row in rows[kind])
-    pairs = samples.measured()
-    return [pairs[row] for row in list(ranked)[:at_most]]
+    fits = Fits(samples, places)
+    suspected = [row for part in fits.suspects for row in part.rows]
+    kinds = (fits.rows["unsound"], suspected, fits.rows["asymmetric"], fits.rows["nonlinear"])
+    ranked = dict.fromkeys(row for rows in kinds for row in rows)
+    return [fits.pairs[row] for row in ranked]
+
+
+def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The single links that are slow though they were measured again."""
+    fits = Fits(samples, places)
+    return [fits.pairs[row] for part in fits.slow if part.word == "outlier" for row in part.rows]
 
 
 def assemble(
@@ -176,14 +196,17 @@ def _findings(fits: Fits) -> tuple[str, ...]:
     way_back = floats([beta[back.get((dst, src), row)] for row, (src, dst) in enumerate(fits.pairs)])
     unsteady = np.maximum(fits.column("_median"), fits.column("_high")) / beta
     explained = {row for part in fits.slow for row in part.rows}
-    lopsided = [row for row in fits.rows["asymmetric"] if row not in explained]
+    again = set(fits.retested)
+    lopsided = [row for row in fits.rows["asymmetric"] if row in again and row not in explained]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
         ("unsteady", fits.rows["noisy"], unsteady),
         ("without a sound fit (the time of the largest messages stands instead)", fits.rows["unsound"], beta),
     ]
-    again = set(fits.retested)
-    found = [part.text + ("" if again & set(part.rows) else ", not measured again") for part in fits.slow]
+    found = [part.text for part in fits.slow]
+    if fits.doubtful:
+        count = f"{len(fits.doubtful)} {'link' if len(fits.doubtful) == 1 else 'links'}"
+        found.append(f"{count} looked slow, but there was no time to measure again: not reported")
     for what, rows, times in said:
         if rows:
             worst = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,12 +22,26 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class SlowPart:
-    """A slow sender, receiver or link: the ``word`` that flags its ``rows``, and what to say of it."""
+    """A slow sender, receiver or several links: the ``word`` that flags its ``rows``.
+
+    ``does`` says what is wrong, ``named`` is what to call each row's link and how bad it is.
+    """
 
     word: str
     rows: tuple[int, ...]
-    text: str
-    ratio: float
+    does: str
+    named: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        return describe(self.does, self.named) if self.named else self.does
+
+    def among(self, rows: Set[int]) -> SlowPart:
+        """What is left of single links when only ``rows`` count."""
+        kept = [at for at, row in enumerate(self.rows) if row in rows]
+        return replace(
+            self, rows=tuple(self.rows[at] for at in kept), named=tuple(self.named[at] for at in kept)
+        )
 
 
 class Names:
@@ -128,17 +142,13 @@ def _slow(
             ratio = float(np.median([slow[at[rank]] for rank in members]))
             speed = 1e-9 / float(np.median(beta[mine]))
             said = f"{who} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
-            yield SlowPart(word, tuple(rows[mine].tolist()), said, ratio)
-    if parts.links:
-        found = {(ranks[a], ranks[b]): ratio for (a, b), ratio in parts.links.items()}
-        worst = [
-            (
-                -ratio,
-                f"{names.link(*pair)} at {ratio:.0%} ({1e-9 * cells[at[pair[0]], at[pair[1]]]:.3g} GB/s)",
-            )
-            for pair, ratio in found.items()
-        ]
-        slow_rows = tuple(int(row) for row, pair in zip(rows, pairs, strict=True) if pair in found)
-        yield SlowPart(
-            "outlier", slow_rows, describe("slower than what its ends reach", worst), min(found.values())
-        )
+            yield SlowPart(word, tuple(rows[mine].tolist()), said)
+    found = {(ranks[a], ranks[b]): ratio for (a, b), ratio in parts.links.items()}
+    slow_rows = [
+        (row, (-found[pair], f"{names.link(*pair)} at {found[pair]:.0%} ({1e-9 / value:.3g} GB/s)"))
+        for row, pair, value in zip(rows.tolist(), pairs, beta, strict=True)
+        if pair in found
+    ]
+    if slow_rows:
+        numbers, named = zip(*slow_rows, strict=True)
+        yield SlowPart("outlier", numbers, "slower than what its ends reach", named)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from probes.assemble import Fits, to_retest
+from probes.assemble import Fits, still_slow, to_retest
 from probes.budget import Cost, Plan, fitted
 from probes.effort import PASSES, Effort
 from probes.nics import nic_shares
@@ -17,6 +17,10 @@ from probes.trials import Known, Trials, attempts
 from probes.trunks import trunk_shares
 
 __all__ = ["Steps"]
+
+_MORE_PASSES = 2
+
+Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
 
 
 class Steps:
@@ -51,12 +55,25 @@ class Steps:
         return max(made, 1), self._gathered(found)
 
     def retest(self, samples: Samples) -> None:
-        """Measure links that stand out once more, one at a time, and add that to ``samples``."""
-        chosen = None
-        if self._prober.rank == 0:
-            chosen = to_retest(samples, self._places, self._most_retests)
-        self._prober.waits_for_all("which links to measure again")
-        self._alone(self._prober.comm.bcast(chosen), samples)
+        """Measure links that stand out once more, alone, and add that to ``samples``.
+
+        Where they are too many for that, first again in company: most were disturbed only once. Single
+        links that are still slow then are measured a last time: of so many, some are disturbed twice.
+        """
+        chosen = self._on_every_rank(to_retest, samples)
+        for number in range(1, _MORE_PASSES + 1):
+            if len(chosen) <= self._most_retests:
+                break
+            cut = self._cut(chosen)
+            self._prober.expect(len(cut))
+            found = Samples()
+            for index, wave in enumerate(cut, start=1):
+                step = f"bandwidth of what stands out, pass {number}, wave {index} of {len(cut)}"
+                found.add(self._prober.beta(wave, step) or Samples())
+            self._add(found, samples)
+            chosen = self._on_every_rank(to_retest, samples)
+        self._alone(chosen[: self._most_retests], samples)
+        self._alone(self._on_every_rank(still_slow, samples), samples)
 
     def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
         """The shared ports that trials find, and what else they tell."""
@@ -136,9 +153,20 @@ class Steps:
             step = f"again, alone, {index} of {len(pairs)}"
             found.add(self._prober.alpha([pair], f"latency {step}") or Samples())
             found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
+        self._add(found, samples)
+
+    def _add(self, found: Samples, samples: Samples) -> None:
+        """What all ranks found, into the samples of rank 0."""
         gathered = self._gathered(found)
         if self._prober.rank == 0:
             samples.add(gathered)
+
+    def _on_every_rank(self, choose: Choice, samples: Samples) -> list[Pair]:
+        """The links that rank 0 chooses."""
+        chosen = choose(samples, self._places) if self._prober.rank == 0 else None
+        self._prober.waits_for_all("which links to measure again")
+        pairs: list[Pair] = self._prober.comm.bcast(chosen)
+        return pairs
 
     def _known(self, samples: Samples) -> Known:
         fits = Fits(samples, self._places)
@@ -155,13 +183,11 @@ class Steps:
 
     def _not_yet_alone(self, shares: Sequence[Share], samples: Samples) -> list[Pair]:
         """Links through a trunk that were only measured in company, as far as that is cheap."""
-        chosen = None
-        if self._prober.rank == 0:
-            through = dict.fromkeys(pair for share in shares for pair in share.pairs)
-            chosen = [pair for pair in through if pair not in samples.again][: self._most_retests]
-        self._prober.waits_for_all("which links to measure alone")
-        pairs: list[Pair] = self._prober.comm.bcast(chosen)
-        return pairs
+        through = dict.fromkeys(pair for share in shares for pair in share.pairs)
+        return self._on_every_rank(
+            lambda known, _: [pair for pair in through if pair not in known.again][: self._most_retests],
+            samples,
+        )
 
     def _agreed(self, decision: bool) -> bool:
         """What rank 0 decides."""

@@ -25,7 +25,7 @@ END_EFFECT, LINK_EFFECT = 0.08, 0.10
 _LEAST_SIGMA = 0.01
 _MAD_TO_SIGMA = 1.4826
 _FEWEST = 3
-_MOST_SWEEPS = 20
+_MOST_SWEEPS, _SETTLED = 20, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def polish(log_bandwidth: Floats) -> Polished:
         residual -= by_column[None, :]
         rows += by_row
         columns += by_column
-        if max(np.abs(by_row).max(), np.abs(by_column).max()) < 1e-9:
+        if max(np.abs(by_row).max(), np.abs(by_column).max()) < _SETTLED:
             break
     overall = float(np.median(rows) + np.median(columns))
     return Polished(overall, rows - np.median(rows), columns - np.median(columns), residual)

@@ -47,7 +47,8 @@ _LARGE = tuple(128 * KIB << step for step in range(6))
 # lets through at once weighs nothing.
 _TRAIN_BYTES, _SHORTEST_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 512 * KIB, 0.04
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
-_LONGEST_MESSAGE_S, _LONGEST_WANTED_S = 20e-3, 1.0
+_LONGEST_WANTED_S = 1.0
+_FEWEST_MESSAGES = 5
 _MOST_MESSAGES = 1 << 14
 
 Between = Callable[[], None]
@@ -100,8 +101,12 @@ def plan(seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = ()) -
     elif seconds_per_byte > _SLOW_S_PER_BYTE:
         sizes = list(_SMALL)
     else:
-        longest = max(_LARGE[2], _LONGEST_MESSAGE_S / seconds_per_byte)
-        sizes = [size for size in _LARGE if size <= longest]
+        # So many that the fewest messages of each fit, but three at least, or there is no line to see.
+        sizes = [
+            size
+            for count, size in enumerate(_LARGE, start=1)
+            if count <= 3 or _FEWEST_MESSAGES * sum(_LARGE[:count]) * seconds_per_byte <= budget_s
+        ]
     each_s = budget_s / len(sizes)
     return [_train(size, seconds_per_byte, each_s) for size in sizes]
 
@@ -110,7 +115,7 @@ def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
     if is_buffered(size):
         length = max(_SHORTEST_TRAIN_BYTES, min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte))
         return Train(size, max(16, min(_MOST_MESSAGES, int(length / size))), 1)
-    return Train(size, int(max(5, min(32, budget_s / (size * seconds_per_byte)))), 1)
+    return Train(size, int(max(_FEWEST_MESSAGES, min(32, budget_s / (size * seconds_per_byte)))), 1)
 
 
 def send(comm: Any, peer: int) -> None:

@@ -1,0 +1,173 @@
+"""What profiling costs with N hosts, and what it finds: prints the table of docs/profiling-at-scale.md.
+
+Seconds come from the plans that `ccctl profile` makes itself, with one rank a host and the stated link;
+what is found comes from running its detection on simulated bandwidths: every link alike but for noise of
+2 % and, one time in twenty, a disturbance (exponential, 30 % in the mean), one host that sends 15 % less,
+and one link elsewhere that carries 25 % less. Setting up connections is not counted.
+
+    python benchmarks/profile_scale.py            64 to 1024 hosts, a minute
+    python benchmarks/profile_scale.py --all      4096 hosts, too: minutes, and 2 GB of memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes import suspects, trains
+from probes.budget import Cost, Plan, fitted
+from probes.columns import Floats
+from probes.prober import Dose
+from probes.rounds import Pair, doubling_strides, strides
+
+TRIALS = {64: 40, 256: 20, 1024: 4, 4096: 1}
+LINKS = {"100 Gb/s": (5e-6, 8e-11), "10 GbE": (25e-6, 8e-10)}
+NOISE, DISTURBED, DISTURBANCE = 0.02, 0.05, 0.3
+SLOW_NIC, SLOW_LINK = 0.85, 0.75
+BUDGET_S = 30.0
+FULL, QUICK = Dose(0.03, 0.04), Dose(0.01, 0.02)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Which strides, how often, how long: one row of the table for each number of hosts."""
+
+    name: str
+    strides: Sequence[int]
+    passes: int
+    seconds: tuple[float, ...]
+
+
+def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
+    """What one wave of latencies and one of bandwidths take, the barrier before them included."""
+    barrier_s = 1e-3 + 2 * math.ceil(math.log2(hosts)) * alpha_s
+    balls = 20 + min(2000, max(20, dose.pingpong_s / (2 * alpha_s)))
+    probe_bytes = 12 * (32 << 10)
+    asked = trains.plan(beta, dose.trains_s)
+    sent = probe_bytes + sum(train.messages * train.times * train.size_bytes for train in asked)
+    return Cost(barrier_s + balls * 2 * alpha_s, barrier_s + beta * sent)
+
+
+def cut(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Two waves a round: a rank sends or receives. A round is given by one of its links."""
+    return [list(pairs)] * 2 if pairs else []
+
+
+def seconds(hosts: int, chosen: Sequence[int], passes: int, cost: Cost) -> float:
+    """What so many passes over the rounds of the chosen strides take."""
+    met = {min(stride, hosts - stride) for stride in chosen}
+    return passes * 2 * (len(met) * cost.alpha_s + len(chosen) * cost.beta_s)
+
+
+def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], float]:
+    """The strides that fit into the budget, and the seconds that a pass over them takes."""
+    order = strides(hosts)
+    rounds = tuple(((0, s),) if 2 * s <= hosts else ((hosts - s, 0),) for s in order)
+    cost = wave_seconds(hosts, FULL, alpha_s, beta)
+    first_s = 2 * (cost.alpha_s + cost.beta_s)
+    plan = fitted(Plan(rounds, 5, FULL), cut, cost, BUDGET_S - first_s)
+    kept = order[: len(plan.rounds)]
+    return kept, seconds(hosts, kept, 1, wave_seconds(hosts, plan.dose, alpha_s, beta))
+
+
+def efforts(hosts: int) -> list[Effort]:
+    """The ways to profile so many hosts."""
+    everything, quick = strides(hosts), doubling_strides(hosts)
+    full = [seconds(hosts, everything, 2, wave_seconds(hosts, FULL, *link)) for link in LINKS.values()]
+    short = [seconds(hosts, quick, 2, wave_seconds(hosts, QUICK, *link)) for link in LINKS.values()]
+    rows = [Effort("full", everything, 2, tuple(full)), Effort("--quick", quick, 2, tuple(short))]
+    for at, (name, link) in enumerate(LINKS.items()):
+        kept, time_s = within_budget(hosts, *link)
+        times = tuple(time_s if at == other else math.nan for other in range(len(LINKS)))
+        rows.append(Effort(f"--budget {BUDGET_S:g} at {name}", kept, 1, times))
+    return rows
+
+
+def sampled(truth: Floats, times: int, rng: np.random.Generator) -> Floats:
+    """The best of so many measurements of each link, as logarithms."""
+    best = np.full(truth.shape, -np.inf)
+    for _ in range(times):
+        seen = truth + rng.normal(0, NOISE, truth.shape)
+        disturbed = rng.random(truth.shape) < DISTURBED
+        seen[disturbed] -= rng.exponential(DISTURBANCE, int(disturbed.sum()))
+        best = np.maximum(best, seen)
+    return best
+
+
+def trial(hosts: int, effort: Effort, rng: np.random.Generator) -> dict[str, float]:
+    """One cluster with its two faults, profiled, suspects measured again: what was found."""
+    nic, link = 3, (hosts // 2, (hosts // 2 + 1 + int(rng.integers(hosts - 2))) % hosts)
+    truth = np.zeros((hosts, hosts))
+    truth[nic] += math.log(SLOW_NIC)
+    truth[link] += math.log(SLOW_LINK)
+    stride = (np.arange(hosts)[None, :] - np.arange(hosts)[:, None]) % hosts
+    truth[~np.isin(stride, effort.strides)] = np.nan
+    seen = sampled(truth, effort.passes, rng)
+    most = 2 * hosts + 16
+    first = found = suspects.find(seen, NOISE / 2)
+    company = 0
+    again = first.pairs(np.isfinite(truth))
+    while len(again) > most and company < 2:
+        look_again(again, truth, seen, rng)
+        company += 1
+        found = suspects.find(seen, NOISE / 2)
+        again = found.pairs(np.isfinite(truth))
+    look_again(again[:most], truth, seen, rng)
+    told = set(again[:most])
+    look_again(sorted(told & set(suspects.find(seen, NOISE / 2).links)), truth, seen, rng)
+    found = suspects.find(seen, NOISE / 2)
+    return {
+        "nic": float(nic in found.senders),
+        "link": float(link in told & set(found.links)),
+        "tried": float(np.isfinite(truth[link])),
+        "hosts": float(len(set(found.senders) - {nic}) + len(found.receivers)),
+        "links": float(len(told & set(found.links) - {link})),
+        "before": float(len(set(first.links) - {link})),
+        "again": float(len(told)),
+    }
+
+
+def look_again(pairs: Sequence[Pair], truth: Floats, seen: Floats, rng: np.random.Generator) -> None:
+    """Measure ``pairs`` once more, and keep the best."""
+    rows = tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+    seen[rows] = np.maximum(seen[rows], sampled(truth[rows], 1, rng))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="4096 hosts, too")
+    everything = parser.parse_args().all
+    speeds = " | ".join(f"s at {name}" for name in LINKS)
+    print(
+        f"| hosts | effort | rounds | links | {speeds} | trials | slow NIC found | slow link found "
+        "| false hosts | false links: at once | after retest | retests |"
+    )
+    print("|" + "---:|" * (11 + len(LINKS)))
+    for hosts, trials in TRIALS.items():
+        if hosts > 1024 and not everything:
+            continue
+        for effort in efforts(hosts):
+            rng = np.random.default_rng(hosts)
+            results = [trial(hosts, effort, rng) for _ in range(trials)]
+            total = {key: sum(result[key] for result in results) for key in results[0]}
+            mean = {key: value / trials for key, value in total.items()}
+            share = len(effort.strides) / (hosts - 1)
+            tried = (
+                f"{total['link']:.0f} of {total['tried']:.0f} tried" if share < 1 else f"{mean['link']:.0%}"
+            )
+            print(
+                f"| {hosts} | {effort.name} | {len(effort.strides)} | {share:.0%} | "
+                + " | ".join("" if math.isnan(time_s) else f"{time_s:.3g}" for time_s in effort.seconds)
+                + f" | {trials} | {mean['nic']:.0%} | {tried} | {mean['hosts']:.2g} | {mean['before']:.3g} | "
+                f"{mean['links']:.2g} | {mean['again']:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
