@@ -78,7 +78,7 @@ def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
         (("--network", "mesh:4x4"), 2, "needs the bandwidth"),
         (("--network", "mesh:4x4", "--bandwidth", "fast"), 2, "--bandwidth: expected a rate"),
         (("--network", "mesh:4x4", "--bandwidth", "1GB/s", "--alpha", "5"), 2, "--alpha: expected a time"),
-        (("--network", "nonsense"), 2, "neither a file nor a family"),
+        (("--network", "nonsense"), 2, "neither a file nor a network that has a name"),
         (("--network", "missing.json"), 66, "missing.json: there is no such file"),
         ((*MESH, "--collective", "all_sum"), 2, "unknown collective"),
         ((*MESH, "--size", "1M", "--chunk", "1K"), 2, "exclude each other"),

@@ -60,7 +60,8 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
     for request, report in zip(requests, reports, strict=True):
         assert report.ranks == 3
         for row, count in zip(report.rows, request.counts, strict=True):
-            blocks = 3 if row.collective in ("all_gather", "reduce_scatter", "all_to_all") else 1
+            owned = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
+            blocks = 3 if row.collective in owned else 1
             assert (row.count, row.size_bytes) == (count, blocks * count * dtype_of(request.dtype).itemsize)
             found = {False: row.out_of_place, True: row.in_place}
             for in_place, measured in found.items():
