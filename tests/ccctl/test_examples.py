@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from pathlib import Path
 
 import numpy as np
 import pytest
