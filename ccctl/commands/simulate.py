@@ -10,8 +10,8 @@ import typer
 from ccctl import artifacts, console
 from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.errors import UsageError
-from ccctl.networks import load_network
-from ccctl.options import Json, Parameters, Quiet, Verbose
+from ccctl.networks import load_network, parse_failures
+from ccctl.options import Json, Parameters, Quiet, Unwind, Verbose, Without
 from ccctl.sizes import parse_rate, parse_seconds, parse_size
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def simulate(
     parameters: Parameters = None,
     network: Annotated[
         str | None,
-        typer.Option("--network", metavar="FILE", help="The profile, topology or family to time it on."),
+        typer.Option(
+            "--network", metavar="NETWORK|FILE", help="What to time it on; as ccctl synth names networks."
+        ),
     ] = None,
     alpha: Annotated[
         str | None, typer.Option("--alpha", metavar="TIME", help="Latency of a family's links.")
@@ -48,6 +50,8 @@ def simulate(
     bandwidth: Annotated[
         str | None, typer.Option("--bandwidth", metavar="RATE", help="Bandwidth of a family's links.")
     ] = None,
+    unwind: Unwind = None,
+    without: Without = None,
     size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None,
     step: Annotated[
         str, typer.Option("--step", metavar="TIME", help="What each instruction of a program costs.")
@@ -72,11 +76,19 @@ def simulate(
     else:
         read = artifacts.read(schedule, "schedule", "program")
     if read.kind == "schedule":
-        _schedule(read, network, alpha, bandwidth, size, json)
+        on: Network = read.body.network
+        if network is not None:
+            on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
+        elif without is not None:
+            from synth.failures import without as left_of
+
+            on = left_of(on, parse_failures(without, on))
+        _schedule(read, on, size, json)
         return
     if network is None or size is None:
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
-    _program(read.body, load_network(network, alpha, bandwidth)[0], size, (step, rate, fifo), json)
+    on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
+    _program(read.body, on, size, (step, rate, fifo), json)
 
 
 def _program(
@@ -115,18 +127,11 @@ def _program(
     console.data(f"{percent:.1f} % of optimal with these chunks, bound: {proven[0].name}")
 
 
-def _schedule(
-    read: Artifact,
-    network: str | None,
-    alpha: str | None,
-    bandwidth: str | None,
-    size: str | None,
-    json: bool,
-) -> None:
+def _schedule(read: Artifact, on: Network, size: str | None, json: bool) -> None:
     from synth.bounds import bounds
     from synth.simulate import replay, utilization
 
-    moved = _moved(read.body, network, alpha, bandwidth, size)
+    moved = _moved(read.body, on, size)
     timing = replay(moved)
     if timing.time_s == float("inf"):
         raise UsageError(
@@ -153,13 +158,10 @@ def _schedule(
     console.data(f"{percent:.1f} % of optimal with these chunks, bound: {proven[0].name}")
 
 
-def _moved(
-    schedule: Schedule, network: str | None, alpha: str | None, bandwidth: str | None, size: str | None
-) -> Schedule:
+def _moved(schedule: Schedule, on: Network, size: str | None) -> Schedule:
     """The same sends on another network, or with chunks for another size."""
-    if network is not None:
-        other, _ = load_network(network, alpha, bandwidth)
-        schedule = replace(schedule, network=other, link=_same_links(schedule, other), outcome=None)
+    if on is not schedule.network:
+        schedule = replace(schedule, network=on, link=_same_links(schedule, on), outcome=None)
     if size is not None:
         unit = schedule.collective.total_bytes(1)
         chunk_bytes = max(1, -(-parse_size(size, "--size") // unit))

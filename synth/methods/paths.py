@@ -1,6 +1,6 @@
 """Paths: every chunk its own way, chosen so that no link or port is busier than it must be.
 
-Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths by ``synth.routing``;
+Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths by ``synth.ways``;
 chunks for several ranks grow trees over the same loads, sums trees towards one of their targets. Then all
 sends are lined up by list scheduling: those with farthest to go first, or shift by shift, so that on a
 switch each step is close to a perfect matching. While that is not close to what the busiest link needs, they
@@ -21,9 +21,9 @@ from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.ordering import Sends
-from synth.routing import Resources, grow, resources, route
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import replay
+from synth.ways import Resources, grow, resources, route
 
 __all__ = ["synthesize"]
 
