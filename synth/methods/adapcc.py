@@ -1,0 +1,211 @@
+"""AdapCC's synthesizer (Sec. IV-D): M sub-collectives, each with its own tree and part of the tensor.
+
+An integer program chooses the trees and the parts (``synth.strategy``), between hosts and then inside
+them (``synth.host_strategy``); here the chunks of every sub-collective follow its tree in a pipeline.
+all_reduce reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one
+broadcast or reduce for every rank. Those whose chunks have one source and one target each, such as
+all_to_all, go along paths (``synth.path_strategy``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from probes.errors import UsageError
+from synth.collective import Collective, Kind, collective
+from synth.errors import NotApplicableError
+from synth.host_strategy import Plan, Planner
+from synth.network import Network
+from synth.node_graph import opposites
+from synth.ordering import Sends
+from synth.routing import Routes, along, plan_routes
+from synth.schedule import COPY, REDUCE, Schedule
+from synth.simulate import replay
+
+__all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "synthesize"]
+
+SUB_COLLECTIVES = 4
+CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
+_TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")
+_BACK = ("broadcast", "all_gather", "all_reduce")
+_TURNED = ("broadcast", "all_gather")
+# How far apart chunks begin, and how far the levels of a tree are apart, in turns.
+_PACES = ((1.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.5, 4.0), (1.0, 8.0))
+_MOST_SENDS = 400_000
+
+
+def synthesize(
+    network: Network,
+    shape: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+    sub_collectives: int = SUB_COLLECTIVES,
+) -> Schedule:
+    """The schedule of AdapCC's strategy for this chunk; see ``solve``."""
+    return solve(
+        network,
+        shape,
+        chunk_bytes,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        solver=solver,
+        sub_collectives=sub_collectives,
+    )[0]
+
+
+def solve(
+    network: Network,
+    shape: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+    sub_collectives: int = SUB_COLLECTIVES,
+) -> tuple[Schedule, Plan | Routes]:
+    """(schedule, the strategy that it follows, with the gap of its integer programs).
+
+    Strategies are remembered, so other chunks of the same tensor cost no second search. Raises
+    NotApplicableError where no trees or paths lead everywhere, or the program would be too large.
+    """
+    if not shape.whole:
+        raise NotApplicableError(f"adapcc does not serve {shape.label} on a part of the ranks")
+    total_bytes = shape.chunks * chunk_bytes
+    if shape.kind in _TREES:
+        count = max(1, min(sub_collectives, shape.chunks))
+        planned = _planned(network, shape.kind, shape.root, total_bytes, count, solver, time_limit_s, seed)
+        return _piped(network, shape, chunk_bytes, planned, seed), planned
+    routes = plan_routes(network, shape, chunk_bytes, solver=solver, time_limit_s=time_limit_s, seed=seed)
+    return along(network, shape, chunk_bytes, routes, "adapcc", seed), routes
+
+
+def choose(
+    network: Network,
+    kind: Kind,
+    size_bytes: int,
+    *,
+    root: int = 0,
+    candidates: Sequence[int] = CHUNK_BYTES,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+    sub_collectives: int = SUB_COLLECTIVES,
+) -> tuple[Schedule, Plan | Routes]:
+    """``solve`` with the chunk size C among ``candidates`` that simulates best; sizes as in nccl-tests."""
+    best: tuple[Schedule, Plan | Routes] | None = None
+    one = collective(kind, network.ranks, 1, root)
+    for candidate in candidates:
+        split = max(1, round(size_bytes / (one.total_bytes(1) * candidate)))
+        shape = replace(one, chunks=one.chunks * split)
+        if best is not None and shape.chunks * network.ranks > _MOST_SENDS:
+            continue
+        made = solve(
+            network,
+            shape,
+            -(-size_bytes // shape.total_bytes(1)),
+            seed=seed,
+            time_limit_s=time_limit_s,
+            solver=solver,
+            sub_collectives=sub_collectives,
+        )
+        if best is None or replay(made[0]).time_s < replay(best[0]).time_s:
+            best = made
+    if best is None:
+        raise UsageError("adapcc: expected at least one candidate for the chunk size, found none")
+    return best
+
+
+@lru_cache(maxsize=8)
+def _planned(
+    network: Network,
+    kind: Kind,
+    root: int,
+    total_bytes: int,
+    sub_collectives: int,
+    solver: str,
+    time_limit_s: float,
+    seed: int,
+) -> Plan:
+    return Planner(
+        network,
+        kind,
+        root,
+        total_bytes,
+        sub_collectives,
+        solver=solver,
+        time_limit_s=time_limit_s,
+        seed=seed,
+    ).plan()
+
+
+def _piped(network: Network, shape: Collective, chunk_bytes: int, planned: Plan, seed: int) -> Schedule:
+    """Every chunk along its tree, the oldest first, at the pace that simulates best."""
+    made = [_at_pace(network, shape, chunk_bytes, planned, seed, *pace) for pace in _PACES]
+    return min(made, key=lambda schedule: replay(schedule).time_s)
+
+
+def _at_pace(
+    network: Network,
+    shape: Collective,
+    chunk_bytes: int,
+    planned: Plan,
+    seed: int,
+    stride: float,
+    slope: float,
+) -> Schedule:
+    back = opposites(network) if shape.kind == "all_reduce" else np.arange(network.links)
+    towards = network.transposed() if shape.kind in _TURNED else network
+    sends = Sends()
+    for up, chunks, rounds in _parts(shape, planned):
+        ranks = np.flatnonzero(up >= 0)
+        below = slope * _depths(towards, up)[ranks]
+        begin = (rounds * stride)[:, None] + below.max()
+        if shape.reduces:
+            sends.add(chunks[:, None], up[ranks], REDUCE, begin - below)
+        if shape.kind in _BACK:
+            sends.add(chunks[:, None], back[up[ranks]], COPY, begin + below)
+    return sends.schedule(network, shape, chunk_bytes, "adapcc", seed)
+
+
+def _parts(shape: Collective, planned: Plan) -> list[tuple[Indices, Indices, Floats]]:
+    """(links up, chunks, round in which each begins) of every sub-collective."""
+    chunks = np.arange(shape.chunks)
+    if shape.kind in ("all_gather", "reduce_scatter"):
+        rounds = np.arange(shape.share, dtype=float)
+        return [
+            (up, mine, rounds) for up, mine in zip(planned.up, chunks.reshape(shape.ranks, -1), strict=True)
+        ]
+    owner = _dealt(np.array(planned.share), shape.chunks)
+    parts: list[tuple[Indices, Indices, Floats]] = []
+    for m, up in enumerate(planned.up):
+        mine = chunks[owner == m]
+        rounds = (np.arange(len(mine)) + 0.5) / max(1, len(mine)) * shape.chunks / len(planned.up)
+        parts.append((up, mine, rounds))
+    return parts
+
+
+def _dealt(share: Floats, count: int) -> Indices:
+    """For each of ``count`` chunks its sub-collective, evenly mixed: whoever is furthest behind gets it."""
+    owner = np.empty(count, dtype=np.int64)
+    given = np.zeros(len(share))
+    for chunk in range(count):
+        owner[chunk] = int(np.argmax(share / share.sum() * (chunk + 1) - given))
+        given[owner[chunk]] += 1
+    return owner
+
+
+def _depths(network: Network, up: Indices) -> Indices:
+    """How many links each rank is below the root of the tree that ``up`` leads along."""
+    depth = np.where(up < 0, 0, -1)
+    while (depth < 0).any():
+        above = np.where(up >= 0, depth[network.dst[up]], 0)
+        depth = np.where((depth < 0) & (above >= 0), above + 1, depth)
+    return depth

@@ -1,0 +1,106 @@
+"""What AdapCC routes on: nodes (hosts, or ranks), and between each two of them links to choose from.
+
+The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links name. Seen
+from above a host is one node, and sub-collective number i uses the links between the i-th ranks of
+both hosts, so that the NICs of a host share the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices
+from synth.network import Network
+
+__all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
+
+_AS_GOOD = 1.2
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """From one node to another; sub-collective number i uses ``links[i]``."""
+
+    src: int
+    dst: int
+    links: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeGraph:
+    """Nodes and edges; resources are rows of the network's links, then its ports.
+
+    ``both``: what goes over an edge comes back over the opposite links.
+    """
+
+    network: Network
+    nodes: int
+    edges: tuple[Edge, ...]
+    both: bool
+    opposite: Indices
+
+    def rows(self, edge: Edge, number: int) -> tuple[int, ...]:
+        """The links that sub-collective ``number`` uses on ``edge``: one, or one each way."""
+        link = edge.links[number]
+        return (link, int(self.opposite[link])) if self.both else (link,)
+
+    def load(self, edge: Edge, number: int) -> dict[int, float]:
+        """Seconds per byte that sub-collective ``number`` keeps each resource busy on ``edge``."""
+        busy: dict[int, float] = {}
+        for row in self.rows(edge, number):
+            for resource in (row, *(self.network.links + self.network.ports_of(row)).tolist()):
+                busy[resource] = busy.get(resource, 0.0) + float(self.network.beta_s_per_byte[row])
+        return busy
+
+    def step_s(self, edge: Edge, number: int, chunk_bytes: int) -> float:
+        """Seconds that a chunk travels over ``edge``, the slower way."""
+        travel_s = self.network.travel_s(chunk_bytes)
+        return float(max(travel_s[row] for row in self.rows(edge, number)))
+
+
+def node_graph(network: Network, node_of: Indices, *, numbers: int, both: bool = False) -> NodeGraph:
+    """The graph over ``node_of`` each rank (-1: left out), with links for so many sub-collectives.
+
+    With ``both``, links without an opposite one are left out.
+    """
+    nodes = int(node_of.max(initial=-1)) + 1
+    place = np.full(network.ranks, -1)
+    for node in range(nodes):
+        members = np.flatnonzero(node_of == node)
+        place[members] = np.arange(len(members))
+    sizes = np.bincount(node_of[node_of >= 0], minlength=nodes)
+    opposite = opposites(network)
+    between: dict[tuple[int, int], list[int]] = {}
+    for link in np.argsort(network.beta_s_per_byte, kind="stable").tolist():
+        a, b = int(node_of[network.src[link]]), int(node_of[network.dst[link]])
+        if a >= 0 and b >= 0 and a != b and (not both or opposite[link] >= 0):
+            between.setdefault((a, b), []).append(link)
+    edges = []
+    for (a, b), links in sorted(between.items()):
+        least = network.beta_s_per_byte[links[0]] * _AS_GOOD
+        good = np.array([link for link in links if network.beta_s_per_byte[link] <= least])
+        tails, heads = place[network.src[good]], place[network.dst[good]]
+        chosen = []
+        for number in range(numbers):
+            away = (tails != number % sizes[a]).astype(int) + (heads != number % sizes[b])
+            nearest = good[away == away.min()]
+            chosen.append(int(nearest[number // int(sizes[a]) % len(nearest)]))
+        edges.append(Edge(a, b, tuple(chosen)))
+    return NodeGraph(network, nodes, tuple(edges), both, opposite)
+
+
+def opposites(network: Network) -> Indices:
+    """For each link the one that leads back, −1 if none; parallel links pair up in the order of cost."""
+    found = np.full(network.links, -1)
+    waiting: dict[tuple[int, int], list[int]] = {}
+    for link in np.argsort(network.beta_s_per_byte, kind="stable").tolist():
+        src, dst = int(network.src[link]), int(network.dst[link])
+        back = waiting.get((dst, src))
+        if back:
+            found[link] = back.pop(0)
+            found[found[link]] = link
+        else:
+            waiting.setdefault((src, dst), []).append(link)
+    return found
