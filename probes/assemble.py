@@ -13,7 +13,7 @@ from probes.columns import Floats, floats, ints
 from probes.findings import Names, SlowPart
 from probes.fit import LinkFit, fit, fit_paces
 from probes.ports import Share, ports
-from probes.profile import Links, Profile, ProfiledRank
+from probes.profile import HostCopies, Links, Profile, ProfiledRank
 from probes.rounds import Pair
 from probes.samples import Place, Samples
 from probes.trains import Trains, is_buffered
@@ -128,6 +128,7 @@ def assemble(
     rounds: int,
     shares: Sequence[Share] = (),
     said: Sequence[str] = (),
+    host_copies: Sequence[HostCopies] = (),
 ) -> Profile:
     """The profile of the ranks at ``places``, links in the order of (src, dst).
 
@@ -154,11 +155,12 @@ def assemble(
         ranks=tuple(ProfiledRank(rank, place.host, place.device) for rank, place in enumerate(places)),
         links=links,
         ports=ports(fits.pairs, places, shares),
-        transport="mpi",
+        transport="cuda" if any(place.on_gpu for place in places) else "mpi",
         library=library,
         seconds=round(seconds, 3),
         rounds=rounds,
         findings=(*said, *_findings(fits)),
+        host_copies=tuple(host_copies),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from probes.budget import Plan
+from probes.live.cuda_links import DeviceChoice
 from probes.pairs import WantedPairs, resolve
 from probes.prober import Dose
 from probes.rounds import doubling_strides, rings, strides
@@ -22,7 +23,8 @@ class Effort:
     """How long to look, and at what: ``quick`` is fewer passes and strides 1, 2, 4, …
 
     ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the
-    seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap).
+    seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
+    ``device`` whether ranks are GPUs ("auto": where there are any).
     """
 
     quick: bool = False
@@ -30,6 +32,7 @@ class Effort:
     sizes: tuple[int, ...] = ()
     budget_s: float | None = None
     ports: bool | None = None
+    device: DeviceChoice = "auto"
 
     @property
     def enough_s(self) -> float:

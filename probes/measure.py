@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from probes import trains
 from probes.assemble import assemble
 from probes.effort import Effort
 from probes.errors import UsageError
+from probes.live.cuda_links import CudaEnd, cuda_end
 from probes.prober import Prober
 from probes.profile import Profile
 from probes.progress import Safekeeping
@@ -41,12 +42,12 @@ def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | 
     """The profile of the ranks of ``comm``, on rank 0; None elsewhere. Needs two ranks."""
     if comm.Get_size() < 2:
         raise UsageError("a profile measures links between ranks: expected at least 2 ranks, found 1")
-    places: list[Place] = comm.allgather(Place(socket.gethostname(), len(os.sched_getaffinity(0))))
+    gpu, places = _placed(comm, effort)
     plan = effort.plan(places)
     trains.warm_buffer()
     comm.Barrier()
     started_s = time.perf_counter()
-    prober = Prober(comm, plan.dose, progress)
+    prober = Prober(comm, plan.dose, progress, gpu, _near(comm.Get_rank(), places))
     if prober.rank == 0:
         links = len({pair for pairs in plan.rounds for pair in pairs})
         progress.partial(Begun(tuple(places), _library(), links))
@@ -56,6 +57,7 @@ def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | 
     passes, samples = steps.passes(plan)
     steps.retest(samples)
     shares, said = steps.ports(samples)
+    copies = steps.host_copies()
     if prober.rank != 0:
         return None
     return assemble(
@@ -66,6 +68,25 @@ def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | 
         rounds=len(plan.rounds) * passes,
         shares=shares,
         said=[*steps.said(samples), *said],
+        host_copies=copies,
+    )
+
+
+def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
+    """This rank's GPU, if it has one, and where all ranks are."""
+    hosts: list[str] = comm.allgather(socket.gethostname())
+    rank = comm.Get_rank()
+    gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
+    here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process")
+    return gpu, comm.allgather(here)
+
+
+def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
+    """The ranks that copy from this one's GPU without a network between."""
+    return frozenset(
+        other
+        for other, place in enumerate(places)
+        if place.on_gpu and places[rank].on_gpu and place.host == places[rank].host
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from probes import pingpong, trains
+from probes import gpu_copies, pingpong, trains
+from probes.gpu_copies import GpuEnd
 from probes.progress import Safekeeping
 from probes.rounds import Pair
 from probes.samples import Samples
@@ -38,8 +39,17 @@ class Flow:
 class Prober:
     """Waves in which this rank takes part; all ranks call the same methods in the same order."""
 
-    def __init__(self, comm: Any, dose: Dose, progress: Safekeeping) -> None:
+    def __init__(
+        self,
+        comm: Any,
+        dose: Dose,
+        progress: Safekeeping,
+        gpu: GpuEnd | None = None,
+        near: Set[int] = frozenset(),
+    ) -> None:
+        """``near`` are the ranks whose GPUs are on the host of this rank's ``gpu``."""
         self.dose = dose
+        self.gpu, self._near = gpu, near
         self.comm, self._progress = comm, progress
         self.rank: int = comm.Get_rank()
         self._done, self._total = 0, 1
@@ -56,11 +66,19 @@ class Prober:
         for first, second in wave:
             if self.rank == first:
                 self._progress.waiting(second, step)
-                balls = pingpong.round_trips(self.comm, second, self.dose.pingpong_s)
-                found.round_trips_s[first, second] = balls.tolist()
+                if self.gpu and second in self._near:
+                    found.round_trips_s[second, first] = self._copied_twice(self.gpu, second)
+                    gpu_copies.lend(self.comm, second, self.gpu)
+                else:
+                    balls = pingpong.round_trips(self.comm, second, self.dose.pingpong_s)
+                    found.round_trips_s[first, second] = balls.tolist()
             elif self.rank == second:
                 self._progress.waiting(first, step)
-                pingpong.answer(self.comm, first)
+                if self.gpu and first in self._near:
+                    gpu_copies.lend(self.comm, first, self.gpu)
+                    found.round_trips_s[first, second] = self._copied_twice(self.gpu, first)
+                else:
+                    pingpong.answer(self.comm, first)
         self._keep(found)
         return found
 
@@ -73,7 +91,10 @@ class Prober:
         for src, dst in wave:
             if self.rank == src:
                 self._progress.waiting(dst, step)
-                trains.send(self.comm, dst)
+                if self.gpu and dst in self._near:
+                    gpu_copies.lend(self.comm, dst, self.gpu)
+                else:
+                    trains.send(self.comm, dst)
             elif self.rank == dst:
                 kept[src, dst] = self._receive(src, step)
         self._keep(found)
@@ -110,7 +131,13 @@ class Prober:
             self._progress.waiting(src, f"{step}, train {count}")
 
         alive()
+        if self.gpu and src in self._near:
+            return gpu_copies.trains_from(self.comm, src, self.gpu, self.dose.trains_s, self.dose.sizes)
         return trains.receive(self.comm, src, self.dose.trains_s, self.dose.sizes, alive)
+
+    def _copied_twice(self, gpu: GpuEnd, peer: int) -> list[float]:
+        """As long as a round trip: copies there and back of as little."""
+        return [2 * seconds for seconds in gpu_copies.latencies(self.comm, peer, gpu)]
 
     def _keep(self, found: Samples) -> None:
         if found.trains or found.again or found.round_trips_s:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from probes.columns import Floats, Ints
 
-__all__ = ["Links", "Profile", "ProfiledRank", "SharedPort"]
+__all__ = ["HostCopies", "Links", "Profile", "ProfiledRank", "SharedPort"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,17 @@ class SharedPort:
     method: str
 
 
+@dataclass(frozen=True)
+class HostCopies:
+    """Copies between the GPU of a rank and pinned memory of its CPU: alpha (s) and beta (s/byte) each way."""
+
+    rank: int
+    to_device_alpha_s: float
+    to_device_beta_s_per_byte: float
+    to_host_alpha_s: float
+    to_host_beta_s_per_byte: float
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Ranks, their directed links, the ports that links share, and how they were measured."""
@@ -71,6 +82,7 @@ class Profile:
     seconds: float
     rounds: int
     findings: tuple[str, ...] = ()
+    host_copies: tuple[HostCopies, ...] = ()
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""

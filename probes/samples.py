@@ -19,6 +19,10 @@ class Place:
     cores: int
     device: str = "process"
 
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "process"
+
 
 @dataclass
 class Samples:

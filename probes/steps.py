@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from probes.assemble import Fits, still_slow, to_retest
 from probes.budget import Cost, Plan, fitted
 from probes.effort import PASSES, Effort
+from probes.gpu_copies import host_copies
 from probes.nics import nic_shares
 from probes.ports import Share
 from probes.prober import Prober
+from probes.profile import HostCopies
 from probes.rounds import Pair, Waves, meetings, waves
 from probes.samples import Place, Samples
 from probes.trials import Known, Trials, attempts
@@ -87,6 +90,21 @@ class Steps:
         self._alone(self._not_yet_alone(shares, samples), samples)
         shares += nic_shares(known, trials)
         return shares, said
+
+    def host_copies(self) -> tuple[HostCopies, ...]:
+        """Copies between GPUs and their CPUs, on every host one GPU at a time."""
+        if not any(place.on_gpu for place in self._places):
+            return ()
+        prober, host = self._prober, self._places[self._prober.rank].host
+        ahead = sum(place.host == host for place in self._places[: prober.rank])
+        mine = None
+        for turn in range(max(Counter(place.host for place in self._places).values())):
+            prober.waits_for_all(f"copies to the CPU, GPU {turn} of each host")
+            prober.comm.Barrier()
+            if turn == ahead and prober.gpu is not None:
+                mine = host_copies(prober.rank, prober.gpu, prober.dose.trains_s)
+        every: list[HostCopies | None] = prober.comm.allgather(mine)
+        return tuple(copies for copies in every if copies is not None)
 
     def said(self, samples: Samples) -> list[str]:
         """What was left out, and why."""

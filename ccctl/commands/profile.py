@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -18,7 +18,7 @@ from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
     from probes.drift import Drift
-    from probes.measure import Effort
+    from probes.effort import Effort
     from probes.pairs import WantedPairs
     from probes.profile import Profile
 
@@ -79,6 +79,9 @@ def profile(
         bool | None,
         typer.Option("--ports/--no-ports", help="Try which links share a port. Default: where it is cheap."),
     ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="KIND", help="auto, cuda or process: what ranks are.")
+    ] = "auto",
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="FILE", help="Take this profile instead of measuring; - reads stdin."),
@@ -114,7 +117,7 @@ def profile(
             _refuse_both(source, ranks, hosts, hostfile)
             found: Profile = artifacts.read(source, "profile").body
         else:
-            effort = _effort(quick, pairs, sizes, budget, ports)
+            effort = _effort(quick, pairs, sizes, budget, ports, device)
             found = _measured(effort, World(ranks, hosts, hostfile), timeout, output, json, exposition)
         prometheus.add_profile(exposition, found)
         if output is not None:
@@ -164,17 +167,24 @@ def _measured(
                     f"{output} holds the {len(partial.links.src)} links that were measured until then."
                 )
             if json and output != "-":
-                console.summary(_summary(partial, None))
+                from ccctl.pictures.profile import summary
+
+                console.summary(summary(partial, None))
         raise
     return found
 
 
 def _effort(
-    quick: bool, pairs: str | None, sizes: str | None, budget: float | None, ports: bool | None
+    quick: bool, pairs: str | None, sizes: str | None, budget: float | None, ports: bool | None, device: str
 ) -> Effort:
-    from probes.measure import Effort
+    from typing import get_args
 
-    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports)
+    from probes.effort import Effort
+    from probes.live.cuda_links import DeviceChoice
+
+    if device not in get_args(DeviceChoice):
+        raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
+    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports, cast(DeviceChoice, device))
 
 
 def _pairs(path: str | None) -> WantedPairs | None:
@@ -217,52 +227,20 @@ def _drift(before: Profile, now: Profile) -> Drift:
 
 def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str) -> None:
     from ccctl.pictures import drift as changes
-    from ccctl.pictures.profile import draw
+    from ccctl.pictures.profile import draw, say, summary
 
     if output == "-":
         return
     if json:
-        console.summary(_summary(found, drift))
+        console.summary(summary(found, drift))
         return
     if output is None:
         draw(found)
     else:
-        _say(found, output)
+        say(found, output)
     if drift:
         changes.draw(drift, baseline)
 
 
 def _file(output: str | None) -> str:
     return output if output not in (None, "-") else "profile.json"
-
-
-def _say(found: Profile, output: str) -> None:
-    from ccctl.pictures.profile import range_of
-
-    least, middle, most = range_of(1e-9 / found.links.beta_s_per_byte)
-    console.note(
-        f"{output}: {len(found.links.src)} links between {len(found.ranks)} ranks, "
-        f"{least} to {most} GB/s, median {middle} GB/s, measured in {found.seconds:.1f} s"
-    )
-    for finding in found.findings:
-        console.note(f"finding: {finding}")
-
-
-def _summary(found: Profile, drift: Drift | None) -> dict[str, Any]:
-    import numpy as np
-
-    from ccctl.pictures import drift as changes
-
-    bandwidth_gbs = 1e-9 / found.links.beta_s_per_byte
-    alpha_us = 1e6 * found.links.alpha_s
-    told = {
-        "ranks": len(found.ranks),
-        "links": len(found.links.src),
-        "alpha_us_min": float(alpha_us.min()),
-        "alpha_us_median": float(np.median(alpha_us)),
-        "bandwidth_gbs_min": float(bandwidth_gbs.min()),
-        "bandwidth_gbs_median": float(np.median(bandwidth_gbs)),
-        "findings": [*(drift.findings if drift else ()), *found.findings],
-        "seconds": found.seconds,
-    }
-    return {**told, "drift": changes.summary(drift)} if drift else told

@@ -33,7 +33,7 @@ __all__ = ["synthesize"]
 _LEADS = (96, 48, 192, 0)
 _MIRROR: dict[str, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 _SERVED = ("all_reduce", "all_gather", "broadcast", *_MIRROR)
-_MOST_ROOTS = 128
+_MOST_ROOTS = 40
 _SENDS_FOR_ALL_LEADS = 300_000
 
 
@@ -41,7 +41,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
     Raises NotApplicableError for those, for an all_reduce where links do not lead both ways, and for
-    an all_gather of more than 128 ranks. O(leads · sends · log sends) after the packing, which is made
+    an all_gather of more than 40 ranks. O(leads · sends · log sends) after the packing, which is made
     once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:

@@ -3,8 +3,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probes.columns import floats, ints
 from probes.drift import compare
@@ -41,12 +39,14 @@ def profile(
     return Profile(ranks, links, (), "mpi", "Some MPI", 1.0, 5)
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.integers(0, 2**31), st.sampled_from([0.002, 0.01, 0.05, 0.3]))
-def test_two_runs_of_one_cluster_do_not_differ(seed, spread):
-    found = compare(profile(seed=seed, spread=spread), profile(seed=seed + 1, spread=spread))
-    assert found.findings == ()
-    assert found.compared == 30
+@pytest.mark.parametrize("spread", [0.002, 0.01, 0.05, 0.3])
+def test_two_runs_of_one_cluster_hardly_ever_differ(spread):
+    runs = [
+        compare(profile(seed=2 * n, spread=spread), profile(seed=2 * n + 1, spread=spread)) for n in range(60)
+    ]
+    assert all(found.compared == 30 for found in runs)
+    # Of 60 comparisons of 30 links, thresholds drawn from their spread may let chance through once or so.
+    assert sum(bool(found.findings) for found in runs) <= 2
 
 
 @pytest.mark.parametrize(

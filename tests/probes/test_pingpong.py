@@ -1,42 +1,9 @@
-import queue
 import threading
-import time
 
 import pytest
+from wire import wires
 
 from probes import pingpong, trains
-
-
-class Wire:
-    """Two ends of a wire in one process, with the calls of a communicator that probes use."""
-
-    def __init__(self, rank, boxes, delay_s=0.0):
-        self.rank, self.boxes, self.delay_s = rank, boxes, delay_s
-        self.sent_bytes = []
-
-    def Send(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
-        self.sent_bytes.append(len(memoryview(buffer)))
-        self.boxes[peer].put((time.perf_counter() + self.delay_s, tag, bytes(buffer[:8])))
-
-    def Recv(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
-        due_s, sent_tag, content = self.boxes[self.rank].get(timeout=10)
-        assert tag == sent_tag
-        while time.perf_counter() < due_s:
-            pass
-        memoryview(buffer)[: len(content)] = content
-
-    def send(self, value, dest, tag):
-        self.boxes[dest].put((0.0, tag, value))
-
-    def recv(self, source, tag):
-        _, sent_tag, value = self.boxes[self.rank].get(timeout=10)
-        assert tag == sent_tag
-        return value
-
-
-def wires(delay_s=0.0):
-    boxes = [queue.SimpleQueue(), queue.SimpleQueue()]
-    return Wire(0, boxes, delay_s), Wire(1, boxes, delay_s)
 
 
 def both(first, second):

@@ -1,0 +1,110 @@
+"""One GPU as an end of links: copies from other GPUs of the host, and from and to the CPU, timed by events.
+
+The memory of another process is opened through CUDA's IPC, so a copy takes the path that a collective
+takes: NVLink, PCIe peer to peer, or through the CPU where the machine allows neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from probes.errors import UnavailableError
+
+__all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
+
+DeviceChoice = Literal["auto", "process", "cuda"]
+BUFFER_BYTES = 64 << 20
+# cudaMemcpyDefault: the driver knows from the addresses where they are, in another process, too.
+_ANYWHERE = 4
+_LAZY_PEER_ACCESS = 1
+
+
+class CudaEnd:
+    """A GPU with a buffer that others may open, a buffer of its own, and pinned memory beside it."""
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        """``cupy`` is the module; raises UnavailableError where CUDA cannot give the memory."""
+        self._cuda = cupy.cuda
+        self._error = cupy.cuda.runtime.CUDARuntimeError
+        self._number = number
+        with self._told():
+            self._cuda.Device(number).use()
+            # Not from the pool: a handle names a whole allocation.
+            self._lent, self._own = (self._cuda.Memory(BUFFER_BYTES) for _ in range(2))
+            self._pinned = self._cuda.alloc_pinned_memory(BUFFER_BYTES)
+            self._stream = self._cuda.Stream(non_blocking=True)
+            self.name = f"cuda:{number}"
+            self.bus_id: str = self._cuda.runtime.deviceGetPCIBusId(number)
+
+    def lend(self) -> bytes:
+        """What another process on this host needs to open the lent buffer."""
+        with self._told():
+            handle: bytes = self._cuda.runtime.ipcGetMemHandle(self._lent.ptr)
+        return handle
+
+    @contextmanager
+    def borrowed(self, handle: bytes) -> Iterator[int]:
+        """The address of a buffer that another process lends, while the block runs."""
+        with self._told():
+            address: int = self._cuda.runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS)
+        try:
+            yield address
+        finally:
+            with self._told():
+                self._cuda.runtime.ipcCloseMemHandle(address)
+
+    def pull_s(self, address: int, size_bytes: int) -> float:
+        """Seconds of one copy from a borrowed buffer into this GPU."""
+        return self._timed(self._own.ptr, address, size_bytes)
+
+    def from_host_s(self, size_bytes: int) -> float:
+        """Seconds of one copy from pinned memory into this GPU."""
+        return self._timed(self._own.ptr, self._pinned.ptr, size_bytes)
+
+    def to_host_s(self, size_bytes: int) -> float:
+        """Seconds of one copy from this GPU into pinned memory."""
+        return self._timed(self._pinned.ptr, self._own.ptr, size_bytes)
+
+    def _timed(self, to: int, source: int, size_bytes: int) -> float:
+        with self._told():
+            first, last = self._cuda.Event(), self._cuda.Event()
+            first.record(self._stream)
+            self._cuda.runtime.memcpyAsync(to, source, size_bytes, _ANYWHERE, self._stream.ptr)
+            last.record(self._stream)
+            last.synchronize()
+            milliseconds: float = self._cuda.get_elapsed_time(first, last)
+        return milliseconds / 1000
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise UnavailableError(f"CUDA on GPU {self._number}: {error}") from error
+
+
+def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
+    """The GPU of the n-th rank of a host, in turn where there are more ranks; None for a process.
+
+    With "cuda", raises UnavailableError where there is no GPU; with "auto" such a rank is a process.
+    """
+    if choice == "process" or (choice == "auto" and find_spec("cupy") is None):
+        return None
+    try:
+        import cupy
+    except ImportError as error:
+        raise UnavailableError(
+            f"--device cuda: CuPy cannot be loaded: {error}", hint="pip install 'ccctl[cuda12]'"
+        ) from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        if choice == "auto":
+            return None
+        raise UnavailableError(
+            f"--device cuda: {error}", hint="ccctl doctor says what is missing."
+        ) from error
+    return CudaEnd(cupy, local_rank % count) if count else None
