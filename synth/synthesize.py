@@ -5,6 +5,7 @@ Every schedule is judged by ``synth.check`` before it leaves here, and comes wit
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -38,8 +39,10 @@ from synth.wish import Wish, counted, divided
 __all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "synthesize", "warm"]
 
 _SMALLEST_CHUNK_BYTES = 4096
-# Every send costs its ranks some time that no alpha holds, so more of them must be worth it.
-_FINER_MUST_GAIN = 0.005
+# Every send costs its ranks some time that no alpha holds, so each doubling of them must gain.
+# Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name.
+_FINER_MUST_GAIN = 0.008
+_CLASSIC_DELIVERIES = 100_000
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
+    "greedy": Method(greedy.synthesize),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
     "direct": Method(direct.synthesize),
@@ -68,7 +72,6 @@ METHODS: dict[str, Method] = {
     "two_step": Method(two_step.synthesize),
     "three_step": Method(three_step.synthesize),
     "paths": Method(paths.synthesize, relays=True),
-    "greedy": Method(greedy.synthesize),
     "forest": Method(forest.synthesize, most_sends=1_100_000, step=4),
 }
 
@@ -154,7 +157,8 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
         time_s = replay(schedule).time_s
         attempts.append(Attempt(plan.name, plan.shape.chunks, time_s))
         finer = best is not None and schedule.sends > best.sends
-        if time_s < best_s * (1 - (_FINER_MUST_GAIN if finer else 1e-12)):
+        gain = _FINER_MUST_GAIN * math.log2(schedule.sends / best.sends) if best and finer else 1e-12
+        if time_s < best_s * (1 - gain):
             best, best_s = replace(schedule, seed=request.seed), time_s
     progress.update(len(plans), len(plans))
     if best is None:
@@ -233,6 +237,9 @@ def _plans(request: Request) -> Iterator[_Plan]:
     for name in names:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):
+            large = _deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
+            if large and name not in ("greedy", "forest", "paths"):
+                continue
             variants: list[dict[str, object]] = [{}]
             if name == "greedy":
                 tried = greedy.policies(request.network)[: _runs(shape)]
