@@ -115,6 +115,7 @@ class Attempt:
     chunks: int
     time_s: float | None
     reason: str = ""
+    sends: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
             attempts.append(Attempt(plan.name, plan.shape.chunks, None, error.message))
             continue
         time_s = replay(schedule).time_s
-        attempts.append(Attempt(plan.name, plan.shape.chunks, time_s))
+        attempts.append(Attempt(plan.name, plan.shape.chunks, time_s, sends=schedule.sends))
         finer = best is not None and schedule.sends > best.sends
         gain = _FINER_MUST_GAIN * math.log2(schedule.sends / best.sends) if best and finer else 1e-12
         if time_s < best_s * (1 - gain):
