@@ -7,6 +7,7 @@ import fcntl
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ccctl.errors import CannotWriteError
@@ -16,19 +17,22 @@ __all__ = ["refuse_unwritable", "write_atomically"]
 _SETTLED_S = 60.0
 
 
-def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Replace ``path`` by ``content``; raises CannotWriteError, and then nothing was changed.
+def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | None = None) -> None:
+    """Replace ``path`` by ``content``, whole or as parts that are written as they come.
 
+    Raises CannotWriteError, and then nothing was changed.
     A symbolic link stays and its target is replaced; a device or a pipe is written to as it is. The file
     keeps its mode, or a new one has that of the umask, unless ``mode`` says otherwise.
     """
     refuse_unwritable(path)
     target = Path(os.path.realpath(path))
+    parts = [content] if isinstance(content, bytes) else content
     try:
         if target.exists() and not target.is_file():
-            target.write_bytes(content)
+            with target.open("wb") as stream:
+                stream.writelines(parts)
         else:
-            _replace(target, content, mode)
+            _replace(target, parts, mode)
     except OSError as error:
         raise CannotWriteError(f"{path}: {error.strerror}") from error
 
@@ -44,7 +48,7 @@ def refuse_unwritable(path: Path) -> None:
         raise CannotWriteError(f"{path}: no permission to write there")
 
 
-def _replace(target: Path, content: bytes, mode: int | None) -> None:
+def _replace(target: Path, parts: Iterable[bytes], mode: int | None) -> None:
     prefix, suffix = f".{target.name}.", ".part"
     _sweep(target.parent, prefix, suffix)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
@@ -52,7 +56,7 @@ def _replace(target: Path, content: bytes, mode: int | None) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
-            stream.write(content)
+            stream.writelines(parts)
             stream.flush()
             os.fsync(stream.fileno())
             kept = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()

@@ -37,7 +37,9 @@ class ProgramTiming:
 
     ``shares`` says what the longest chain of steps, each of which had to wait for the one before, consists
     of: seconds of transfers, latency, threadblocks and instructions; ``binding`` is the largest, in words.
-    ``link_busy`` is the share of the time that each link of the network is held.
+    ``link_busy`` is the share of the time that each link of the network is held. ``cause`` and ``culprit``
+    say of each step what it waited for last (an index into CAUSES) and whose step that was (-1: nobody's);
+    ``link`` and ``wire_s`` which link it holds, and for how long (0: it sends nothing).
     """
 
     start_s: Floats
@@ -46,6 +48,10 @@ class ProgramTiming:
     shares: dict[str, float]
     binding: str
     link_busy: Floats
+    cause: Indices
+    culprit: Indices
+    link: Indices
+    wire_s: Floats
 
 
 def simulate_program(
@@ -95,6 +101,10 @@ def simulate_program(
         shares,
         _binding(links, network, link, shares, held),
         floats(held / time_s if 0 < time_s < np.inf else held * 0.0),
+        cause,
+        culprit,
+        link,
+        wire_s,
     )
 
 

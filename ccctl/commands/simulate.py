@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccctl import artifacts, console
 from ccctl.algorithms import compiled_algorithm, is_algorithm
+from ccctl.atomic import refuse_unwritable
 from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
 from ccctl.options import Json, Parameters, Quiet, Unwind, Verbose, Without
@@ -16,6 +18,8 @@ from ccctl.sizes import parse_rate, parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
+    from probes.columns import Floats
+    from synth.collective import Collective
     from synth.network import Network
     from synth.program import Program
     from synth.schedule import Schedule
@@ -29,7 +33,17 @@ EXAMPLES = (
         "ccctl simulate ring.py -p ranks=8 --network ring:8 --bandwidth 50GB/s --size 64M --step 1us",
         "time a program in the chunk language, instructions included",
     ),
+    (
+        "ccctl simulate schedule.json --trace trace.json.gz",
+        "see every link and port in time: open the file in ui.perfetto.dev",
+    ),
 )
+
+
+def _trace(value: str | None) -> str | None:
+    if value is not None and value != "-":
+        refuse_unwritable(Path(value))
+    return value
 
 
 def simulate(
@@ -62,6 +76,18 @@ def simulate(
     fifo: Annotated[
         int, typer.Option("--fifo", metavar="N", min=1, help="Messages that a connection holds.")
     ] = 2,
+    hold_alpha: Annotated[
+        bool, typer.Option("--hold-alpha", help="A chunk holds its link for alpha too: TACOS's cost model.")
+    ] = False,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            callback=_trace,
+            help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -69,12 +95,14 @@ def simulate(
     """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
 
     A schedule brings its network and size along. Of a program, which needs both, threadblocks, channels,
-    FIFO slots and the overhead of instructions are simulated too, and what binds is said.
+    FIFO slots and the overhead of instructions are simulated too, and what binds is said. How busy links
+    and shared ports are is told by class, with the ten that are busiest; --trace tells it of every moment.
     """
     if is_algorithm(schedule):
         read = artifacts.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
         read = artifacts.read(schedule, "schedule", "program")
+    asked = _Asked(size, trace, json)
     if read.kind == "schedule":
         on: Network = read.body.network
         if network is not None:
@@ -83,107 +111,118 @@ def simulate(
             from synth.failures import without as left_of
 
             on = left_of(on, parse_failures(without, on))
-        _schedule(read, on, size, json)
+        _schedule(read, _holding(on, hold_alpha), asked)
         return
     if network is None or size is None:
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
-    _program(read.body, on, size, (step, rate, fifo), json)
+    limit = parse_rate(rate, "--threadblock") if rate else float("inf")
+    _program(read.body, _holding(on, hold_alpha), (parse_seconds(step, "--step"), limit, fifo), asked)
 
 
-def _program(
-    program: Program, network: Network, size: str, costs: tuple[str, str | None, int], json: bool
-) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for, whatever is simulated."""
+
+    size: str | None
+    trace: str | None
+    json: bool
+
+    def chunk_bytes(self, what: Schedule | Program, otherwise: int = 1) -> int:
+        """Of which size chunks are so that the buffer is of the size that was asked for."""
+        if self.size is None:
+            return otherwise
+        return max(1, -(-parse_size(self.size, "--size") // what.collective.total_bytes(1)))
+
+
+def _holding(on: Network, alpha: bool) -> Network:
+    return replace(on, hold_alpha=True) if alpha else on
+
+
+def _program(program: Program, network: Network, costs: tuple[float, float, int], asked: _Asked) -> None:
+    from ccctl.pictures import trace
     from ccctl.pictures.program import draw_timing
-    from synth.bounds import bounds
+    from ccctl.trace_file import write_trace
     from synth.simulate_program import Costs, simulate_program
 
-    step, rate, fifo = costs
-    limit = parse_rate(rate, "--threadblock") if rate else float("inf")
-    unit = program.collective.total_bytes(1)
-    chunk_bytes = max(1, -(-parse_size(size, "--size") // unit))
-    timing = simulate_program(
-        program, network, chunk_bytes, Costs(parse_seconds(step, "--step"), limit, fifo)
-    )
+    chunk_bytes = asked.chunk_bytes(program)
+    timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
     if timing.time_s == float("inf"):
-        raise UsageError(f"{program.name}: it deadlocks with --fifo {fifo}; see ccctl verify")
-    proven = bounds(network, program.collective, chunk_bytes)
-    percent = 100.0 * min(1.0, proven[0].time_s / timing.time_s) if timing.time_s else 100.0
-    values: dict[str, Any] = {
-        "time_s": timing.time_s,
-        "bound_s": proven[0].time_s,
-        "binding_bound": proven[0].name,
-        "percent_of_optimal": percent,
-        "size_bytes": program.collective.total_bytes(chunk_bytes),
+        raise UsageError(f"{program.name}: it deadlocks with --fifo {costs[-1]}; see ccctl verify")
+    values = _values(network, program.collective, chunk_bytes, timing.time_s, timing.link_busy)
+    values |= {
         "instructions": program.steps,
-        "busiest_link_percent": 100.0 * float(timing.link_busy.max(initial=0.0)),
         "limited_by": timing.binding,
         **{f"{name}_s": value for name, value in timing.shares.items()},
     }
-    if json:
-        console.summary(values)
+    if asked.trace is not None:
+        about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}
+        blocks = trace.program_blocks(program, network, chunk_bytes, timing)
+        write_trace(asked.trace, about, trace.program_tracks(program, network), blocks)
+    if _told(values, asked):
         return
+    from ccctl.pictures.utilization import draw
+
     draw_timing(program, timing)
-    console.data(f"{percent:.1f} % of optimal with these chunks, bound: {proven[0].name}")
+    draw(network, timing.link_busy)
+    _close(values, asked)
 
 
-def _schedule(read: Artifact, on: Network, size: str | None, json: bool) -> None:
-    from synth.bounds import bounds
+def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
+    from ccctl.moving import moved_to
+    from ccctl.pictures import trace
+    from ccctl.trace_file import write_trace
     from synth.simulate import replay, utilization
 
-    moved = _moved(read.body, on, size)
+    chunk_bytes = asked.chunk_bytes(read.body, read.body.chunk_bytes)
+    moved = moved_to(read.body, on, chunk_bytes)
     timing = replay(moved)
     if timing.time_s == float("inf"):
         raise UsageError(
             f"{read.source}: a send starts at a rank that never holds its chunk; see ccctl verify"
         )
-    proven = bounds(moved.network, moved.collective, moved.chunk_bytes)
-    share = utilization(moved, timing)
-    percent = 100.0 * min(1.0, proven[0].time_s / timing.time_s) if timing.time_s else 100.0
-    values: dict[str, Any] = {
-        "time_s": timing.time_s,
-        "bound_s": proven[0].time_s,
-        "binding_bound": proven[0].name,
-        "percent_of_optimal": percent,
-        "size_bytes": moved.collective.total_bytes(moved.chunk_bytes),
-        "sends": moved.sends,
-        "busiest_link_percent": 100.0 * float(share.max(initial=0.0)),
-    }
-    if json:
-        console.summary(values)
+    busy = utilization(moved, timing)
+    values = _values(moved.network, moved.collective, moved.chunk_bytes, timing.time_s, busy)
+    values |= {"sends": moved.sends}
+    if asked.trace is not None:
+        about = {"schedule": read.source, "network": moved.network.name, "time_us": timing.time_s * 1e6}
+        blocks = trace.schedule_blocks(moved, timing)
+        write_trace(asked.trace, about, trace.schedule_tracks(moved.network), blocks)
+    if _told(values, asked):
         return
     from ccctl.pictures.schedule import draw
 
     draw(moved)
-    console.data(f"{percent:.1f} % of optimal with these chunks, bound: {proven[0].name}")
+    _close(values, asked)
 
 
-def _moved(schedule: Schedule, on: Network, size: str | None) -> Schedule:
-    """The same sends on another network, or with chunks for another size."""
-    if on is not schedule.network:
-        schedule = replace(schedule, network=on, link=_same_links(schedule, on), outcome=None)
-    if size is not None:
-        unit = schedule.collective.total_bytes(1)
-        chunk_bytes = max(1, -(-parse_size(size, "--size") // unit))
-        schedule = replace(schedule, chunk_bytes=chunk_bytes, outcome=None)
-    return schedule
+def _values(
+    network: Network, collective: Collective, chunk_bytes: int, time_s: float, busy: Floats
+) -> dict[str, Any]:
+    from ccctl.pictures.utilization import summary
+    from synth.bounds import bounds
+
+    proven = bounds(network, collective, chunk_bytes)[0]
+    return {
+        "time_s": time_s,
+        "bound_s": proven.time_s,
+        "binding_bound": proven.name,
+        "percent_of_optimal": 100.0 * min(1.0, proven.time_s / time_s) if time_s else 100.0,
+        "size_bytes": collective.total_bytes(chunk_bytes),
+        "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
+        "utilization": summary(network, busy),
+    }
 
 
-def _same_links(schedule: Schedule, other: Network) -> Any:
-    """The rows of the other network's links between the same ranks."""
-    from probes.columns import ints
-    from synth.ordering import fastest_links
+def _told(values: dict[str, Any], asked: _Asked) -> bool:
+    """Whether nothing is left to print: the object was asked for, or the trace has stdout for itself."""
+    if asked.json and asked.trace != "-":
+        console.summary(values)
+    return asked.json or asked.trace == "-"
 
-    if other.ranks != schedule.network.ranks:
-        raise UsageError(
-            f"--network {other.name}: it has {other.ranks} ranks, the schedule {schedule.network.ranks}"
-        )
-    rows = fastest_links(other, schedule.chunk_bytes)
-    pairs = zip(schedule.network.src.tolist(), schedule.network.dst.tolist(), strict=True)
-    moved = [rows.get(pair, -1) for pair in pairs]
-    used = sorted(set(schedule.link.tolist()))
-    for link in used:
-        if moved[link] < 0:
-            src, dst = schedule.network.src[link], schedule.network.dst[link]
-            raise UsageError(f"--network {other.name}: the schedule uses a link {src}→{dst} that it lacks")
-    return ints([moved[link] for link in schedule.link.tolist()])
+
+def _close(values: dict[str, Any], asked: _Asked) -> None:
+    bound = values["binding_bound"]
+    console.data(f"{values['percent_of_optimal']:.1f} % of optimal with these chunks, bound: {bound}")
+    if asked.trace is not None:
+        console.note(f"{asked.trace}: open it in ui.perfetto.dev or chrome://tracing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.pictures.units import percent, plural, seconds
+from ccctl.pictures.units import bars, percent, plural, seconds
 from ccctl.sizes import format_size
 
 if TYPE_CHECKING:
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 _SLOTS = 64
-_BUSIEST = 5
 
 
 def draw(schedule: Schedule, lines: int = 32) -> None:
     """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends."""
+    from ccctl.pictures import utilization as busy
     from synth.simulate import replay, utilization
 
     timing = replay(schedule)
     _head(schedule, timing)
     if schedule.sends and timing.time_s:
         _timeline(schedule, timing, lines)
-        _links(schedule, utilization(schedule, timing))
+        _busy_over_time(schedule, timing)
+        busy.draw(schedule.network, utilization(schedule, timing))
     _sends(schedule, timing, lines)
 
 
@@ -78,26 +79,13 @@ def _slot(moment_s: Floats, total_s: float) -> list[int]:
     return found
 
 
-def _links(schedule: Schedule, busy: Floats) -> None:
-    import numpy as np
+def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
+    """How large a part of the links is held, moment by moment."""
+    from ccctl.pictures.utilization import over_time
 
-    network = schedule.network
-    idle = int((busy == 0).sum())
-    console.data(
-        f"\nlinks    busy {percent(busy.min())} to {percent(busy.max())} of the time, "
-        f"mean {percent(busy.mean())}, {idle} never used"
-    )
-    uses = np.bincount(schedule.link, minlength=network.links)
-    busiest = np.argsort(-busy, kind="stable")[:_BUSIEST]
-    rows = [
-        (f"{network.src[e]} -> {network.dst[e]}", uses[e], percent(busy[e]), _port_names(schedule, int(e)))
-        for e in busiest
-    ]
-    console.table(("busiest", "sends", "busy", "ports"), rows)
-
-
-def _port_names(schedule: Schedule, link: int) -> str:
-    return " ".join(schedule.network.ports[port] for port in schedule.network.ports_of(link)) or "-"
+    held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
+    share = over_time(timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, schedule.network.links)
+    console.data(f"links    {bars(share)} held, of {percent(share.max())} at most")
 
 
 def _sends(schedule: Schedule, timing: Timing, lines: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["about", "percent", "plural", "seconds"]
+from collections.abc import Iterable
+from math import ceil
+
+__all__ = ["about", "bars", "percent", "plural", "seconds"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -22,6 +25,11 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str) -> str:
     """1 step, 2 steps."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def bars(shares: Iterable[float]) -> str:
+    """Shares of one as a bar each, in eighths; one that is not 0 is seen."""
+    return "".join(" ▁▂▃▄▅▆▇█"[min(8, ceil(8 * share - 1e-6))] for share in shares)
 
 
 def about(size_bytes: float) -> str:
