@@ -1,29 +1,41 @@
-"""The benchmark: one program over many sizes, beside the MPI library, every element checked.
+"""The benchmark: programs over many sizes, beside the libraries, every element checked.
 
 Sizes, columns and bandwidth factors are those of nccl-tests. Ours and theirs take turns, iteration
-by iteration, on the same buffers, so that whatever disturbs one disturbs the other.
+by iteration, on the same buffers, so that whatever disturbs one disturbs the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
-
-import numpy as np
 
 from exec.buffers import Buffers
 from exec.layout import Layout, size_bytes_of
-from exec.mpi.library import library_call, library_name
+from exec.machine import machine
+from exec.mpi.library import library_name
 from exec.mpi.plan import Plan
-from exec.redops import Array, dtype_of
+from exec.peers.opening import open_peers
+from exec.peers.peer import Call, Peer
+from exec.redops import dtype_of
 from exec.report import Measurement, Report, Row
+from exec.timing import Average, Effort, interleaved, measurement
+from probes.errors import UnavailableError
 from probes.progress import Progress
-from synth.collective import Kind
+from synth.collective import Collective, Kind
 from synth.program import Program
 
-__all__ = ["BenchRequest", "bench_task", "busbw_factor"]
+__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program that takes turns with the others, and its predicted time for each count."""
+
+    name: str
+    program: Program
+    predicted_s: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,8 @@ class BenchRequest:
     """What to run: block counts with the predicted time of each (None: not known), and how often.
 
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
-    in; ``peers`` holds "mpi" or nothing.
+    in; ``peers`` are names that ``exec.peers.opening`` knows. ``beside`` are other programs of the same
+    collective; ``aggregate`` calls are timed as one.
     """
 
     program: Program
@@ -43,25 +56,58 @@ class BenchRequest:
     iterations: int
     placements: tuple[bool, ...]
     peers: tuple[str, ...]
+    name: str = ""
+    beside: tuple[Contender, ...] = ()
+    aggregate: int = 1
+    average: Average = "slowest"
+    check: bool = True
+    samples: bool = False
+
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """Every program, the request's own first."""
+        return (
+            Contender(self.name or self.program.name, self.program, self.predicted_s),
+            *self.beside,
+        )
+
+    @property
+    def effort(self) -> Effort:
+        """How often each call runs."""
+        return Effort(self.warmup, self.iterations, self.aggregate)
 
 
 def bench_task(comm: Any, request: BenchRequest, progress: Progress) -> Report:
     """Measure every size on every rank of ``comm``; the same report on all ranks."""
-    hosts = comm.allgather(_host())
-    rows = []
-    for at, (count, predicted_s) in enumerate(zip(request.counts, request.predicted_s, strict=True)):
-        size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
-        progress.update(at, len(request.counts), f"{size_bytes} bytes")
-        rows.append(_row(comm, request, Layout(request.program, count), predicted_s, progress))
-    progress.update(len(rows), len(rows))
+    return bench_all_task(comm, (request,), progress)
+
+
+def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progress) -> Report:
+    """One report of several requests, which share their peers, and how they are measured."""
+    first = requests[0]
+    hosts = comm.allgather(socket.gethostname())
+    progress.waiting(-1, "opening the peers")
+    peers = open_peers(comm, first.peers, first.program.collective)
+    total, done, rows = sum(len(request.counts) for request in requests), 0, []
+    for request in requests:
+        for at, count in enumerate(request.counts):
+            size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
+            progress.update(done, total, f"{size_bytes} bytes")
+            rows += _Size(comm, request, at, peers, progress).rows()
+            done += 1
+    progress.update(total, total)
+    for peer in peers:
+        peer.close()
     return Report(
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
         executor="mpi",
-        library=library_name(),
-        warmup=request.warmup,
-        iterations=request.iterations,
+        library=" ".join(library_name().split()),
+        warmup=first.warmup,
+        iterations=first.iterations,
         rows=tuple(rows),
+        average=first.average,
+        machine=machine(comm) | {peer.name.partition(":")[0]: peer.version for peer in peers},
     )
 
 
@@ -73,110 +119,108 @@ def busbw_factor(kind: Kind, ranks: int) -> float:
     return (ranks - 1) / ranks if kind in across else 1.0
 
 
-def _row(
-    comm: Any, request: BenchRequest, layout: Layout, predicted_s: float | None, progress: Progress
-) -> Row:
-    found: dict[bool, Measurement] = {}
-    peers: dict[str, Measurement] = {}
-    for in_place in request.placements:
-        beside = request.peers if in_place == request.placements[0] else ()
-        ours, *theirs = _placement(comm, request, layout, in_place, beside, progress)
-        found[in_place] = ours
-        peers |= dict(zip(beside, theirs, strict=True))
-    collective = layout.program.collective
-    dtype = dtype_of(request.dtype)
-    return Row(
-        collective=collective.kind,
-        size_bytes=size_bytes_of(collective, layout.count, dtype.itemsize),
-        count=layout.count,
-        dtype=dtype.name,
-        redop=request.redop if collective.reduces else "none",
-        root=collective.root if collective.kind in ("broadcast", "reduce", "scatter", "gather") else -1,
-        program=layout.program.name,
-        predicted_s=predicted_s,
-        out_of_place=found.get(False),
-        in_place=found.get(True),
-        peers=peers,
-    )
+class _Size:
+    """One count of a request: every contender, and every peer once."""
+
+    def __init__(
+        self, comm: Any, request: BenchRequest, at: int, peers: Sequence[Peer], progress: Progress
+    ) -> None:
+        self.comm, self.request, self.progress = comm, request, progress
+        self.contenders, self.peers, self.at = request.contenders, peers, at
+        self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
+        self.dtype = dtype_of(request.dtype)
+
+    def rows(self) -> list[Row]:
+        """A row for each contender, all with the same measurements of the peers."""
+        found: dict[bool, list[Measurement]] = {}
+        theirs: dict[str, Measurement] = {}
+        for in_place in self.request.placements:
+            beside = self.peers if in_place == self.request.placements[0] else ()
+            ours, beside_them = self._placement(in_place, beside)
+            found[in_place] = ours
+            theirs |= beside_them
+        collective = self.layouts[0].program.collective
+        return [
+            Row(
+                collective=collective.kind,
+                size_bytes=self._size_bytes(collective),
+                count=self.request.counts[self.at],
+                dtype=self.dtype.name,
+                redop=self.request.redop if collective.reduces else "none",
+                root=collective.root
+                if collective.kind in ("broadcast", "reduce", "scatter", "gather")
+                else -1,
+                program=contender.name,
+                predicted_s=contender.predicted_s[self.at],
+                out_of_place=found[False][number] if False in found else None,
+                in_place=found[True][number] if True in found else None,
+                peers=theirs,
+            )
+            for number, contender in enumerate(self.contenders)
+        ]
+
+    def _size_bytes(self, collective: Collective) -> int:
+        return size_bytes_of(collective, self.request.counts[self.at], self.dtype.itemsize)
+
+    def _placement(
+        self, in_place: bool, peers: Sequence[Peer]
+    ) -> tuple[list[Measurement], dict[str, Measurement]]:
+        """(every contender, the peers), all on the same buffers."""
+        request, comm = self.request, self.comm
+        names = [entry.name for entry in self.contenders]
+        count = self.request.counts[self.at]
+        where = f"{'in' if in_place else 'out of'} place, {count} elements of {self.dtype.name}"
+        self.progress.waiting(-1, f"{names[0]} {where}: planning")
+        buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place)
+        calls = [self._planned(layout, buffers) for layout in self.layouts]
+        for peer in peers:
+            try:
+                calls.append(peer.ready(self.layouts[0].program.collective, buffers, request.redop))
+            except UnavailableError:
+                if not peer.optional:
+                    raise
+                continue
+            names.append(peer.name)
+        buffers.fill(request.redop)
+        for call in calls:
+            call.place()
+        timed = [f"{name} {where}: timing" for name in names]
+        times_s = interleaved(comm, calls, timed, request.effort, self.progress)
+        wrong: list[int | None] = [None] * len(calls)
+        if request.check:
+            self.progress.waiting(-1, f"{where}: checking")
+            wrong = [_wrong(comm, call, buffers, request.redop) for call in calls]
+        for call in calls:
+            call.close()
+        collective = self.layouts[0].program.collective
+        factor = busbw_factor(collective.kind, collective.size)
+        measured = [
+            measurement(
+                comm,
+                own_s,
+                self._size_bytes(collective),
+                factor,
+                bad,
+                average=request.average,
+                samples=request.samples,
+            )
+            for own_s, bad in zip(times_s, wrong, strict=True)
+        ]
+        ours = len(self.contenders)
+        return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
+
+    def _planned(self, layout: Layout, buffers: Buffers) -> Call:
+        plan = Plan(layout, self.comm, buffers.send, buffers.recv, self.request.redop)
+        return Call(plan.run, buffers.recv, close=plan.close)
 
 
-def _placement(
-    comm: Any,
-    request: BenchRequest,
-    layout: Layout,
-    in_place: bool,
-    peers: Sequence[str],
-    progress: Progress,
-) -> list[Measurement]:
-    """Ours, then each peer, on the same buffers."""
-    dtype = dtype_of(request.dtype)
-    where = f"{'in' if in_place else 'out of'} place, {layout.count} elements of {dtype.name}"
-    progress.waiting(-1, f"{layout.program.name} {where}: planning")
-    buffers = Buffers(layout, comm.Get_rank(), dtype, in_place=in_place)
-    plan = Plan(layout, comm, buffers.send, buffers.recv, request.redop)
-    calls: list[Callable[[], object]] = [plan.run]
-    results: list[Array] = [buffers.recv]
-    for _ in peers:
-        call, result = library_call(comm, layout.program.collective, buffers, request.redop)
-        calls.append(call)
-        results.append(result)
-    progress.waiting(-1, f"{layout.program.name} {where}: timing")
-    buffers.fill(request.redop)
-    times_s = _interleaved(comm, calls, request.warmup, request.iterations)
-    progress.waiting(-1, f"{layout.program.name} {where}: checking")
-    wrong = [
-        _wrong(comm, call, buffers, result, request.redop)
-        for call, result in zip(calls, results, strict=True)
-    ]
-    plan.close()
-    size_bytes = size_bytes_of(layout.program.collective, layout.count, dtype.itemsize)
-    factor = busbw_factor(layout.program.collective.kind, layout.program.collective.size)
-    return [
-        _measurement(comm, own_s, size_bytes, factor, bad) for own_s, bad in zip(times_s, wrong, strict=True)
-    ]
-
-
-def _interleaved(comm: Any, calls: Sequence[Callable[[], object]], warmup: int, iterations: int) -> Array:
-    """(calls, iterations): this rank's seconds; before every call all ranks meet."""
-    times_s = np.zeros((len(calls), iterations))
-    for iteration in range(-warmup, iterations):
-        for number, call in enumerate(calls):
-            comm.Barrier()
-            begin = perf_counter()
-            call()
-            if iteration >= 0:
-                times_s[number, iteration] = perf_counter() - begin
-    return times_s
-
-
-def _wrong(comm: Any, call: Callable[[], object], buffers: Buffers, result: Array, redop: str) -> int:
+def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:
     """Elements that are not what they must be, over all ranks, after one run on fresh inputs."""
     buffers.fill(redop)
+    call.place()
+    call.prepare()
     comm.Barrier()
-    call()
-    return int(comm.allreduce(buffers.wrong(result, redop)))
-
-
-def _measurement(comm: Any, own_s: Array, size_bytes: int, factor: float, wrong: int) -> Measurement:
-    from mpi4py import MPI
-
-    slowest_s = np.empty_like(own_s)
-    comm.Allreduce(own_s, slowest_s, op=MPI.MAX)
-    totals_s = comm.allgather(float(own_s.sum()))
-    time_s = float(slowest_s.mean())
-    algbw_gbs = size_bytes / time_s / 1e9
-    return Measurement(
-        time_s=time_s,
-        p50_s=float(np.percentile(slowest_s, 50)),
-        p99_s=float(np.percentile(slowest_s, 99)),
-        slowest_rank=int(np.argmax(totals_s)),
-        algbw_gbs=algbw_gbs,
-        busbw_gbs=algbw_gbs * factor,
-        wrong=wrong,
-    )
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()
+    call.run()
+    call.settle()
+    call.fetch()
+    return int(comm.allreduce(buffers.wrong(call.result, redop)))

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from synth.collective import Kind
 
-__all__ = ["Measurement", "Report", "Row"]
+__all__ = ["Measurement", "Report", "Row", "Spread"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the repetitions of one measurement differ; ``samples_s`` holds them all where asked for."""
+
+    min_s: float
+    p25_s: float
+    p75_s: float
+    max_s: float
+    stdev_s: float
+    samples: int
+    samples_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One placement of one size: seconds are the slowest rank's, per iteration."""
+    """One placement of one size: seconds are the slowest rank's, per iteration.
+
+    ``wrong`` None: it was not checked. ``spread`` None: only an average is known, and p50 and p99
+    repeat it. ``rank_s`` is each rank's own average.
+    """
 
     time_s: float
     p50_s: float
@@ -21,6 +38,8 @@ class Measurement:
     algbw_gbs: float
     busbw_gbs: float
     wrong: int | None
+    spread: Spread | None = None
+    rank_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,15 +58,25 @@ class Row:
     in_place: Measurement | None
     peers: dict[str, Measurement]
 
+    @property
+    def shown(self) -> Measurement | None:
+        """The measurement that stands for the row: out of place where that was measured."""
+        return self.out_of_place or self.in_place
+
 
 @dataclass(frozen=True)
 class Report:
-    """A table of rows and where it was measured; no environment is recorded."""
+    """A table of rows and where it was measured; of the environment only what ``machine`` names.
+
+    ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does.
+    """
 
     ranks: int
     hosts: tuple[str, ...]
-    executor: Literal["mpi", "cuda", "reference"]
+    executor: Literal["mpi", "cuda", "reference", "nccl-tests", "osu"]
     library: str
     warmup: int
     iterations: int
     rows: tuple[Row, ...]
+    average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
+    machine: dict[str, str] = field(default_factory=dict)

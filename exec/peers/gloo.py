@@ -1,0 +1,204 @@
+"""Gloo, the library that torch.distributed uses between CPUs; torch is never required."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from exec.buffers import Buffers
+from exec.peers.peer import Call
+from exec.redops import Array
+from probes.errors import UnavailableError
+from synth.collective import Collective
+
+__all__ = ["GlooPeer"]
+
+_TIMEOUT = timedelta(seconds=300)
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+
+
+class GlooPeer:
+    """A gloo process group over all ranks; its addresses travel over ``comm``."""
+
+    name = "gloo"
+    optional = False
+
+    def __init__(self, comm: Any, algorithm: str = "") -> None:
+        if algorithm:
+            raise UnavailableError(f"--vs gloo:{algorithm}: gloo has no algorithms to select")
+        torch = _torch(comm)
+        self._torch, self._distributed = torch, torch.distributed
+        self.version = f"torch {torch.__version__}"
+        torch.set_num_threads(1)
+        address = _address(comm)
+        if not address:
+            raise UnavailableError("the host of rank 0 has no address that others reach: gloo needs one")
+        os.environ.setdefault(_INTERFACE, _interface_of(_toward(address)))
+        store = self._distributed.TCPStore(
+            address, _agreed_port(comm), comm.Get_size(), comm.Get_rank() == 0, _TIMEOUT
+        )
+        try:
+            self._distributed.init_process_group(
+                "gloo", store=store, rank=comm.Get_rank(), world_size=comm.Get_size(), timeout=_TIMEOUT
+            )
+        except RuntimeError as error:
+            raise UnavailableError(f"gloo does not start: {error}", hint=f"Set {_INTERFACE}.") from error
+
+    def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
+        if not collective.whole:
+            raise UnavailableError(f"gloo has no {collective.label} on some of the ranks to compare with")
+        make = getattr(self, f"_{collective.kind}", None)
+        if make is None:
+            raise UnavailableError(f"gloo has no {collective.label} to compare with")
+        operators = self._distributed.ReduceOp
+        known = {"sum": operators.SUM, "prod": operators.PRODUCT, "min": operators.MIN, "max": operators.MAX}
+        if collective.reduces and redop not in known:
+            raise UnavailableError(f"gloo has no operator {redop} to compare with")
+        run: Callable[[], object] = make(collective, buffers, known.get(redop, operators.SUM))
+        return Call(run, buffers.recv)
+
+    def close(self) -> None:
+        self._distributed.destroy_process_group()
+
+    def _tensor(self, array: Array) -> Any:
+        """The same memory as a tensor."""
+        try:
+            return self._torch.from_numpy(array)
+        except TypeError as error:
+            raise UnavailableError(f"torch has no tensors over elements of {array.dtype.name}") from error
+
+    def _both(self, buffers: Buffers) -> tuple[Any, Any]:
+        return self._tensor(buffers.send), self._tensor(buffers.recv)
+
+    def _all_reduce(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        """Gloo reduces in place only; out of place the input is copied first, as a user has to."""
+        send, recv = self._both(buffers)
+        reduce = partial(self._distributed.all_reduce, recv, op)
+        return reduce if buffers.in_place else _after(partial(recv.copy_, send), reduce)
+
+    def _broadcast(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        broadcast = partial(self._distributed.broadcast, recv, collective.root)
+        if buffers.in_place or self._distributed.get_rank() != collective.root:
+            return broadcast
+        return _after(partial(recv.copy_, send), broadcast)
+
+    def _all_gather(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        return partial(self._distributed.all_gather_into_tensor, recv, send)
+
+    def _reduce_scatter(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        return partial(self._distributed.reduce_scatter_tensor, recv, send, op)
+
+    def _all_to_all(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        return partial(self._distributed.all_to_all_single, recv, send)
+
+    def _gather(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        at_root = self._distributed.get_rank() == collective.root
+        parts = list(recv.chunk(collective.ranks)) if at_root else None
+        return partial(self._distributed.gather, send, parts, collective.root)
+
+    def _scatter(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        at_root = self._distributed.get_rank() == collective.root
+        parts = list(send.chunk(collective.ranks)) if at_root else None
+        return partial(self._distributed.scatter, recv, parts, collective.root)
+
+    def _all_to_next(self, collective: Collective, buffers: Buffers, op: Any) -> Callable[[], object]:
+        send, recv = self._both(buffers)
+        rank, messages = self._distributed.get_rank(), []
+        if rank + 1 < collective.ranks:
+            messages.append(partial(self._distributed.isend, send, rank + 1))
+        if rank > 0:
+            messages.append(partial(self._distributed.irecv, recv, rank - 1))
+
+        def exchange() -> None:
+            for work in [start() for start in messages]:
+                work.wait()
+
+        return exchange
+
+
+def _after(first: Callable[[], object], then: Callable[[], object]) -> Callable[[], object]:
+    def both() -> None:
+        first()
+        then()
+
+    return both
+
+
+def _torch(comm: Any) -> Any:
+    """The module torch, if every rank has it with gloo: otherwise all refuse together."""
+    try:
+        import torch
+        import torch.distributed as distributed
+
+        missing = "" if distributed.is_available() and distributed.is_gloo_available() else "without gloo"
+    except ImportError as error:
+        missing = str(error)
+    lacking = [entry for entry in comm.allgather((socket.gethostname(), missing)) if entry[1]]
+    if lacking:
+        raise UnavailableError(
+            f"--vs gloo needs torch on every host; {lacking[0][0]}: {lacking[0][1]}",
+            hint="pip install torch (a CPU build is enough), or leave gloo out.",
+        )
+    return torch
+
+
+def _address(comm: Any) -> str:
+    """Where every rank can reach rank 0: its loopback if all are in one place, its first address if not."""
+    places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
+    own = ""
+    if comm.Get_rank() == 0:
+        own = "127.0.0.1" if len(places) == 1 else _own_address(os.environ.get(_INTERFACE))
+    agreed: str = comm.bcast(own)
+    return agreed
+
+
+def _own_address(interface: str | None) -> str:
+    """The first address of an interface, or of the first that is up and no loopback; "" without one."""
+    import psutil
+
+    up = {name for name, found in psutil.net_if_stats().items() if found.isup}
+    for name, entries in psutil.net_if_addrs().items():
+        if name != interface and (interface or name not in up):
+            continue
+        for entry in entries:
+            if entry.family == socket.AF_INET and not entry.address.startswith("127."):
+                return str(entry.address)
+    return ""
+
+
+def _toward(address: str) -> str:
+    """The address that this host has on the way to another."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return str(probe.getsockname()[0])
+
+
+def _interface_of(address: str) -> str:
+    import psutil
+
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return str(name)
+    raise UnavailableError(f"no interface of {socket.gethostname()} has the address {address}")
+
+
+def _agreed_port(comm: Any) -> int:
+    """A port that is free on rank 0's host, the same on all ranks."""
+    port = 0
+    if comm.Get_rank() == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+    agreed: int = comm.bcast(port)
+    return agreed

@@ -1,0 +1,158 @@
+"""The MPI library's own collectives, with the algorithm that it chooses or one that is named.
+
+An algorithm is selected through the library's control variables in the middle of a run, so that
+all of them take turns with ours in one launch: Open MPI reads them when a communicator is made
+(its tuned component then serves that communicator alone), MPICH at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from exec.buffers import Buffers
+from exec.mpi.library import library_call, library_name
+from exec.peers.peer import Call, nothing
+from exec.peers.variables import Variables
+from probes.errors import UnavailableError, UsageError
+from synth.collective import Collective, Kind
+
+__all__ = ["MpiPeer", "algorithm_names"]
+
+_DYNAMIC = "coll_tuned_use_dynamic_rules"
+_OPENMPI: dict[Kind, str] = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "all_to_all": "alltoall",
+    "reduce_scatter": "reduce_scatter_block",
+    "reduce": "reduce",
+    "broadcast": "bcast",
+    "scatter": "scatter",
+    "gather": "gather",
+}
+_DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
+_NO_DEVICE = 1
+# The libraries' words for "choose yourself".
+_OWN_CHOICE = ("ignore", "auto")
+# What MPICH lists and these wheels are not built with, or what another entry already is.
+_UNUSABLE = ("ccl", "nb")
+
+
+class MpiPeer:
+    """The library behind mpi4py; ``algorithm`` is a name or a number of its own, "" its choice."""
+
+    def __init__(self, comm: Any, algorithm: str = "", *, optional: bool = False) -> None:
+        self._comm, self._algorithm, self.optional = comm, algorithm, optional
+        self.name = f"mpi:{algorithm}" if algorithm else "mpi"
+        self.version = library_name()
+
+    def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
+        if not self._algorithm:
+            return _call(self._comm, collective, buffers, redop)
+        variables = Variables()
+        name = _variable(collective)
+        number = _number(variables, name, self._algorithm)
+        if _is_openmpi():
+            comm = _with_algorithm(self._comm, variables, name, number)
+            return self._tried(_call(comm, collective, buffers, redop, close=comm.Free))
+        device = variables.read(_DEVICE)
+
+        def select(value: int, by_device: int) -> None:
+            variables.write(name, value)
+            variables.write(_DEVICE, by_device)
+
+        return self._tried(
+            _call(
+                self._comm,
+                collective,
+                buffers,
+                redop,
+                prepare=partial(select, number, _NO_DEVICE),
+                settle=partial(select, 0, device),
+            )
+        )
+
+    def _tried(self, call: Call) -> Call:
+        """The same call, after one run: some algorithms serve only two ranks, or no reduction in place."""
+        from mpi4py import MPI
+
+        reason = ""
+        call.prepare()
+        try:
+            call.run()
+        except MPI.Exception as error:
+            reason = str(error)
+        call.settle()
+        refused = [text for text in self._comm.allgather(reason) if text]
+        if refused:
+            call.close()
+            raise UnavailableError(f"{self.version} refuses {self.name} here: {refused[0]}")
+        return call
+
+    def close(self) -> None:
+        """The library lives as long as the rank."""
+
+
+def algorithm_names(collective: Collective) -> list[str]:
+    """Every algorithm of the library that can be named for a collective."""
+    known = Variables().choices(_variable(collective))
+    return [name for name in known if name not in (*_OWN_CHOICE, *_UNUSABLE)]
+
+
+def _call(
+    comm: Any,
+    collective: Collective,
+    buffers: Buffers,
+    redop: str,
+    *,
+    prepare: Callable[[], object] = nothing,
+    settle: Callable[[], object] = nothing,
+    close: Callable[[], object] = nothing,
+) -> Call:
+    try:
+        run, result = library_call(comm, collective, buffers, redop)
+    except KeyError as error:
+        raise UnavailableError(f"the MPI library has no operator or type {error}") from error
+    return Call(run, result, prepare=prepare, settle=settle, close=close)
+
+
+def _is_openmpi() -> bool:
+    return library_name().startswith("Open MPI")
+
+
+def _variable(collective: Collective) -> str:
+    """The variable that selects the algorithm of a collective."""
+    if collective.kind not in _OPENMPI:
+        raise UnavailableError(f"the MPI library has no algorithms of {collective.label} to select")
+    word = _OPENMPI[collective.kind]
+    return f"coll_tuned_{word}_algorithm" if _is_openmpi() else f"MPIR_CVAR_{word.upper()}_INTRA_ALGORITHM"
+
+
+def _number(variables: Variables, name: str, algorithm: str) -> int:
+    known = variables.choices(name)
+    if algorithm.isdecimal() and int(algorithm) in known.values():
+        return int(algorithm)
+    if algorithm not in known:
+        raise UsageError(
+            f"--vs mpi:{algorithm}: {library_name()} has no such algorithm",
+            hint=f"It has {', '.join(f'{key} ({value})' for key, value in known.items())}, or all.",
+        )
+    return known[algorithm]
+
+
+def _with_algorithm(comm: Any, variables: Variables, name: str, number: int) -> Any:
+    """A communicator of the same ranks whose collective is served by that algorithm."""
+    from mpi4py import MPI
+
+    before = variables.read(_DYNAMIC)
+    info = MPI.Info.Create()
+    info.Set("ompi_comm_coll_preference", "tuned")
+    variables.write(_DYNAMIC, 1)
+    variables.write(name, number)
+    try:
+        return comm.Dup_with_info(info)
+    finally:
+        variables.write(name, 0)
+        variables.write(_DYNAMIC, before)
+        info.Free()
