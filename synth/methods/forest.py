@@ -24,9 +24,10 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.ordering import Sends, in_start_order
 from synth.packing import Edges, Packing, pack, pair_links
-from synth.rooted_packing import RootedPacking, pack_rooted
+from synth.rooted_packing import RootedPacking, least_s_per_byte, pack_rooted
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import replay
+from synth.tree_packing import gathering_trees
 
 __all__ = ["synthesize"]
 
@@ -41,8 +42,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
     Raises NotApplicableError for those, for an all_reduce where links do not lead both ways, and for
-    an all_gather of more than 40 ranks. O(leads · sends · log sends) after the packing, which is made
-    once for a network.
+    an all_gather of more than 40 ranks where trees cannot be counted. O(leads · sends · log sends) after
+    the packing, which is made once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
@@ -65,10 +66,8 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
         chunk, link = ints(spread.chunk[order]), ints(spread.link[order])
         op = bytes_of(np.full(len(chunk), REDUCE))
         return in_start_order(Schedule(network, collective, chunk_bytes, "forest", seed, chunk, link, op))
-    if collective.kind == "all_gather" and network.ranks > _MOST_ROOTS:
-        raise NotApplicableError(f"forest: an all_gather of {network.ranks} ranks has too many trees")
     source = collective.source_of()
-    packing = _rooted_packing(network, -1 if collective.kind == "all_gather" else collective.root, seed)
+    packing = _trees(network, collective, seed)
     sends = Sends()
     for root in np.unique(source):
         chunks = np.flatnonzero(source == root)
@@ -93,19 +92,24 @@ def _levels(network: Network, links: Indices, root: int) -> Indices:
     return np.array([depth[src] for src, _ in waiting])
 
 
+def _trees(network: Network, collective: Collective, seed: int) -> RootedPacking:
+    """Whole trees for an all_gather, where bandwidths can be counted in them; else by a linear program."""
+    if collective.kind == "broadcast":
+        return _rooted_packing(network, collective.root, seed)
+    try:
+        return gathering_trees(network, collective.share, seed)
+    except NotApplicableError:
+        if network.ranks > _MOST_ROOTS:
+            raise
+    return _rooted_packing(network, -1, seed)
+
+
 @lru_cache(maxsize=4)
 def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
     """The packing for an all_gather (root -1) or a broadcast."""
-    from synth.bounds import bounds
-
     ranks = network.ranks
-    kind: Kind = "all_gather" if root < 0 else "broadcast"
     demand = np.full(ranks, 1 / ranks) if root < 0 else (np.arange(ranks) == root).astype(float)
-    size_bytes = 1 << 40
-    shape = Collective(kind, ranks, ranks if root < 0 else 1, max(root, 0))
-    found = bounds(network, shape, size_bytes, fluid=True)
-    least_s = found[0].time_s - float(network.alpha_s.max())
-    return pack_rooted(network, demand, enough_s_per_byte=least_s / shape.total_bytes(size_bytes), seed=seed)
+    return pack_rooted(network, demand, enough_s_per_byte=least_s_per_byte(network, root), seed=seed)
 
 
 @lru_cache(maxsize=2)

@@ -27,6 +27,18 @@ def test_a_large_all_reduce_is_near_its_own_bound(spec, bandwidth, least):
     assert found.outcome.percent_of_optimal >= least
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize(
+    ("spec", "bandwidth", "least"),
+    [("mesh:7x7", [50e9], 97), ("torus:4x4x3", [50e9], 95), ("rfs:2x4x6", [200e9, 100e9, 50e9], 94)],
+)
+def test_gathering_of_many_ranks_is_near_its_bound(spec, bandwidth, least, kind):
+    network = family(spec, [5e-7], bandwidth)
+    found = synthesize(Request(network, kind, size_bytes=256 << 20, method="forest")).schedule
+    assert check(found) == []
+    assert found.outcome.percent_of_optimal >= least
+
+
 def test_chunks_are_shared_out_in_proportion():
     network = family("rfs:2x2x3", [0.0], [200e9, 100e9, 50e9])
     packing = forest._packing(network, 0)
