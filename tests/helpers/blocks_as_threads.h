@@ -1,0 +1,104 @@
+// The interpreter's primitives on threads of the host: a thread for each thread of each block.
+#include <pthread.h>
+#include <sched.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#ifndef CCCTL_RELEASE
+#define CCCTL_RELEASE __ATOMIC_RELEASE
+#endif
+#define DEVICE inline
+#define KERNEL extern "C" void
+
+struct alignas(16) Bits {
+    unsigned word[4];
+};
+
+struct Block {
+    pthread_barrier_t barrier;
+    alignas(16) char shared[64];
+};
+struct Here {
+    Block* block;
+    int number, thread, threads;
+    i64 blocks;
+};
+static thread_local Here here;
+
+#define SHARED(type, name) type& name = *reinterpret_cast<type*>(here.block->shared)
+
+inline int block_number() { return here.number; }
+inline int thread_number() { return here.thread; }
+inline int threads() { return here.threads; }
+inline i64 blocks() { return here.blocks; }
+inline void meet() {
+    if (here.threads > 1) pthread_barrier_wait(&here.block->barrier);
+}
+inline void rest() { sched_yield(); }
+inline u64 now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+inline u64 acquire_system(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+inline u64 acquire_device(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+inline void release_system(u64* at, u64 value) { __atomic_store_n(at, value, CCCTL_RELEASE); }
+inline void release_device(u64* at, u64 value) { __atomic_store_n(at, value, CCCTL_RELEASE); }
+inline Bits load_bits(const void* at) {
+    Bits bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return bits;
+}
+inline void store_bits(void* at, const Bits& bits) { std::memcpy(at, &bits, sizeof bits); }
+template <class T>
+inline T load_one(const T* at) {
+    return *at;
+}
+inline float float_of_bits(unsigned bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline unsigned bits_of_float(float value) {
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+inline float half_to_float(unsigned short half) {
+    unsigned sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    // Scaling by a power of two turns the short exponent, subnormal ones too, into the long one.
+    float scaled = float_of_bits(rest << 13) * float_of_bits(0x77800000u);
+    return float_of_bits(sign | bits_of_float(scaled));
+}
+inline unsigned short float_to_half(float value) {
+    unsigned bits = bits_of_float(value), sign = bits >> 16 & 0x8000u;
+    float size = float_of_bits(bits & 0x7fffffffu);
+    if (size != size) return sign | 0x7e00u;
+    if (size >= 65520.0f) return sign | 0x7c00u;
+    if (size < 6.103515625e-05f) return sign | (bits_of_float(size + 0.5f) - bits_of_float(0.5f));
+    unsigned whole = bits_of_float(size);
+    whole += 0xfffu + (whole >> 13 & 1u);
+    return sign | ((whole >> 13) - (112u << 10));
+}
+
+// Runs `work` once on each thread of each block, all at the same time.
+template <class Work>
+inline void launch(i64 blocks, int threads, Work work) {
+    std::vector<std::unique_ptr<Block>> all;
+    std::vector<std::thread> running;
+    for (i64 number = 0; number < blocks; ++number) {
+        all.push_back(std::make_unique<Block>());
+        Block* block = all.back().get();
+        pthread_barrier_init(&block->barrier, nullptr, threads);
+        for (int thread = 0; thread < threads; ++thread)
+            running.emplace_back([=] {
+                here = Here{block, static_cast<int>(number), thread, threads, blocks};
+                work();
+            });
+    }
+    for (auto& each : running) each.join();
+}

@@ -1,0 +1,128 @@
+"""The CUDA kernels built for this machine's processor: all ranks in one process, blocks as threads."""
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from exec.cuda.arena import arenas
+from exec.cuda.elements import ELEMENTS, average_parts
+from exec.cuda.encode import RECORD
+from exec.cuda.source import kernels
+from synth.program import OUTPUT, SCRATCH
+
+__all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of"]
+
+COMPILER = shutil.which("g++")
+_LAUNCHER = """
+extern "C" void run_interpreter(i64 count, int threads, const i64* blocks, const i64* steps, const i64* more,
+                                const i64* buffers, const i64* links, u64* flags, i64* records, u64* stop,
+                                i64 begin, i64 tile, i64 tiles, i64 slices, i64 limit_ns) {
+    launch(count, threads, [=] {
+        ccctl_interpret(blocks, steps, more, buffers, links, flags, records, stop, begin, tile, tiles, slices,
+                        limit_ns);
+    });
+}
+extern "C" void run_combine(i64 count, int threads, const ELEMENT* first, const ELEMENT* second,
+                            ELEMENT* into, ELEMENT* also, i64 length) {
+    launch(count, threads, [=] { ccctl_combine(first, second, into, also, length); });
+}
+extern "C" void run_divide(ELEMENT* values, i64 length, int by) {
+    launch(1, 1, [=] { ccctl_divide(values, length, by); });
+}
+"""
+
+
+@dataclass
+class Outcome:
+    """What each rank ended with, and the kernel's records."""
+
+    outputs: list
+    records: np.ndarray
+
+
+@functools.cache
+def library(dtype, redop, *flags):
+    """The kernels as a shared library; compiled once a test run."""
+    redop = "sum" if redop == "avg" else redop
+    folder = Path(tempfile.mkdtemp(prefix="cuda-on-host-"))
+    text = folder / "kernels.cpp"
+    header = Path(__file__).with_name("blocks_as_threads.h")
+    text.write_text(f"{kernels(dtype, redop)}\n{_LAUNCHER}")
+    command = [COMPILER, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas"]
+    command += [f'-DCCCTL_HOST="{header}"', *flags, str(text), "-o", str(folder / "kernels.so")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+    found = ctypes.CDLL(str(folder / "kernels.so"))
+    shutil.rmtree(folder)
+    return found
+
+
+def run_on_host(
+    encoded, inputs, dtype, redop, *, in_place=False, threads=1, launches=1, limit_s=60.0, flags=()
+):
+    """Run ``encoded`` on ``inputs``, arrays of storage type, ``launches`` times on the same FIFOs."""
+    kernel = library(dtype, redop, *flags)
+    layout = encoded.layout
+    places = arenas(encoded)
+    memory = [_aligned(int(size)) for size in places.sizes]
+    links = places.links(encoded, [each.ctypes.data for each in memory], range(len(encoded.blocks)))
+    flag = np.zeros(len(encoded.blocks), dtype=np.uint64)
+    records = np.zeros((len(encoded.blocks), len(RECORD)), dtype=np.int64)
+    stop = np.zeros(1, dtype=np.uint64)
+    for number in range(launches):
+        buffers = [_buffers(layout, rank, given, in_place) for rank, given in enumerate(inputs)]
+        addresses = np.array([[each.ctypes.data for each in own] for own in buffers], dtype=np.int64)
+        tables = (encoded.blocks, encoded.steps, encoded.more, addresses, links, flag, records, stop)
+        numbers = (number, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
+        kernel.run_interpreter(
+            ctypes.c_int64(len(encoded.blocks)),
+            threads,
+            *(ctypes.c_void_p(table.ctypes.data) for table in tables),
+            *map(ctypes.c_int64, numbers),
+        )
+    outputs = [own[OUTPUT] for own in buffers]
+    if redop == "avg":
+        for rank, output in enumerate(outputs):
+            for start, length, by in average_parts(layout, rank):
+                at = ctypes.c_void_p(output[start:].ctypes.data)
+                kernel.run_divide(at, ctypes.c_int64(length), by)
+    return Outcome(outputs, records)
+
+
+def bits_of(values, dtype):
+    """Values in the storage type of the kernels: bfloat16 as the upper half of float32."""
+    if dtype == "bfloat16":
+        return (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return np.asarray(values).astype(ELEMENTS[dtype][1])
+
+
+def values_of(bits, dtype):
+    """The values that bits of the storage type stand for."""
+    if dtype == "bfloat16":
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+    return bits
+
+
+def _buffers(layout, rank, given, in_place):
+    scratch = _aligned(layout.elements(rank, SCRATCH) * given.itemsize).view(given.dtype)
+    if not in_place:
+        output = _aligned(layout.elements(rank, OUTPUT) * given.itemsize).view(given.dtype)
+        return given.copy(), output, scratch
+    total, where_in, where_out = layout.in_place(rank)
+    whole = _aligned(total * given.itemsize).view(given.dtype)
+    whole[where_in] = given
+    return whole[where_in], whole[where_out], scratch
+
+
+def _aligned(size_bytes):
+    """Zeros at an address that a device's allocator would give."""
+    raw = np.zeros(size_bytes + 256, dtype=np.uint8)
+    skip = -raw.ctypes.data % 256
+    return raw[skip : skip + size_bytes]

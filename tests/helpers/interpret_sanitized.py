@@ -1,0 +1,35 @@
+"""Runs programs on the kernel built with ThreadSanitizer; started by a test with the sanitizer preloaded."""
+
+import sys
+
+import numpy as np
+from cuda_on_host import run_on_host
+from sample_schedules import random_schedule, ring_all_reduce
+
+from exec import reference
+from exec.cuda.encode import encoded
+from exec.layout import Layout
+from synth.compiler.lower import lower
+
+
+def main() -> None:
+    """Exit with 0 where nothing is wrong; a data race makes the sanitizer exit with 66."""
+    programs = [
+        lower(ring_all_reduce(3)),
+        *(lower(random_schedule("all_reduce", 3, 3, seed)) for seed in range(3)),
+    ]
+    wrong = 0
+    for program in programs:
+        layout = Layout(program, 300)
+        table = encoded(layout, 4, tile_bytes=128, slice_bytes=32)
+        inputs = [reference.given(layout, rank, np.dtype("int32"), "sum") for rank in range(program.ranks)]
+        found = run_on_host(table, inputs, "int32", "sum", threads=2, launches=2, flags=sys.argv[1:])
+        for rank, output in enumerate(found.outputs):
+            wrong += int(
+                np.count_nonzero(output != reference.expected(layout, rank, np.dtype("int32"), "sum"))
+            )
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()
