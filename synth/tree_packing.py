@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from synth.network import Network
 from synth.rooted_packing import RootedPacking, least_s_per_byte
-from synth.tree_units import TreeUnits, exact_trees, rates, units
-from synth.whole_trees import whole_trees
+from synth.tree_units import Rates, TreeUnits, exact_trees, rates, units
+from synth.whole_trees import Rows, whole_trees
 
-__all__ = ["gathering_trees"]
+__all__ = ["Optimum", "gathering_trees", "optimum"]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """``best``: the rate, in the unit of ``rates``, at which each rank can be sent to from every other; it
+    takes ``trees_a_root`` trees, or a multiple of them. ``s_per_byte`` is the least time per byte.
+    """
+
+    rates: Rates
+    best: Fraction
+    trees_a_root: int
+    s_per_byte: float
+
+
+@lru_cache(maxsize=4)
+def optimum(network: Network) -> Optimum:
+    """What no all_gather exceeds, exactly; NotApplicableError where bandwidths have no common unit."""
+    s_per_byte = least_s_per_byte(network)
+    found = rates(network)
+    best, trees = exact_trees(found, _every_rank(network), 1.0 / (network.ranks * s_per_byte))
+    return Optimum(found, best, trees, s_per_byte)
 
 
 def gathering_trees(network: Network, chunks: int, seed: int = 0) -> RootedPacking:
@@ -19,11 +42,8 @@ def gathering_trees(network: Network, chunks: int, seed: int = 0) -> RootedPacki
 
     Raises NotApplicableError where bandwidths have no common unit, or ports cannot be divided.
     """
-    optimum_s_per_byte = _least_s_per_byte(network)
-    found = rates(network)
-    supply = np.ones(network.ranks, dtype=np.int64)
-    best, fewest = exact_trees(found, supply, 1.0 / (network.ranks * optimum_s_per_byte))
-    trees = fewest if chunks % fewest == 0 else chunks
+    least = optimum(network)
+    trees = least.trees_a_root if chunks % least.trees_a_root == 0 else chunks
     fitted = _units(network, trees)
     roots = np.random.default_rng(seed).permutation(np.tile(np.arange(network.ranks), trees))
     table, _ = whole_trees(
@@ -31,18 +51,15 @@ def gathering_trees(network: Network, chunks: int, seed: int = 0) -> RootedPacki
         *network.out_links, *network.in_links, seed,
     )  # fmt: skip
     share = np.full(len(roots), 1.0 / len(roots))
-    s_per_byte = optimum_s_per_byte * float(fitted.time * best / trees)
-    return RootedPacking(table, roots, share, s_per_byte, optimum_s_per_byte)
-
-
-@lru_cache(maxsize=4)
-def _least_s_per_byte(network: Network) -> float:
-    return least_s_per_byte(network)
+    s_per_byte = least.s_per_byte * float(fitted.time * least.best / trees)
+    return RootedPacking(table, roots, share, s_per_byte, least.s_per_byte)
 
 
 @lru_cache(maxsize=4)
 def _units(network: Network, trees: int) -> TreeUnits:
-    found = rates(network)
-    supply = np.ones(network.ranks, dtype=np.int64)
-    best, _ = exact_trees(found, supply, 1.0 / (network.ranks * _least_s_per_byte(network)))
-    return units(found, supply, best, trees)
+    least = optimum(network)
+    return units(least.rates, _every_rank(network), least.best, trees)
+
+
+def _every_rank(network: Network) -> Rows:
+    return np.ones(network.ranks, dtype=np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
 
-from probes.columns import Mask
+from probes.columns import Floats, Mask
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.whole_trees import Rows, flows_fit
@@ -105,25 +105,33 @@ def _times(found: Rates, best: Fraction, trees: int) -> Iterator[Fraction]:
 
 def _fitted(found: Rates, supply: Rows, time: Fraction) -> TreeUnits | None:
     network = found.network
-    most = _floors(found.link, time)
+    most, ports = _floors(found.link, time), _floors(found.port, time)
     if (_entering(network, most) < supply.sum() - supply).any():
         return None
-    ports = _floors(found.port, time)
+    capacity: Rows | None = _equal(network, most, ports).astype(np.int64)
     cuts: list[Mask] = []
     for _ in range(_MOST_CUTS):
-        capacity = _shared(network, most, ports, supply, cuts) if len(ports) else most.copy()
         if capacity is None:
             return None
         flow = np.zeros((network.ranks, network.links), dtype=np.int64)
-        inside = flows_fit(
-            capacity, supply, network.src, network.dst, *network.out_links, *network.in_links, flow
-        )
+        around = (network.src, network.dst, *network.out_links, *network.in_links)
+        inside = flows_fit(capacity, supply, *around, flow)
         if not inside.any():
             return TreeUnits(capacity, flow, time)
         if not len(ports):
             return None
         cuts.append(inside)
+        capacity = _shared(network, most, ports, supply, cuts)
     return None
+
+
+def _equal(network: Network, most: Rows, ports: Rows) -> Floats:
+    """What each link gets when every port is divided equally."""
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    users = np.bincount(network.link_port, minlength=len(ports))
+    equal = most.astype(float)
+    np.minimum.at(equal, owner, (ports / np.maximum(users, 1))[network.link_port])
+    return equal
 
 
 def _floors(rate: Rows, time: Fraction) -> Rows:
@@ -146,9 +154,7 @@ def _shared(network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[
         raise NotApplicableError(f"{network.name}: {links} links share too many ports to count trees on")
     owner = np.repeat(np.arange(links), np.diff(network.link_port_start))
     within = coo_array((np.ones(len(owner)), (network.link_port, owner)), shape=(len(ports), links))
-    fair = most.astype(float)
-    users = np.bincount(network.link_port, minlength=len(ports))
-    np.minimum.at(fair, owner, (ports / np.maximum(users, 1))[network.link_port])
+    fair = _equal(network, most, ports)
     inside = np.vstack([np.eye(network.ranks, dtype=bool), *cuts])
     enters = csr_array((inside[:, network.dst] & ~inside[:, network.src]).astype(float))
     needed = (~inside @ supply).astype(float)
