@@ -6,15 +6,17 @@ command needs them.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
+from numba.core.runtime.nrt import rtsys
 
 __all__ = ["compiled"]
 
@@ -36,20 +38,35 @@ def _writable(folder: Path) -> bool:
         return False
 
 
-def _start_without_blas() -> None:
-    """Load numba's array functions before SciPy is: it imports all of scipy.linalg to see whether products
-    of matrices could be compiled, which no loop of ours needs and which costs 0.2 s of every command.
+@contextmanager
+def _without_blas() -> Iterator[None]:
+    """Hide scipy.linalg, where it is not loaded: numba's array functions import all of it to see whether
+    products of matrices could be compiled, which no loop of ours needs and which costs 0.2 s.
     """
     if "scipy.linalg" in sys.modules:
+        yield
         return
     sys.modules["scipy.linalg"] = None  # type: ignore[assignment] # what Python reads as "not there"
     try:
-        importlib.import_module("numba.np.arraymath")
+        yield
     finally:
         del sys.modules["scipy.linalg"]
 
 
-_start_without_blas()
+class _Cache(FunctionCache):
+    """numba's cache of a function, without what only compiling needs.
+
+    Before it looks a loop up numba imports all that it could compile, 0.15 s of every command; a loop that
+    is there already needs just the runtime that allocates its arrays. One that is not there is compiled,
+    and before that numba does the rest itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with _without_blas(), self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call] # as all of numba
+
+
 _folder = cache_folder()
 _cached = _writable(_folder)
 if _cached:
@@ -58,4 +75,7 @@ if _cached:
 
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache."""
-    return cast(Function, numba.njit(cache=_cached, nogil=True)(function))
+    loop = numba.njit(nogil=True)(function)
+    if _cached:
+        loop._cache = _Cache(function)  # type: ignore # what njit(cache=True) does, with numba's own cache
+    return cast(Function, loop)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -66,7 +68,10 @@ class Algorithm:
         instances = self._setting("instances", values, settings)
         if not isinstance(instances, int) or not 1 <= instances <= 64:
             raise UsageError(f"instances: expected 1 to 64, found {instances!r}")
-        with Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace:
+        with (
+            _uncollected(),
+            Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace,
+        ):
             self.body(**values)
         return trace.chunk_dag(self.name, protocol), instances
 
@@ -114,6 +119,18 @@ class Algorithm:
             raise UsageError(f"{self.name}: ranks: expected a number, or (nodes, gpus), found {ranks!r}")
         chunks, root = (self._setting(name, values, settings) for name in ("chunks", "root"))
         return collective(wanted, ranks, chunks, root=root), gpus
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for circles of references: statements make many objects, but no circles."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def program(
