@@ -24,6 +24,8 @@ from synth.strategy import Demand, Strategy, Tree, plan
 __all__ = ["Plan", "Planner", "fits", "nodes_of"]
 
 _MOST_FLOWS = 40_000
+# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+_FLOWS_PER_S = 2_000
 _INSIDE_SHARE = 0.2
 _CHUNK_BYTES = 1 << 20
 
@@ -76,6 +78,7 @@ class Planner:
         self.sub_collectives = sub_collectives
         self.solver = solver
         self.seed = seed
+        self.time_limit_s = time_limit_s
         self.deadline_s = time.perf_counter() + time_limit_s
         self.node_of = nodes_of(network)
         members = [np.flatnonzero(self.node_of == node) for node in range(int(self.node_of.max()) + 1)]
@@ -86,7 +89,7 @@ class Planner:
         graph = node_graph(
             self.network, self.node_of, numbers=1 + max(s.number for s in subs), both=self.both
         )
-        fits(self.network, len(demands) * graph.nodes * len(graph.edges))
+        fits(self.network, len(demands) * graph.nodes * len(graph.edges), self.time_limit_s)
         between = self._solve(graph, demands, 0.0, 1.0 - _INSIDE_SHARE)
         ups: list[Indices] = [np.full(self.network.ranks, -1, dtype=np.int64) for _ in subs]
         roots = [
@@ -186,10 +189,11 @@ def nodes_of(network: Network) -> Indices:
     return np.asarray(labels)
 
 
-def fits(network: Network, flows: int) -> None:
+def fits(network: Network, flows: int, time_limit_s: float) -> None:
     """Raise NotApplicableError if an integer program with so many flow columns is out of reach."""
-    if flows > _MOST_FLOWS:
+    most = min(_MOST_FLOWS, int(time_limit_s * _FLOWS_PER_S))
+    if flows > most:
         raise NotApplicableError(
             f"adapcc: {network.name}: its integer program would have {flows} columns for flows; "
-            f"up to {_MOST_FLOWS} can be solved"
+            f"up to {most} can be solved in {time_limit_s:.3g} s"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import signal
 import tempfile
@@ -24,7 +25,7 @@ import numpy as np
 from probes.columns import Floats
 from probes.errors import UnavailableError, UsageError
 
-__all__ = ["SOLVERS", "Model", "Solution", "Status"]
+__all__ = ["SOLVERS", "Model", "Solution", "Status", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 SOLVERS = ("cbc", "highs")
@@ -227,6 +228,11 @@ def _solver(name: str) -> Callable[..., Any]:
     if name not in makers:
         raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
     return makers[name]
+
+
+def require(solver: str) -> None:
+    """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
+    _solver(solver)(Model(), 1.0, 0.0, 1, 0, Path(os.devnull))
 
 
 def _cbc(model: Model, limit_s: float, gap: float, threads: int, seed: int, log: Path) -> Any:

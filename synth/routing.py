@@ -70,7 +70,7 @@ def plan_routes(
         for pair, count in zip(ends.tolist(), counts.tolist(), strict=True)
         if pair // graph.nodes != pair % graph.nodes
     ]
-    fits(network, len(flows) * len(graph.edges))
+    fits(network, len(flows) * len(graph.edges), time_limit_s)
     left_s = time_limit_s - (time.perf_counter() - begun_s)
     found = plan_paths(graph, numbers, flows, solver=solver, time_limit_s=left_s, seed=seed)
     if found is None:

@@ -30,11 +30,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How good a schedule is: simulated time, every bound that was proven, the solver's status."""
+    """How good a schedule is: simulated time, every bound that was proven, the solver's status.
+
+    ``gap`` is what the integer programs of its method left open, as a part of their objective: 0 is
+    solved to the end. None where no program was solved.
+    """
 
     time_s: float
     bounds: tuple[Bound, ...]
     status: str = "heuristic"
+    gap: float | None = None
 
     @property
     def binding(self) -> Bound:

@@ -118,7 +118,7 @@ def _on_members(
         if not alone.links:
             raise NotApplicableError(f"the ranks that take part have no links on {network.name}")
         inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
-        found.append(_back(inner, network, collective, rows))
+        found.append(_without_bounds(_back(inner, network, collective, rows)))
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
     if relays:
@@ -221,6 +221,11 @@ def _first(
         except NotApplicableError as error:
             refusals.append(error)
     raise refusals[0]
+
+
+def _without_bounds(found: Schedule) -> Schedule:
+    """What is proven among the members alone does not hold with relays."""
+    return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 
 def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:

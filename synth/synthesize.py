@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
 from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.check import check
 from synth.collective import KINDS, Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.methods import (
+    adapcc,
     bidirectional,
     direct,
     doubling,
@@ -24,12 +25,14 @@ from synth.methods import (
     greedy,
     halving_doubling,
     hierarchical,
+    ilp,
     paths,
     ring,
     three_step,
     tree,
     two_step,
 )
+from synth.milp import require
 from synth.network import Network
 from synth.schedule import Bound, Outcome, Schedule
 from synth.serving import serve
@@ -43,6 +46,11 @@ _SMALLEST_CHUNK_BYTES = 4096
 # Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name.
 _FINER_MUST_GAIN = 0.008
 _CLASSIC_DELIVERIES = 100_000
+# What methods that solve integer programs may take altogether, and each time that auto asks one.
+_SOLVING_S = 60.0
+_SOLVING_IN_AUTO_S = 3.0
+# A solver is worth its time only where this much may be left to gain.
+_WORTH_SOLVING = 1.02
 
 
 @dataclass(frozen=True)
@@ -51,12 +59,15 @@ class Method:
 
     Chunks grow by ``step`` from one an owner while a chunk is at least 4 KiB and there are at most
     ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between pass on.
+    ``solves``: integer programs, by a solver within a time limit. ``suits`` says whether auto should try.
     """
 
     synthesize: Callable[..., Schedule]
     most_sends: int = 50_000
     step: int = 2
     relays: bool = False
+    solves: bool = False
+    suits: Callable[[Network, Collective], bool] = lambda network, shape: True
 
 
 METHODS: dict[str, Method] = {
@@ -73,6 +84,8 @@ METHODS: dict[str, Method] = {
     "three_step": Method(three_step.synthesize),
     "paths": Method(paths.synthesize, relays=True),
     "forest": Method(forest.synthesize, most_sends=1_100_000, step=4),
+    "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
+    "adapcc": Method(adapcc.synthesize, step=4, solves=True, suits=adapcc.suits),
 }
 
 
@@ -83,6 +96,7 @@ class Request:
     ``wishes`` are collectives on some of the ranks, or several at once, instead of ``kind`` and ``root``.
     ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
     with. After ``time_limit_s`` the best so far is taken; the attempt that runs is finished first.
+    ``solver`` is the one of integer programs, "cbc" or "highs".
     """
 
     network: Network
@@ -95,6 +109,7 @@ class Request:
     seed: int = 0
     time_limit_s: float | None = None
     wishes: tuple[Wish, ...] = ()
+    solver: str = "cbc"
 
     @property
     def asked(self) -> tuple[Wish, ...]:
@@ -137,6 +152,8 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
     Raises UsageError where nothing applies, and RuntimeError if the judge refuses the winner, which
     would be a bug.
     """
+    if request.solver != "cbc" or (request.method in METHODS and METHODS[request.method].solves):
+        require(request.solver)
     begun_s = time.perf_counter()
     proven = _bounds(request)
     bounded_s = time.perf_counter()
@@ -150,12 +167,18 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
         late = request.time_limit_s is not None and time.perf_counter() - begun_s > request.time_limit_s
         if best_s <= target_s * (1 + 1e-9) or (late and best is not None):
             break
+        if plan.pointless(request, best, best_s / target_s if target_s else 1.0):
+            continue
+        taken_s = time.perf_counter() - begun_s
         try:
-            schedule = plan.run(request.network, request.seed + done)
-        except NotApplicableError as error:
+            schedule = plan.run(request, request.seed + done, taken_s, len(plans) - done)
+        except (NotApplicableError, UnavailableError) as error:
             attempts.append(Attempt(plan.name, plan.shape.chunks, None, error.message))
             continue
         time_s = replay(schedule).time_s
+        if request.chunk_bytes is not None and schedule.outcome is not None:
+            proven = (*proven, *schedule.outcome.bounds)
+            target_s = max(bound.time_s for bound in proven)
         attempts.append(Attempt(plan.name, plan.shape.chunks, time_s, sends=schedule.sends))
         finer = best is not None and schedule.sends > best.sends
         gain = _FINER_MUST_GAIN * math.log2(schedule.sends / best.sends) if best and finer else 1e-12
@@ -185,7 +208,7 @@ def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
     findings = check(schedule, timing)
     if findings:
         raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
-    outcome = Outcome(timing.time_s, proven)
+    outcome = Outcome(timing.time_s, proven, gap=schedule.outcome.gap if schedule.outcome else None)
     status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
     return replace(schedule, outcome=replace(outcome, status=status))
 
@@ -215,15 +238,30 @@ class _Plan:
     chunk_bytes: int
     options: dict[str, object]
 
-    def run(self, network: Network, seed: int) -> Schedule:
+    def pointless(self, request: Request, best: Schedule | None, ratio: float) -> bool:
+        """Whether auto had better not start a solver; ``ratio`` is how far the best is from the bound."""
+        if request.method != "auto" or not self.method.solves or best is None:
+            return False
+        # Where chunks are chosen, an optimum for other chunks than the best ones is of no use.
+        coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
+        return coarser or ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
+
+    def run(self, request: Request, seed: int, taken_s: float, left: int) -> Schedule:
+        """One of ``left`` attempts, after ``taken_s`` of the request's time."""
+        limits: dict[str, object] = {}
+        if self.method.solves:
+            share_s = max(0.5, (request.time_limit_s or _SOLVING_S) - taken_s) / left
+            most_s = _SOLVING_IN_AUTO_S if request.method == "auto" else share_s
+            limits = {"solver": request.solver, "time_limit_s": min(share_s, most_s) / _runs_of(self.shape)}
         return serve(
             self.method.synthesize,
-            network,
+            request.network,
             self.shape,
             self.chunk_bytes,
             relays=self.method.relays,
             others=(greedy.synthesize, paths.synthesize),
             seed=seed,
+            **limits,
             **self.options,
         )
 
@@ -241,11 +279,19 @@ def _plans(request: Request) -> Iterator[_Plan]:
             large = _deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in ("greedy", "forest", "paths"):
                 continue
+            if request.method == "auto" and not method.suits(request.network, shape):
+                continue
             variants: list[dict[str, object]] = [{}]
             if name == "greedy":
                 tried = greedy.policies(request.network)[: _runs(shape)]
                 variants = [{"policy": policy} for policy in tried]
             yield from (_Plan(name, method, shape, chunk_bytes, options) for options in variants)
+
+
+def _runs_of(shape: Collective) -> int:
+    """How often ``serve`` may call a method: parts are made two ways, and so are those with relays."""
+    each = 2 if shape.members else 1
+    return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
 
 
 def _runs(shape: Collective) -> int:

@@ -113,6 +113,10 @@ def synth(
         float | None,
         typer.Option("--time-limit", metavar="SECONDS", help="Then take the best so far."),
     ] = None,
+    solver: Annotated[
+        str,
+        typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
+    ] = "cbc",
     hold_alpha: Annotated[
         bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
     ] = False,
@@ -137,7 +141,7 @@ def synth(
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(replace(request, time_limit_s=time_limit), _Bar(bar))
+        found = synthesize(replace(request, time_limit_s=time_limit, solver=solver), _Bar(bar))
     if output is not None:
         artifacts.write(output, "schedule", found.schedule, digests)
     if json and output != "-":
@@ -218,6 +222,7 @@ def _summary(found: Synthesis) -> dict[str, Any]:
         "binding_bound": outcome.binding.name,
         "bounds_s": {bound.name: bound.time_s for bound in outcome.bounds},
         "status": outcome.status,
+        "gap_percent": None if outcome.gap is None else 100 * outcome.gap,
         "synthesis_s": found.synthesis_s,
         "proof_s": found.proof_s,
         "attempts": [
@@ -253,6 +258,10 @@ def _say(found: Synthesis, say: Callable[[str], None]) -> None:
         f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
+    if outcome.gap is not None:
+        say(
+            f"{outcome.status}: {schedule.method}'s integer programs leave a gap of {100 * outcome.gap:.2g} %"
+        )
     say(
         f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
         f"the proof {found.proof_s:.2f} s"

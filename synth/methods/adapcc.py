@@ -24,10 +24,10 @@ from synth.network import Network
 from synth.node_graph import opposites
 from synth.ordering import Sends
 from synth.routing import Routes, along, plan_routes
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedule import COPY, REDUCE, Outcome, Schedule
 from synth.simulate import replay
 
-__all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "synthesize"]
+__all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 
 SUB_COLLECTIVES = 4
 CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
@@ -37,6 +37,14 @@ _TURNED = ("broadcast", "all_gather")
 # How far apart chunks begin, and how far the levels of a tree are apart, in turns.
 _PACES = ((1.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.5, 4.0), (1.0, 8.0))
 _MOST_SENDS = 400_000
+_FEW_HOSTS = 8
+_FEW_CHUNKS = 4096
+
+
+def suits(network: Network, collective: Collective) -> bool:
+    """Whether there are hosts to choose between, and few: the programs are then solved in passing."""
+    hosts = len(set(network.hosts))
+    return 1 < hosts <= _FEW_HOSTS and hosts < network.ranks and collective.chunks <= _FEW_CHUNKS
 
 
 def synthesize(
@@ -49,8 +57,8 @@ def synthesize(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> Schedule:
-    """The schedule of AdapCC's strategy for this chunk; see ``solve``."""
-    return solve(
+    """The schedule of AdapCC's strategy for this chunk, with the gap of its programs; see ``solve``."""
+    schedule, planned = solve(
         network,
         shape,
         chunk_bytes,
@@ -58,7 +66,8 @@ def synthesize(
         time_limit_s=time_limit_s,
         solver=solver,
         sub_collectives=sub_collectives,
-    )[0]
+    )
+    return replace(schedule, outcome=Outcome(replay(schedule).time_s, (), "feasible", planned.gap))
 
 
 def solve(

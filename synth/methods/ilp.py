@@ -19,8 +19,10 @@ from probes.columns import Indices, bytes_of, ints
 from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.collective import Collective, Kind
-from synth.methods import greedy
+from synth.errors import NotApplicableError
+from synth.methods import greedy, paths
 from synth.network import Network
+from synth.ordering import in_start_order
 from synth.recovery import completed
 from synth.schedule import REDUCE, Bound, Outcome, Schedule
 from synth.simulate import replay
@@ -28,17 +30,28 @@ from synth.ten import Bundles, Expansion, bundle, expand, grid_of
 from synth.ten_program import Move, moves_of, program
 from synth.wavefront import wavefront
 
-__all__ = ["solve", "synthesize"]
+__all__ = ["solve", "suits", "synthesize"]
 
 _COPYING: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 _GREEDY_SENDS = 60_000
+_MOST_GREEDY_RUNS = 48
 _MOST_COLUMNS = 60_000
+# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+_COLUMNS_PER_S = 6_000
 _WINDOW_HOPS = 2
 _SHARE = 0.7
 _FEW = 4
 _FEWER = 0.8
 _LEAST_S = 0.2
 _CLOSE = 1e-6
+# An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
+_MOST_DELIVERIES = 72
+
+
+def suits(network: Network, collective: Collective) -> bool:
+    """Whether the integer program is small enough to be solved in passing."""
+    sets = (collective.sources, collective.targets)
+    return max(int(each.sizes().sum()) - collective.chunks for each in sets) <= _MOST_DELIVERIES
 
 
 def synthesize(
@@ -70,6 +83,10 @@ def solve(
     halves, each within half the time, and has no bound of its own. Raises NotApplicableError where a
     rank cannot be reached, UnavailableError without the solver.
     """
+    if collective.parts or (collective.kind == "custom" and collective.reduces):
+        raise NotApplicableError(
+            f"ilp does not serve {collective.label}: it copies, or sums to one rank a chunk"
+        )
     if collective.kind == "all_reduce":
         schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
         return _with_outcome(schedule, None), None
@@ -94,8 +111,9 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     proven += [bound] if bound else []
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
-    optimal = outcome.percent_of_optimal >= 100 * (1 - _CLOSE)
-    return replace(schedule, outcome=replace(outcome, status="optimal" if optimal else "feasible"))
+    gap = max(0.0, 1.0 - outcome.percent_of_optimal / 100)
+    status = "optimal" if gap <= _CLOSE else "feasible"
+    return replace(in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= _CLOSE else gap))
 
 
 def _reversible(network: Network) -> bool:
@@ -128,13 +146,13 @@ def _all_reduce(
     solver: str,
     progress: Progress,
 ) -> Schedule:
-    """Chunk c is reduced at rank c mod N and spread from there, in one table."""
-    ranks = network.ranks
-    share = -(-collective.chunks // ranks)
+    """Chunk c is reduced at member c mod N and spread from there, in one table."""
+    members = collective.size
+    share = -(-collective.chunks // members)
     columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     halves: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
     for kind in halves:
-        half = Collective(kind, ranks, share * ranks)
+        half = Collective(kind, network.ranks, share * members, members=collective.members)
         made, _ = solve(
             network,
             half,
@@ -144,7 +162,7 @@ def _all_reduce(
             solver=solver,
             progress=progress,
         )
-        chunk = made.chunk // share + (made.chunk % share) * ranks
+        chunk = made.chunk // share + (made.chunk % share) * members
         kept = chunk < collective.chunks
         columns.append((chunk[kept], made.link[kept], made.op[kept]))
     chunk, link, op = (np.concatenate(column) for column in zip(*columns, strict=True))
@@ -184,20 +202,26 @@ class _Search:
     def _left_s(self) -> float:
         return self.deadline_s - time.perf_counter()
 
+    def _most(self) -> int:
+        """How many columns there is time for."""
+        return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
+
     def _keep(self, schedule: Schedule) -> None:
         time_s = replay(schedule).time_s
         if time_s < self.best_s:
             self.best, self.best_s = schedule, time_s
 
     def _begin(self, bundles: Bundles, known_s: float) -> None:
-        """Something feasible: greedy where it serves, with many seeds if small, else shortest paths."""
-        if self.collective.kind not in ("all_gather", "broadcast"):
+        """Something feasible: greedy where it serves, with many seeds if small, else the best of paths."""
+        if self.collective.kind not in ("all_gather", "broadcast") or self.collective.members:
             self._keep(self._schedule(bundles, []))
+            made = paths.synthesize(self.network, self.collective, self.chunk_bytes, seed=self.seed)
+            self._keep(replace(made, method="ilp"))
             return
         policies = greedy.policies(self.network)
-        runs = max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
-        for at in range(runs * len(policies)):
-            if self.best_s <= known_s * (1 + _CLOSE):
+        runs = len(policies) * max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
+        for at in range(min(runs, _MOST_GREEDY_RUNS)):
+            if self.best_s <= known_s * (1 + _CLOSE) or (at and self._left_s() < _LEAST_S):
                 return
             policy = policies[at % len(policies)]
             made = greedy.synthesize(
@@ -248,7 +272,7 @@ class _Search:
         """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
         until_s = time.perf_counter() + limit_s
         shape = self.collective
-        made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=_MOST_COLUMNS)
+        made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=self._most())
         if made is None:
             return None
         if not made.possible and not elastic:
@@ -283,7 +307,7 @@ class _Search:
         begin = 0
         while (wanted & ~held).any() and self._left_s() > _LEAST_S:
             expansion = expand(grid, held, window)
-            made = expansion and program(expansion, held, wanted, elastic=True, most_columns=_MOST_COLUMNS)
+            made = expansion and program(expansion, held, wanted, elastic=True, most_columns=self._most())
             if not made:
                 break
             windows = max(2, -(-grid.ticks(self.best_s) // window) - begin // window)
