@@ -113,7 +113,9 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
     gap = max(0.0, 1.0 - outcome.percent_of_optimal / 100)
     status = "optimal" if gap <= _CLOSE else "feasible"
-    return replace(in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= _CLOSE else gap))
+    return replace(
+        in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= _CLOSE else gap)
+    )
 
 
 def _reversible(network: Network) -> bool:
