@@ -54,12 +54,15 @@ def verify(
 
     A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
     once, every rank ends with what it wants. A program: it is replayed as emitted, with bounded FIFOs;
-    no two threadblocks race, and whether all ranks add in the same order is said.
+    no two threadblocks race. What is right but worth knowing is a caution, and the exit status stays 0:
+    scratch that nothing uses, and sums that ranks add up in different orders, so that floating-point
+    results differ in their last bits. --same-bits makes the latter a finding.
     """
     read = _read(artifact, parameters)
     verdict = _schedule(read) if read.kind == "schedule" else _program(read, collective, depth, target)
     if same_bits:
-        verdict = replace(verdict, findings=verdict.findings + verdict.cautions, cautions=())
+        rest = tuple(caution for caution in verdict.cautions if caution not in verdict.other_bits)
+        verdict = replace(verdict, findings=verdict.findings + verdict.other_bits, cautions=rest)
     if json:
         told = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
         findings, cautions = list(verdict.findings), list(verdict.cautions)
@@ -91,6 +94,7 @@ class _Verdict:
     proven: str
     cautions: tuple[str, ...] = ()
     fifo_depth: int = 0
+    other_bits: tuple[str, ...] = ()
 
 
 def _schedule(read: Artifact) -> _Verdict:
@@ -123,4 +127,5 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
         f"{plural(found.fifo_depth, 'message')} a connection",
         cautions,
         found.fifo_depth,
+        found.other_bits,
     )

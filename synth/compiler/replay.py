@@ -16,7 +16,7 @@ from synth.cells import Cells, cells_of
 from synth.compiler.contents import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
 from synth.compiler.order import FIFO_DEPTH, Links, least_depth, links_of, walk
 from synth.compiler.races import races
-from synth.compiler.shape import shape
+from synth.compiler.shape import shape, unused_scratch
 from synth.program import INPUT, OUTPUT, WRITES_DST, Program
 
 __all__ = ["Verdict", "examine", "judge"]
@@ -26,6 +26,7 @@ __all__ = ["Verdict", "examine", "judge"]
 class Verdict:
     """``findings`` are what is wrong; ``cautions`` are right but worth knowing.
 
+    ``other_bits`` are those of the cautions that tell of sums which ranks add up in different orders.
     ``fifo_depth`` is the smallest number of messages a connection must hold so that nothing deadlocks;
     0 where no number is enough or the program is not even well formed.
     """
@@ -33,6 +34,7 @@ class Verdict:
     findings: tuple[str, ...]
     cautions: tuple[str, ...] = ()
     fifo_depth: int = 0
+    other_bits: tuple[str, ...] = ()
 
 
 def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
@@ -61,7 +63,7 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
         return Verdict(("the program is valid neither out of place nor in place, as it says itself",))
     order = np.array(ran.order, dtype=np.int64)
     every: list[str] = []
-    cautions: list[str] = []
+    other_bits: list[str] = []
     for in_place in placements:
         cells = cells_of(program, in_place=in_place)
         values = follow(links, cells, order)
@@ -70,8 +72,9 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
         if not in_place and not program.input_chunks:
             findings += _writes_to_input(program)
         every += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]
-        cautions = cautions or _other_bits(program, cells, values)
-    return Verdict(tuple(dict.fromkeys(every)), tuple(cautions), fits)
+        other_bits = other_bits or _other_bits(program, cells, values)
+    cautions = (*other_bits, *unused_scratch(program))
+    return Verdict(tuple(dict.fromkeys(every)), cautions, fits, tuple(other_bits))
 
 
 def _writes_to_input(program: Program) -> list[str]:

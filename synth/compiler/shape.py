@@ -8,9 +8,9 @@ import numpy as np
 
 from probes.columns import Indices
 from synth.cells import cells_of
-from synth.program import BUFFERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Program
+from synth.program import BUFFERS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 
-__all__ = ["shape"]
+__all__ = ["shape", "unused_scratch"]
 
 
 def shape(program: Program) -> list[str]:
@@ -19,6 +19,30 @@ def shape(program: Program) -> list[str]:
     found = _peers(program) + _ends(program)
     found += _slots(program, sizes, READS_SRC, program.src_buffer, program.src_slot, "reads")
     return found + _slots(program, sizes, WRITES_DST, program.dst_buffer, program.dst_slot, "writes")
+
+
+def unused_scratch(program: Program) -> list[str]:
+    """How much scratch no step touches, of a program whose steps fit its buffers: one caution, or none."""
+    start = np.concatenate(([0], np.cumsum(np.array(program.scratch_chunks, dtype=np.int64))))
+    # One more where slots begin to be touched, one less behind them: above 0 in between.
+    edges = np.zeros(start[-1] + 1, dtype=np.int64)
+    for uses, buffer, slot in (
+        (READS_SRC, program.src_buffer, program.src_slot),
+        (WRITES_DST, program.dst_buffer, program.dst_slot),
+    ):
+        rows = np.flatnonzero(np.array(uses)[program.op] & (buffer == SCRATCH))
+        low = start[program.tb_rank[program.tb_of[rows]]] + slot[rows]
+        np.add.at(edges, low, 1)
+        np.add.at(edges, low + program.count[rows], -1)
+    idle = np.cumsum(edges)[:-1] == 0
+    if not idle.any():
+        return []
+    rank = np.searchsorted(start, np.flatnonzero(idle), side="right") - 1
+    slot = np.flatnonzero(idle)[0] - start[rank[0]]
+    return [
+        f"no step touches {idle.sum()} of {start[-1]} scratch slots, on {len(np.unique(rank))} of "
+        f"{program.ranks} ranks: s[{slot}] of rank {rank[0]} is the first"
+    ]
 
 
 def _peers(program: Program) -> list[str]:

@@ -161,3 +161,23 @@ def test_programs_are_simulated(run_ccctl, ring_file):
     assert found["time_s"] >= found["bound_s"] > 0
     assert found["limited_by"].startswith("transfers")
     assert run_ccctl("simulate", "ring.py").returncode == 2
+
+
+def test_other_bits_are_a_caution_unless_they_must_be_the_same(run_ccctl, tmp_path):
+    """Rank 0 adds its own to what came first, rank 2 begins with what rank 1 has."""
+    (tmp_path / "bits.py").write_text(
+        "from synth.lang import chunk, program\n\n\n"
+        '@program("all_reduce", 3)\ndef bits():\n'
+        "    for rank in range(3):\n"
+        '        total = chunk("input", rank, 0).assign("output", rank, 0)\n'
+        "        for step in (1, 2):\n"
+        '            total = total.reduce(chunk("input", (rank + step) % 3, 0))\n'
+    )
+    allowed = run_ccctl("verify", "bits.py", "--json")
+    found = json.loads(allowed.stdout)
+    assert (allowed.returncode, found["ok"], found["findings"]) == (0, True, [])
+    assert "different orders" in found["cautions"][0]
+    refused = run_ccctl("verify", "bits.py", "--json", "--same-bits")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["findings"] == found["cautions"]
+    assert json.loads(refused.stdout)["cautions"] == []

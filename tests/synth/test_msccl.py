@@ -72,7 +72,7 @@ def test_reading_what_was_written_is_the_identity(path):
 @needs_files
 def test_sums_in_another_order_on_each_rank_are_a_caution():
     found = {
-        path.name: examine(read_xml(path.read_bytes(), path.name)).cautions
+        path.name: examine(read_xml(path.read_bytes(), path.name)).other_bits
         for path in FILES
         if "allreduce" in path.name
     }

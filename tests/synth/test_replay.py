@@ -8,7 +8,7 @@ from assembler import Assembler
 
 from probes.columns import bytes_of, ints
 from synth.collective import collective
-from synth.compiler.replay import judge
+from synth.compiler.replay import examine, judge
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
 OP = {name: number for number, name in enumerate(OPS)}
@@ -222,3 +222,17 @@ def test_columns_that_disagree_are_problems_of_the_file():
     }
     for name, column in wrong.items():
         assert any(name in problem for problem in replace(program, **{name: column}).problems()), name
+
+
+def test_scratch_that_nothing_touches_is_a_caution():
+    steps = []
+    for me, peer in ((0, 1), (1, 0)):
+        steps.append((me, peer, peer, "s", (INPUT, 0), None))
+        steps.append((me, peer, peer, "r", None, (SCRATCH, 1 + me)))
+        steps.append((me, peer, peer, "cpy", (INPUT, 0), (OUTPUT, 0)))
+        steps.append((me, peer, peer, "re", (SCRATCH, 1 + me), (OUTPUT, 0)))
+    found = examine(program_of(PAIR, steps, scratch=3, in_place=False))
+    assert (found.findings, found.other_bits) == ((), ())
+    assert found.cautions == (
+        "no step touches 4 of 6 scratch slots, on 2 of 2 ranks: s[0] of rank 0 is the first",
+    )
