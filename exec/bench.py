@@ -88,12 +88,14 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progre
     hosts = comm.allgather(socket.gethostname())
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
+    # A peer may lack one type of many; of the only one that was asked for it may not.
+    several = len({(request.dtype, request.redop) for request in requests}) > 1
     total, done, rows = sum(len(request.counts) for request in requests), 0, []
     for request in requests:
         for at, count in enumerate(request.counts):
             size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
-            rows += _Size(comm, request, at, peers, progress).rows()
+            rows += _Size(comm, request, at, peers, progress, lenient=several).rows()
             done += 1
     progress.update(total, total)
     for peer in peers:
@@ -123,12 +125,20 @@ class _Size:
     """One count of a request: every contender, and every peer once."""
 
     def __init__(
-        self, comm: Any, request: BenchRequest, at: int, peers: Sequence[Peer], progress: Progress
+        self,
+        comm: Any,
+        request: BenchRequest,
+        at: int,
+        peers: Sequence[Peer],
+        progress: Progress,
+        *,
+        lenient: bool,
     ) -> None:
-        self.comm, self.request, self.progress = comm, request, progress
+        self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
         self.contenders, self.peers, self.at = request.contenders, peers, at
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
         self.dtype = dtype_of(request.dtype)
+        self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
 
     def rows(self) -> list[Row]:
         """A row for each contender, all with the same measurements of the peers."""
@@ -145,7 +155,7 @@ class _Size:
                 collective=collective.kind,
                 size_bytes=self._size_bytes(collective),
                 count=self.request.counts[self.at],
-                dtype=self.dtype.name,
+                dtype=self.type_name,
                 redop=self.request.redop if collective.reduces else "none",
                 root=collective.root
                 if collective.kind in ("broadcast", "reduce", "scatter", "gather")
@@ -169,7 +179,7 @@ class _Size:
         request, comm = self.request, self.comm
         names = [entry.name for entry in self.contenders]
         count = self.request.counts[self.at]
-        where = f"{'in' if in_place else 'out of'} place, {count} elements of {self.dtype.name}"
+        where = f"{'in' if in_place else 'out of'} place, {count} elements of {self.type_name}"
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place)
         calls = [self._planned(layout, buffers) for layout in self.layouts]
@@ -177,7 +187,7 @@ class _Size:
             try:
                 calls.append(peer.ready(self.layouts[0].program.collective, buffers, request.redop))
             except UnavailableError:
-                if not peer.optional:
+                if not (peer.optional or self.lenient):
                     raise
                 continue
             names.append(peer.name)

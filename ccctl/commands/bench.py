@@ -1,4 +1,4 @@
-"""`ccctl bench`: how fast a collective is, beside the MPI library, every element checked."""
+"""`ccctl bench`: how fast a collective is, beside the libraries, every element checked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import artifacts, console
+from ccctl.bench_options import (
+    Aggregate,
+    Average,
+    Baseline,
+    Begin,
+    Blocking,
+    Check,
+    Cycles,
+    Dtype,
+    End,
+    Factor,
+    Iterations,
+    Op,
+    PerIteration,
+    Placement,
+    ProfileFile,
+    Refused,
+    Root,
+    Step,
+    Tolerance,
+    Vs,
+    Warmup,
+)
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launch import World, run_ranks
-from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.options import (
+    Hostfile,
+    Hosts,
+    Json,
+    Output,
+    Parameters,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+)
 from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
-    from ccctl.programs import Proven
-    from exec.bench import BenchRequest
-    from exec.report import Report, Row
+    from ccctl.contenders import Contestant
+    from exec.report import Report
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -23,37 +55,45 @@ EXAMPLES = (
     ("ccctl bench schedule.json --vs mpi", "eight sizes beside the MPI library's own collective"),
     ("ccctl bench schedule.json -b 8 -e 1M -f 4 --vs mpi", "choose the sizes as nccl-tests does"),
     ("ccctl bench program.json -b 1M -e 1M -d float64 --json", "one size, as one object"),
+    (
+        "ccctl bench ring.py -p ranks=4 -e 64K -f 8 --vs mpi:all -o report.json",
+        "beside every algorithm that the MPI library has; keep the report",
+    ),
+    (
+        "ccctl bench ring.py -p ranks=4 -e 64K -f 8 --baseline report.json --tolerance 900",
+        "exit with 1 where it became slower",
+    ),
 )
 
 
 def bench(
-    artifact: Annotated[str, typer.Argument(metavar="SCHEDULE|PROGRAM", help="What to run; - reads stdin.")],
-    begin: Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.")] = "1K",
-    end: Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.")] = "16M",
-    factor: Annotated[
-        int, typer.Option("-f", "--factor", metavar="N", min=2, help="From a size to the next: times N.")
-    ] = 4,
-    step: Annotated[
-        str | None, typer.Option("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
-    ] = None,
-    warmup: Annotated[int, typer.Option("-w", "--warmup", metavar="N", min=0, help="Untimed runs.")] = 3,
-    iterations: Annotated[int, typer.Option("--iters", metavar="N", min=1, help="Timed runs.")] = 20,
-    dtype: Annotated[
-        str, typer.Option("-d", "--dtype", metavar="TYPE", help="float32, float64, int32 or int64.")
-    ] = "float32",
-    op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min or max.")] = "sum",
-    placement: Annotated[
-        str, typer.Option("--placement", metavar="WHERE", help="out (of place), in (place) or both.")
-    ] = "both",
-    vs: Annotated[
-        str | None, typer.Option("--vs", metavar="PEERS", help="Measure beside it: mpi, the library's own.")
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile", metavar="FILE", help="Predict from this profile, not the schedule's network."
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ARTIFACT…",
+            help="Schedules, programs, MSCCL XML or file.py, which take turns; - is stdin.",
         ),
-    ] = None,
+    ],
+    parameters: Parameters = None,
+    begin: Begin = "1K",
+    end: End = "16M",
+    factor: Factor = 4,
+    step: Step = None,
+    warmup: Warmup = 3,
+    iterations: Iterations = 20,
+    aggregate: Aggregate = 1,
+    cycles: Cycles = 1,
+    average: Average = 3,
+    per_iteration: PerIteration = False,
+    check: Check = 1,
+    dtype: Dtype = "float32",
+    op: Op = "sum",
+    root: Root = None,
+    placement: Placement = "both",
+    vs: Vs = None,
+    profile: ProfileFile = None,
+    baseline: Baseline = None,
+    tolerance: Tolerance = 10.0,
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
@@ -62,60 +102,34 @@ def bench(
     timeout: TimeoutSeconds = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
+    blocking: Blocking = None,
+    refused: Refused = None,
 ) -> None:
-    """Time a schedule or a program on real buffers, over MPI, and check every element.
+    """Time schedules and programs on real buffers, over MPI, and check every element.
 
-    Prints the columns of nccl-tests, then the predicted time and the peers, which run in turn with
-    ours on the same buffers. Times are the slowest rank's. Exit status 1 if any element was wrong.
+    Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
+    and the peers, which run in turn with ours on the same buffers. Exit status 1 if any of our elements
+    was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.programs import check_world, proven_program
+    from ccctl.bench_requests import How, requests
+    from ccctl.contenders import contestants
+    from ccctl.reports import read_report
 
     sizes = _sizes(begin, end, factor, step)
-    found = proven_program(artifact)
-    request = _request(found, sizes, dtype, op, warmup, iterations, placement, vs, profile)
-    world = World(check_world(found.program, ranks), hosts, hostfile)
-    report: Report = run_ranks("exec.bench:bench_task", request, world, label="bench", timeout_s=timeout)
+    before = read_report(baseline) if baseline is not None else None
+    found = contestants(paths, parameters, profile)
+    world = World(_world(found, ranks, root, output), hosts, hostfile)
+    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration)
+    asked = requests(found, sizes, dtype, op, placement, vs, how)
+    report: Report = run_ranks("exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout)
     if output is not None:
-        artifacts.write(output, "report", report, found.inputs)
-    if json and output != "-":
-        console.summary({"ranks": report.ranks, "rows": [_summary(row) for row in report.rows]})
-    elif output != "-":
-        from ccctl.pictures.report import draw
-
-        draw(report)
+        inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}
+        artifacts.write(output, "report", report, inputs)
+    _show(report, before.body if before else None, tolerance / 100, json=json, silent=output == "-")
     _judge(report)
-    console.next_step(f"ccctl show {output}" if output else f"ccctl bench {artifact} -o report.json")
-
-
-def _request(
-    found: Proven,
-    sizes: tuple[int, ...],
-    dtype: str,
-    op: str,
-    warmup: int,
-    iterations: int,
-    placement: str,
-    vs: str | None,
-    profile: str | None,
-) -> BenchRequest:
-    from exec.bench import BenchRequest
-    from exec.layout import count_of
-    from exec.redops import dtype_of, ufunc_of
-
-    ufunc_of(op)
-    itemsize = dtype_of(dtype).itemsize
-    counts = tuple(dict.fromkeys(count_of(found.program.collective, size, itemsize) for size in sizes))
-    return BenchRequest(
-        program=found.program,
-        counts=counts,
-        predicted_s=_predictions(found, counts, itemsize, profile),
-        dtype=dtype,
-        redop=op,
-        warmup=warmup,
-        iterations=iterations,
-        placements=_placements(placement, found),
-        peers=_peers(vs),
-    )
+    if before is not None:
+        _judge_change(report, before.body, tolerance / 100, before.source)
+    console.next_step(f"ccctl show {output}" if output else f"ccctl bench {paths[0]} -o report.json")
 
 
 def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ...]:
@@ -129,77 +143,79 @@ def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ..
     return tuple(sizes)
 
 
-def _placements(placement: str, found: Proven) -> tuple[bool, ...]:
-    asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
-    if asked is None:
-        raise UsageError(f"--placement: expected out, in or both, found {placement!r}")
-    possible = {False: found.program.out_of_place, True: found.program.in_place}
-    chosen = tuple(in_place for in_place in asked if possible[in_place])
-    if not chosen:
-        raise UsageError(f"--placement {placement}: {found.program.name} cannot run so")
-    return chosen
+def _world(found: list[Contestant], ranks: int | None, root: int | None, output: str | None) -> int:
+    """How many ranks to start; raises UsageError where -n, -r or -o was meant as nccl-tests means it."""
+    from exec.redops import REDOPS
+
+    program = found[0].proven.program
+    if output in REDOPS:
+        raise UsageError(f"-o {output}: -o names the file of the report", hint=f"Write --op {output}.")
+    if ranks is not None and ranks != program.ranks:
+        raise UsageError(
+            f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
+            hint="Leave -n out. What nccl-tests calls -n is --iters here.",
+        )
+    rooted = program.collective.kind in ("broadcast", "reduce", "scatter", "gather")
+    if root is not None and rooted and root != program.collective.root:
+        raise UsageError(
+            f"-r {root}: the root of {program.name} is {program.collective.root}, and is part of it",
+            hint=f"Synthesize one with --root {root}.",
+        )
+    if root is not None and not rooted:
+        raise UsageError(f"-r {root}: {program.collective.label} has no root")
+    return program.ranks
 
 
-def _peers(vs: str | None) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in vs.split(","))) if vs else ()
-    for name in names:
-        if name != "mpi":
-            raise UsageError(f"--vs: expected mpi, found {name!r}")
-    return names
+def _show(report: Report, before: Report | None, tolerance: float, *, json: bool, silent: bool) -> None:
+    from exec.baseline import compare
 
+    changes = compare(before, report, tolerance) if before is not None else None
+    if silent:
+        return
+    if json:
+        from ccctl.bench_summary import summary_of
 
-def _predictions(
-    found: Proven, counts: tuple[int, ...], itemsize: int, profile: str | None
-) -> tuple[float | None, ...]:
-    """The simulated seconds for each count; None for all of a program, which has no network."""
-    if found.schedule is None:
-        if profile is not None:
-            raise UsageError("--profile times a schedule; a program has none", hint="Bench the schedule.")
-        return (None,) * len(counts)
-    from exec.layout import Layout
-    from exec.predict import onto, predicted_s
+        console.summary(summary_of(report, changes))
+        return
+    from ccctl.pictures.report import draw
+    from ccctl.pictures.side_by_side import draw_changes
 
-    schedule = found.schedule
-    if profile is not None:
-        from synth.measured import from_profile
-
-        schedule = onto(schedule, from_profile(artifacts.read(profile, "profile").body, profile))
-    return tuple(predicted_s(schedule, Layout(found.program, count).largest * itemsize) for count in counts)
-
-
-def _summary(row: Row) -> dict[str, Any]:
-    """A row for ``--json``: the times are out of place where that was measured."""
-    measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
-    shown = row.out_of_place or row.in_place
-    values: dict[str, Any] = {"collective": row.collective, "size_bytes": row.size_bytes, "count": row.count}
-    values |= {"dtype": row.dtype, "redop": row.redop, **(_columns(shown) if shown else {})}
-    values["wrong"] = sum(found.wrong or 0 for found in measured.values() if found)
-    values["predicted_us"] = None if row.predicted_s is None else row.predicted_s * 1e6
-    values["peers"] = {name: peer.time_s * 1e6 for name, peer in row.peers.items()}
-    return values | {name: _columns(found) for name, found in measured.items() if found}
-
-
-def _columns(measured: Any) -> dict[str, Any]:
-    return {
-        "time_us": measured.time_s * 1e6,
-        "p50_us": measured.p50_s * 1e6,
-        "p99_us": measured.p99_s * 1e6,
-        "algbw_gbs": measured.algbw_gbs,
-        "busbw_gbs": measured.busbw_gbs,
-        "slowest_rank": measured.slowest_rank,
-        "wrong": measured.wrong,
-    }
+    draw(report)
+    if changes is not None:
+        draw_changes(changes)
 
 
 def _judge(report: Report) -> None:
-    """Raise FoundProblem, naming size and placement, where any element was wrong."""
+    """Raise FoundProblem, naming size and placement, where any of our elements was wrong; warn of theirs."""
+    from exec.baseline import label_of
+
     found = []
     for row in report.rows:
-        named = {"out of place": row.out_of_place, "in place": row.in_place, **row.peers}
-        found += [
-            f"{row.collective} of {row.size_bytes} bytes, {name}: {measured.wrong} wrong elements"
-            for name, measured in named.items()
-            if measured is not None and measured.wrong
-        ]
+        for name, measured in (("out of place", row.out_of_place), ("in place", row.in_place)):
+            if measured is not None and measured.wrong:
+                found.append(f"{label_of(row)}, {name}: {measured.wrong} wrong elements")
+        for name, peer in row.peers.items():
+            if peer.wrong:
+                console.warn(f"{label_of(row)}: {name} itself gave {peer.wrong} wrong elements")
     if found:
         raise FoundProblem("\n".join(found))
+
+
+def _judge_change(report: Report, before: Report, tolerance: float, source: str) -> None:
+    """Raise FoundProblem with every row that became slower; UsageError where nothing can be compared."""
+    from exec.baseline import compare
+
+    changes: list[Any] = compare(before, report, tolerance)
+    if not changes:
+        raise UsageError(
+            f"--baseline {source}: it has no row of the same collective, size, type and operator",
+            hint="Choose the sizes that it has with -b, -e and -f.",
+        )
+    slower = [
+        f"{change.label}: {change.new_s * 1e6:.1f} us, was {change.old_s * 1e6:.1f} us "
+        f"({change.ratio:.2f} times as long)"
+        for change in changes
+        if change.slower
+    ]
+    if slower:
+        raise FoundProblem("\n".join(slower))

@@ -66,7 +66,9 @@ class GlooPeer:
         self._distributed.destroy_process_group()
 
     def _tensor(self, array: Array) -> Any:
-        """The same memory as a tensor."""
+        """The same memory as a tensor; NumPy has no bfloat16, so its bits are told what they are."""
+        if array.dtype.names == ("bfloat16",):
+            return self._torch.from_numpy(array.view("uint16")).view(self._torch.bfloat16)
         try:
             return self._torch.from_numpy(array)
         except TypeError as error:

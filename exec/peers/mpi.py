@@ -49,7 +49,7 @@ class MpiPeer:
 
     def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
         if not self._algorithm:
-            return _call(self._comm, collective, buffers, redop)
+            return self._tried(_call(self._comm, collective, buffers, redop))
         variables = Variables()
         name = _variable(collective)
         number = _number(variables, name, self._algorithm)
@@ -74,20 +74,20 @@ class MpiPeer:
         )
 
     def _tried(self, call: Call) -> Call:
-        """The same call, after one run: some algorithms serve only two ranks, or no reduction in place."""
+        """The same call, after one run: some algorithms serve only two ranks, some types have no sum."""
         from mpi4py import MPI
 
         reason = ""
         call.prepare()
         try:
             call.run()
-        except MPI.Exception as error:
-            reason = str(error)
+        except (MPI.Exception, KeyError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__} {error}"
         call.settle()
         refused = [text for text in self._comm.allgather(reason) if text]
         if refused:
             call.close()
-            raise UnavailableError(f"{self.version} refuses {self.name} here: {refused[0]}")
+            raise UnavailableError(f"--vs {self.name}: {self.version} refuses it here: {refused[0]}")
         return call
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _call(
     try:
         run, result = library_call(comm, collective, buffers, redop)
     except KeyError as error:
-        raise UnavailableError(f"the MPI library has no operator or type {error}") from error
+        raise UnavailableError(f"the MPI library has no operator {error}") from error
     return Call(run, result, prepare=prepare, settle=settle, close=close)
 
 

@@ -1,17 +1,23 @@
+import importlib.util
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from ccctl import artifacts
-from ccctl.commands.bench import _judge, _sizes
+from ccctl.commands.bench import _judge, _judge_change, _sizes
 from ccctl.errors import FoundProblem, UsageError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -59,13 +65,25 @@ def test_the_report_is_written_and_the_table_drawn(run_ccctl, folder):
 WRONG = {
     "sizes that are none": (["schedule.json", "-b", "many"], "-b: expected a size"),
     "sizes that run backwards": (["schedule.json", "-b", "1M", "-e", "1K"], "-b 1M is larger than -e 1K"),
-    "a type that is not known": (["schedule.json", "-d", "half"], "'half'"),
+    "a type that is not known": (["schedule.json", "-d", "float32,complex"], "'complex'"),
     "an operator that is not known": (["schedule.json", "--op", "xor"], "'xor'"),
-    "a peer that is not known": (["schedule.json", "--vs", "mpi,gloo"], "--vs: expected mpi, found 'gloo'"),
+    "a peer that is not known": (
+        ["schedule.json", "--vs", "mpi,rccl"],
+        "--vs: expected mpi, gloo, nccl, found 'rccl'",
+    ),
+    "an algorithm of gloo": (["schedule.json", "--vs", "gloo:ring"], "gloo has no algorithms"),
+    "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "-t: a rank is a process"),
+    "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-J: -o FILE writes"),
+    "calls that do not wait": (["schedule.json", "-z", "0"], "-z 0: a call returns when it is done"),
+    "an operator, as nccl-tests has it": (["schedule.json", "-o", "sum"], "Write --op sum"),
+    "iterations, as nccl-tests has them": (["schedule.json", "-n", "20"], "-n is --iters here"),
+    "another root": (["program.json", "-r", "1"], "-r 1: the root of pass on is 0"),
+    "a root of a collective without one": (["schedule.json", "-r", "0"], "all_gather has no root"),
+    "two collectives": (["schedule.json", "program.json"], "only one collective can be compared"),
+    "parameters of a schedule": (["schedule.json", "-p", "ranks=4"], "schedule.json has no parameters"),
     "a placement that is not known": (["schedule.json", "--placement", "up"], "--placement: expected out"),
     "more ranks than the artifact has": (["schedule.json", "-n", "5"], "-n asks for 5 ranks"),
     "a profile of other ranks": (["schedule.json", "--profile", "profile.json"], "profile.json has 2"),
-    "a profile for a program": (["program.json", "--profile", "profile.json"], "--profile times a schedule"),
 }
 
 
@@ -97,8 +115,99 @@ def test_a_wrong_element_is_a_problem_that_names_size_and_placement(samples):
     (row,) = samples["report"].rows
     _judge(samples["report"])
     wrong = replace(row, in_place=replace(row.out_of_place, wrong=3))
-    with pytest.raises(FoundProblem, match="all_reduce of 1024 bytes, in place: 3 wrong elements"):
+    with pytest.raises(FoundProblem, match="all_reduce of 1024 bytes, float sum, in place: 3 wrong"):
         _judge(replace(samples["report"], rows=(wrong,)))
+
+
+def test_wrong_elements_of_a_peer_are_its_own_and_only_said(samples, capsys):
+    (row,) = samples["report"].rows
+    wrong = replace(row, peers={"mpi:sparbit": replace(row.out_of_place, wrong=3)})
+    _judge(replace(samples["report"], rows=(wrong,)))
+    assert "mpi:sparbit itself gave 3 wrong elements" in capsys.readouterr().err
+
+
+@pytest.mark.mpi
+def test_several_programs_types_operators_and_algorithms_at_once(run_ccctl, folder):
+    shutil.copy(EXAMPLES / "ring_allreduce.py", folder / "ring.py")
+    shutil.copy(EXAMPLES / "ring_allreduce.py", folder / "again.py")
+    given = ["ring.py", "again.py", "-p", "ranks=2", "-b", "1K", "-e", "1K", "--iters", 3, "-m", 2, "-N", 2]
+    done = run_ccctl(
+        "bench", *given, "-d", "float,int64", "--op", "max,min", "--vs", "mpi:ring,mpi", "-I", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    rows = summary["rows"]
+    # Two programs, two types, two operators, gone through twice.
+    assert len(rows) == 16
+    assert {row["program"] for row in rows} == {"ring.py", "again.py"}
+    assert {(row["dtype"], row["redop"]) for row in rows} == set(
+        itertools.product(("float32", "int64"), ("max", "min"))
+    )
+    for row in rows:
+        assert row["wrong"] == 0
+        assert row["peers"].keys() == row["peers_over_ours"].keys() == {"mpi:ring", "mpi"}
+        assert row["peers_wrong"] == {"mpi:ring": 0, "mpi": 0}
+        assert len(row["times_us"]) == 3
+        assert len(row["rank_us"]) == 2
+    assert summary["machine"].keys() >= {"python", "kernel", "cpu", "mpi4py", "mpi"}
+    assert not any("PATH" in name for name in summary["machine"])
+
+
+@pytest.mark.mpi
+def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccctl, folder):
+    given = ["program.json", "--profile", "profile.json", "-b", "1K", "-e", "4K", "--iters", 2, "-c", 0]
+    done = run_ccctl("bench", *given, "--json")
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["rows"]:
+        assert row["predicted_us"] > 0
+        assert row["achieved"] == pytest.approx(row["predicted_us"] / row["p50_us"])
+        assert row["wrong"] is None
+
+
+@pytest.mark.mpi
+def test_an_algorithm_that_the_library_lacks_is_named_with_those_it_has(run_ccctl, folder):
+    done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "mpi:quantum")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mpi:quantum" in done.stderr
+    assert "ring" in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+def test_gloo_without_torch_says_what_is_missing(run_ccctl, folder):
+    done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "gloo")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "needs torch on every host" in done.stderr
+    assert "pip install torch" in done.stderr
+
+
+def test_a_row_slower_than_in_the_baseline_is_a_problem_that_names_it(samples):
+    report = samples["report"]
+    (row,) = report.rows
+    once = replace(row.out_of_place, time_s=2 * row.out_of_place.time_s)
+    slower = replace(report, rows=(replace(row, out_of_place=once),))
+    _judge_change(report, report, 0.1, "old.json")
+    _judge_change(report, slower, 0.1, "old.json")
+    with pytest.raises(FoundProblem, match=r"1024 bytes, float sum, out of place: 2000.0 us, was 1000.0 us"):
+        _judge_change(slower, report, 0.1, "old.json")
+    other = replace(report, rows=(replace(row, size_bytes=4),))
+    with pytest.raises(UsageError, match=r"old.json: it has no row of the same collective, size"):
+        _judge_change(other, report, 0.1, "old.json")
+
+
+@pytest.mark.mpi
+def test_a_baseline_is_compared_row_by_row(run_ccctl, folder):
+    given = ["bench", "program.json", "-b", "1K", "-e", "1K", "--iters", 5]
+    assert run_ccctl(*given, "-o", "now.json").returncode == 0
+    report = artifacts.read(str(folder / "now.json")).body
+    (row,) = report.rows
+    slow = replace(row, out_of_place=replace(row.out_of_place, p50_s=1e6), in_place=None)
+    artifacts.write(str(folder / "slow.json"), "report", replace(report, rows=(slow,)))
+    done = run_ccctl(*given, "--baseline", "slow.json", "--json")
+    assert done.returncode == 0, done.stderr
+    (change,) = json.loads(done.stdout)["baseline"]
+    assert change["row"] == "broadcast of 1024 bytes, float32, out of place"
+    assert (change["old_us"], change["slower"]) == (1e12, False)
 
 
 def test_sizes_step_as_in_nccl_tests():
