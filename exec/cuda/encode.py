@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from exec.cuda.rows import Rows
+from exec.cuda.rows import DOES, STEP, Rows
 from exec.layout import Layout
 from exec.moves import moves
 from probes.columns import Indices
@@ -43,6 +43,7 @@ BLOCK = (
     "channel",
     "room_out",
     "room_in",
+    "buffers",
 )
 LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
 RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "slice", "seen", "wanted")
@@ -78,6 +79,13 @@ class Encoded:
     @property
     def place_bytes(self) -> int:
         return self.tile * self.itemsize
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that all steps together read and write: one run of all ranks, FIFOs and all."""
+        does, more, length = (self.steps[:, STEP.index(name)] for name in ("does", "more_count", "length"))
+        operands = sum((does & bit != 0).astype(np.int64) for bit in DOES.values()) + more
+        return int((operands * length).sum()) * self.itemsize
 
     def blocks_of(self, rank: int) -> range:
         """The threadblocks of a rank."""
@@ -145,6 +153,7 @@ def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices) -> Indi
     first = np.searchsorted(program.tb_rank, program.tb_rank)
     columns: dict[str, Any] = {
         "rank": program.tb_rank,
+        "buffers": program.tb_rank,
         "number": np.arange(program.threadblocks) - first,
         "first": rows.first,
         "steps": np.diff([*rows.first, len(rows.steps)]),

@@ -312,7 +312,7 @@ DEVICE void interpret(const Machine& machine) {
     constexpr i64 PACK = 16 / sizeof(T);
     const i64* block = machine.blocks + block_number() * BLOCK_COLUMNS;
     const i64* link = machine.links + block_number() * LINK_COLUMNS;
-    const i64* buffers = machine.buffers + block[BLOCK_RANK] * 3;
+    const i64* buffers = machine.buffers + block[BLOCK_BUFFERS] * 3;
     u64* flag = machine.flags + block_number();
     const bool leads = thread_number() == 0;
     const i64 slices = machine.slices;

@@ -1,11 +1,12 @@
 """The kernels compile for every GPU from Volta on; from Turing on two blocks fit on a multiprocessor."""
 
 import pytest
-from cubins import NVCC, NVRTC, by_nvcc, by_nvrtc
+from cubins import NVCC, NVRTC, by_nvcc
 
+from exec.cuda.compile import cubin
 from exec.cuda.elements import ELEMENTS, OPERATORS
 from exec.cuda.source import THREADS, kernels
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
 
 ARCHITECTURES = (70, 75, 80, 86, 89, 90, 100)
 NAMES = {"ccctl_interpret", "ccctl_combine", "ccctl_divide"}
@@ -33,19 +34,19 @@ def checked(found, what, capsys, resident=2):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture(architecture, capsys):
     resident = 1 if architecture < 75 else 2
-    checked(by_nvrtc(kernels("float32", "sum"), architecture), f"sm_{architecture}", capsys, resident)
+    checked(cubin("float32", "sum", architecture).needs, f"sm_{architecture}", capsys, resident)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ELEMENTS)
 def test_every_type(dtype, capsys):
-    checked(by_nvrtc(kernels(dtype, "sum"), 80), dtype, capsys)
+    checked(cubin(dtype, "sum", 80).needs, dtype, capsys)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("redop", OPERATORS)
 def test_every_operator(redop, capsys):
-    checked(by_nvrtc(kernels("bfloat16", redop), 75), redop, capsys)
+    checked(cubin("bfloat16", redop, 75).needs, redop, capsys)
 
 
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
@@ -57,3 +58,9 @@ def test_the_toolkits_compiler(tmp_path, capsys):
 def test_unknown_types_and_operators_are_refused(arguments):
     with pytest.raises(UsageError, match="expected one of"):
         kernels(*arguments)
+
+
+@needs_nvrtc
+def test_a_gpu_that_nvrtc_does_not_know_is_named():
+    with pytest.raises(UnavailableError, match="this GPU is sm_7000"):
+        cubin("float32", "sum", 7000)

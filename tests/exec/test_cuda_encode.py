@@ -89,3 +89,10 @@ def test_an_average_divides_what_was_added_up():
     assert average_parts(reduced, 1) == [(0, 10, 3)]
     copied = Layout(lower(random_schedule("all_gather", 3, 1, 0)), 10)
     assert average_parts(copied, 1) == []
+
+
+def test_a_copy_moves_twice_what_it_copies():
+    table = encoded(Layout(lower(ring_all_reduce(2), fuse=False), 100), 4)
+    # Each rank of two sends its half, adds what it received to its other half and the same again, copied.
+    received_and_added, sent, received = 3 * 50, 2 * 50, 2 * 50
+    assert table.moved_bytes == 2 * 4 * (sent + received_and_added + sent + received)

@@ -81,6 +81,12 @@ def test_types_and_operators_are_exact(dtype, redop):
     assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64) == 0
 
 
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_exact_with_a_launch_for_each_rank(example):
+    program, _ = compiled_algorithm(str(example), [], instances=2)
+    assert wrong(program, 999, in_place=not program.out_of_place, launches=2, apart=True) == 0
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),

@@ -5,6 +5,7 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 from exec.cuda.arena import arenas
 from exec.cuda.elements import ELEMENTS, average_parts
 from exec.cuda.encode import RECORD
+from exec.cuda.machine import own_tables
 from exec.cuda.source import kernels
 from synth.program import OUTPUT, SCRATCH
 
@@ -65,35 +67,68 @@ def library(dtype, redop, *flags):
 
 
 def run_on_host(
-    encoded, inputs, dtype, redop, *, in_place=False, threads=1, launches=1, limit_s=60.0, flags=()
+    encoded,
+    inputs,
+    dtype,
+    redop,
+    *,
+    in_place=False,
+    threads=1,
+    launches=1,
+    limit_s=60.0,
+    flags=(),
+    apart=False,
 ):
-    """Run ``encoded`` on ``inputs``, arrays of storage type, ``launches`` times on the same FIFOs."""
+    """Run ``encoded`` on ``inputs``, arrays of storage type, ``launches`` times on the same FIFOs.
+
+    ``apart``: each rank is a launch of its own, with its own tables only, as on several GPUs.
+    """
     kernel = library(dtype, redop, *flags)
     layout = encoded.layout
+    every = range(len(inputs))
     places = arenas(encoded)
     memory = [_aligned(int(size)) for size in places.sizes]
-    links = places.links(encoded, [each.ctypes.data for each in memory], range(len(encoded.blocks)))
-    flag = np.zeros(len(encoded.blocks), dtype=np.uint64)
-    records = np.zeros((len(encoded.blocks), len(RECORD)), dtype=np.int64)
-    stop = np.zeros(1, dtype=np.uint64)
+    bases = [each.ctypes.data for each in memory]
+    groups = [range(rank, rank + 1) for rank in every] if apart else [every]
+    launched = [_Launch(kernel, encoded, places.links, bases, group) for group in groups]
     for number in range(launches):
         buffers = [_buffers(layout, rank, given, in_place) for rank, given in enumerate(inputs)]
-        addresses = np.array([[each.ctypes.data for each in own] for own in buffers], dtype=np.int64)
-        tables = (encoded.blocks, encoded.steps, encoded.more, addresses, links, flag, records, stop)
-        numbers = (number, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
-        kernel.run_interpreter(
-            ctypes.c_int64(len(encoded.blocks)),
-            threads,
-            *(ctypes.c_void_p(table.ctypes.data) for table in tables),
-            *map(ctypes.c_int64, numbers),
-        )
+        with ThreadPoolExecutor(len(launched)) as pool:
+            running = [pool.submit(each.run, buffers, threads, number, limit_s) for each in launched]
+        for each in running:
+            each.result()
     outputs = [own[OUTPUT] for own in buffers]
     if redop == "avg":
         for rank, output in enumerate(outputs):
             for start, length, by in average_parts(layout, rank):
                 at = ctypes.c_void_p(output[start:].ctypes.data)
                 kernel.run_divide(at, ctypes.c_int64(length), by)
-    return Outcome(outputs, records)
+    return Outcome(outputs, np.concatenate([each.records for each in launched]))
+
+
+class _Launch:
+    """The threadblocks of some ranks, with their tables, and what the kernel keeps between launches."""
+
+    def __init__(self, kernel, encoded, links, bases, ranks):
+        self.kernel, self.encoded, self.ranks = kernel, encoded, ranks
+        self.blocks, self.steps = own_tables(encoded, ranks)
+        first = encoded.blocks_of(ranks[0]).start
+        self.links = links(encoded, bases, range(first, first + len(self.blocks)))
+        self.flags = np.zeros(len(self.blocks), dtype=np.uint64)
+        self.records = np.zeros((len(self.blocks), len(RECORD)), dtype=np.int64)
+        self.stop = np.zeros(1, dtype=np.uint64)
+
+    def run(self, buffers, threads, number, limit_s):
+        encoded = self.encoded
+        addresses = np.array([[each.ctypes.data for each in buffers[rank]] for rank in self.ranks], np.int64)
+        tables = (self.blocks, self.steps, encoded.more, addresses, self.links, self.flags, self.records)
+        numbers = (number, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
+        self.kernel.run_interpreter(
+            ctypes.c_int64(len(self.blocks)),
+            threads,
+            *(ctypes.c_void_p(table.ctypes.data) for table in (*tables, self.stop)),
+            *map(ctypes.c_int64, numbers),
+        )
 
 
 def bits_of(values, dtype):
