@@ -1,6 +1,6 @@
 """AdapCC's strategy for a whole network: between hosts first, then inside each host.
 
-The integer program of ``synth.strategy`` grows with nodes times edges, so hosts are its nodes where
+The integer program of ``synth.strategy_program`` grows with nodes times edges, so hosts are its nodes where
 there are several; what leaves or enters a host over a link then says where its own trees are rooted.
 """
 
@@ -19,7 +19,8 @@ from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.node_graph import NodeGraph, node_graph
-from synth.strategy import Demand, Strategy, Tree, plan
+from synth.strategy import Strategy, plan
+from synth.strategy_program import Demand, Tree
 
 __all__ = ["Plan", "Planner", "fits", "nodes_of"]
 

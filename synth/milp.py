@@ -1,21 +1,16 @@
 """Mixed-integer linear programs: built in columns and rows, solved through PuLP by CBC or HiGHS.
 
-Nothing else in ccctl talks to a solver of integer programs. What a solver says is kept: its status,
+Solved through ``synth.solvers``. What a solver says is kept: its status,
 the bound it proved, the gap, what it printed. An answer is called infeasible or optimal only where
 the solver ended by itself, well within its time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import re
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,12 +18,11 @@ from typing import Any, Literal
 import numpy as np
 
 from probes.columns import Floats
-from probes.errors import UnavailableError, UsageError
+from synth.solvers import bound_of, require, run, solver_of
 
-__all__ = ["SOLVERS", "Model", "Solution", "Status", "require"]
+__all__ = ["Model", "Solution", "Status", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-SOLVERS = ("cbc", "highs")
 # A solver that stops this close to its limit may have been cut short, whatever it says.
 _ENDED_BY_ITSELF = 0.97
 # CBC ends without a status where its preprocessing finds a contradiction.
@@ -111,10 +105,10 @@ class Model:
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with tempfile.TemporaryDirectory(prefix="ccctl-milp-") as folder:
             log = Path(folder) / "solver.log"
-            program = _solver(solver)(self, left_s, gap, threads, seed, log)
+            program = solver_of(solver)(bool(self.start), self.preprocess, left_s, gap, threads, seed, log)
             program.tmpDir = folder
             solving_s = time.perf_counter()
-            code = _run(program, problem, solver, left_s)
+            code = run(program, problem, solver, left_s)
             taken_s = time.perf_counter() - solving_s
             text = log.read_text(errors="replace") if log.exists() else ""
         ended = taken_s < _ENDED_BY_ITSELF * left_s and "maximum time" not in text
@@ -173,115 +167,12 @@ class Model:
             status: Status = "infeasible" if ended else "unknown"
             return Solution(status, None, math.inf, math.inf if ended else -math.inf, seconds, text)
         if code not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            return Solution("unknown", None, math.inf, _bound(text, problem, -math.inf), seconds, text)
+            return Solution("unknown", None, math.inf, bound_of(text, problem, -math.inf), seconds, text)
         values = np.array([variable.value() or 0.0 for variable in variables])
         whole = np.array(self.integer, dtype=bool)
         values[whole] = np.round(values[whole])
         objective = sum(values[at] * cost for at, cost in self.cost.items())
         proven = code == pulp.LpSolutionOptimal and ended
-        bound = min(objective, _bound(text, problem, objective if proven else -math.inf))
+        bound = min(objective, bound_of(text, problem, objective if proven else -math.inf))
         exact = proven and objective - bound <= max(gap, 1e-9) * max(abs(objective), 1e-12)
         return Solution("optimal" if exact else "feasible", values, objective, bound, seconds, text)
-
-
-def _run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
-    """The solution status. CBC looks at its clock only between steps, which can be minutes apart."""
-    import pulp
-
-    stops = [
-        threading.Timer(limit_s * 1.02 + late_s, _interrupt, (program.tmpDir, number))
-        for late_s, number in ((0.5, signal.SIGINT), (2.0, signal.SIGKILL))
-    ]
-    begun_s = time.perf_counter()
-    try:
-        for stop in stops:
-            stop.daemon = True
-            stop.start()
-        problem.solve(program)
-    except pulp.PulpSolverError as error:
-        if time.perf_counter() - begun_s > limit_s:
-            return int(pulp.LpSolutionNoSolutionFound)
-        raise UnavailableError(
-            f"--solver {solver}: expected it to solve a program of {problem.numVariables()} columns, "
-            f"found: {error}",
-            hint="ccctl doctor shows which solvers work",
-        ) from error
-    finally:
-        for stop in stops:
-            stop.cancel()
-    return int(problem.sol_status)
-
-
-def _interrupt(folder: str, number: int) -> None:
-    """Signal the solver process that works on files in ``folder``."""
-    import psutil
-
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if any(argument.startswith(folder) for argument in child.cmdline()):
-                child.send_signal(number)
-
-
-def _solver(name: str) -> Callable[..., Any]:
-    """What makes the named solver from (model, time limit, gap, threads, seed, log file)."""
-    makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
-    if name not in makers:
-        raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
-    return makers[name]
-
-
-def require(solver: str) -> None:
-    """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
-    _solver(solver)(Model(), 1.0, 0.0, 1, 0, Path(os.devnull))
-
-
-def _cbc(model: Model, limit_s: float, gap: float, threads: int, seed: int, log: Path) -> Any:
-    import pulp
-
-    program = pulp.PULP_CBC_CMD(
-        msg=False,
-        timeLimit=round(limit_s, 3),
-        gapRel=gap,
-        threads=threads if threads > 1 else None,
-        warmStart=bool(model.start),
-        logPath=str(log),
-        options=[
-            f"randomSeed {seed + 1}",
-            f"randomCbcSeed {seed + 1}",
-            *([] if model.preprocess else ["preprocess off"]),
-        ],
-    )
-    if not program.available():
-        raise UnavailableError(
-            f"--solver cbc: expected the CBC that PuLP brings, found none at {program.path}",
-            hint="pip install 'pulp>=3.1,<4', or --solver highs",
-        )
-    return program
-
-
-def _highs(model: Model, limit_s: float, gap: float, threads: int, seed: int, log: Path) -> Any:
-    import pulp
-
-    if not pulp.HiGHS().available():
-        raise UnavailableError(
-            "--solver highs: expected highspy, found none", hint="pip install 'ccctl[highs]', or --solver cbc"
-        )
-    return pulp.HiGHS(
-        msg=True,
-        timeLimit=limit_s,
-        gapRel=gap,
-        threads=threads,
-        random_seed=seed,
-        log_to_console=False,
-        log_file=str(log),
-    )
-
-
-def _bound(text: str, problem: Any, otherwise: float) -> float:
-    """The proven bound: HiGHS hands it over, CBC prints it when it stops early."""
-    highs = getattr(problem, "solverModel", None)
-    if highs is not None:
-        bound = float(highs.getInfo().mip_dual_bound)
-        return bound if math.isfinite(bound) else otherwise
-    printed = re.findall(r"^(?:Lower bound|\(best possible\)):\s+(\S+)", text, re.MULTILINE)
-    return float(printed[-1]) if printed else otherwise

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -39,6 +38,10 @@ _PACES = ((1.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.5, 4.0), (1.0, 8.0))
 _MOST_SENDS = 400_000
 _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
+# Strategies that are remembered; a network is itself alone, so none is taken for another's.
+_PLANS: dict[tuple[object, ...], Plan] = {}
+_MOST_PLANS = 8
+_DIGITS = 2
 
 
 def suits(network: Network, collective: Collective) -> bool:
@@ -132,7 +135,6 @@ def choose(
     return best
 
 
-@lru_cache(maxsize=8)
 def _planned(
     network: Network,
     kind: Kind,
@@ -143,16 +145,24 @@ def _planned(
     time_limit_s: float,
     seed: int,
 ) -> Plan:
-    return Planner(
-        network,
-        kind,
-        root,
-        total_bytes,
-        sub_collectives,
-        solver=solver,
-        time_limit_s=time_limit_s,
-        seed=seed,
-    ).plan()
+    """The plan for about so many bytes: chunks of any size add up to a little more or less."""
+    about_bytes = round(total_bytes, _DIGITS - len(str(total_bytes)))
+    key = (network, kind, root, about_bytes, sub_collectives, solver, seed)
+    if key not in _PLANS:
+        planner = Planner(
+            network,
+            kind,
+            root,
+            about_bytes,
+            sub_collectives,
+            solver=solver,
+            time_limit_s=time_limit_s,
+            seed=seed,
+        )
+        while len(_PLANS) >= _MOST_PLANS:
+            del _PLANS[next(iter(_PLANS))]
+        _PLANS[key] = planner.plan()
+    return _PLANS[key]
 
 
 def _piped(network: Network, shape: Collective, chunk_bytes: int, planned: Plan, seed: int) -> Schedule:

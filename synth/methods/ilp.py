@@ -11,47 +11,35 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints
+from probes.columns import bytes_of, ints
 from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
-from synth.methods import greedy, paths
+from synth.horizons import CLOSE, Search
 from synth.network import Network
 from synth.ordering import in_start_order
-from synth.recovery import completed
 from synth.schedule import REDUCE, Bound, Outcome, Schedule
 from synth.simulate import replay
-from synth.ten import Bundles, Expansion, bundle, expand, grid_of
-from synth.ten_program import Move, moves_of, program
-from synth.wavefront import wavefront
 
 __all__ = ["solve", "suits", "synthesize"]
 
 _COPYING: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
-_GREEDY_SENDS = 60_000
-_MOST_GREEDY_RUNS = 48
-_MOST_COLUMNS = 60_000
-# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
-_COLUMNS_PER_S = 6_000
-_WINDOW_HOPS = 2
-_SHARE = 0.7
-_FEW = 4
-_FEWER = 0.8
-_LEAST_S = 0.2
-_CLOSE = 1e-6
 # An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
 _MOST_DELIVERIES = 72
 
 
 def suits(network: Network, collective: Collective) -> bool:
     """Whether the integer program is small enough to be solved in passing."""
-    sets = (collective.sources, collective.targets)
-    return max(int(each.sizes().sum()) - collective.chunks for each in sets) <= _MOST_DELIVERIES
+    if collective.chunks > _MOST_DELIVERIES:
+        return False
+    copies = int((collective.wanted() & ~collective.held()).sum())
+    sums = int(collective.sources.sizes().sum()) - collective.chunks
+    return max(copies, sums) <= _MOST_DELIVERIES
 
 
 def synthesize(
@@ -91,7 +79,7 @@ def solve(
         schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
         return _with_outcome(schedule, None), None
     turned = collective.kind in _COPYING
-    search = _Search(
+    search = Search(
         network.transposed() if turned else network,
         replace(collective, kind=_COPYING[collective.kind]) if turned else collective,
         chunk_bytes,
@@ -112,9 +100,9 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
     proven += [bound] if bound else []
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
     gap = max(0.0, 1.0 - outcome.percent_of_optimal / 100)
-    status = "optimal" if gap <= _CLOSE else "feasible"
+    status = "optimal" if gap <= CLOSE else "feasible"
     return replace(
-        in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= _CLOSE else gap)
+        in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= CLOSE else gap)
     )
 
 
@@ -169,157 +157,3 @@ def _all_reduce(
         columns.append((chunk[kept], made.link[kept], made.op[kept]))
     chunk, link, op = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Schedule(network, collective, chunk_bytes, "ilp", seed, ints(chunk), ints(link), bytes_of(op))
-
-
-@dataclass(eq=False)
-class _Search:
-    """One copying collective: the best schedule so far, and how far the bound has come."""
-
-    network: Network
-    collective: Collective
-    chunk_bytes: int
-    seed: int
-    deadline_s: float
-    solver: str
-    progress: Progress
-    bound: Bound | None = None
-    best: Schedule = field(init=False)
-    best_s: float = float("inf")
-
-    def run(self) -> Schedule:
-        bundles = bundle(self.network)
-        shape = self.collective
-        self.bound = wavefront(self.network, shape.held(), shape.wanted(), self.chunk_bytes)
-        known_s = bounds(self.network, shape, self.chunk_bytes)[0].time_s
-        known_s = max(known_s, self.bound.time_s if self.bound else 0.0)
-        self._begin(bundles, known_s)
-        if self.best_s <= known_s * (1 + _CLOSE):
-            return self.best
-        grid = grid_of(bundles, self.chunk_bytes, self.best_s)
-        expansion = expand(grid, self.collective.held(), grid.ticks(self.best_s))
-        if expansion is None or not self._grow(expansion, grid.ticks(known_s)):
-            self._cluster(bundles)
-        return self.best
-
-    def _left_s(self) -> float:
-        return self.deadline_s - time.perf_counter()
-
-    def _most(self) -> int:
-        """How many columns there is time for."""
-        return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
-
-    def _keep(self, schedule: Schedule) -> None:
-        time_s = replay(schedule).time_s
-        if time_s < self.best_s:
-            self.best, self.best_s = schedule, time_s
-
-    def _begin(self, bundles: Bundles, known_s: float) -> None:
-        """Something feasible: greedy where it serves, with many seeds if small, else the best of paths."""
-        if self.collective.kind not in ("all_gather", "broadcast") or self.collective.members:
-            self._keep(self._schedule(bundles, []))
-            made = paths.synthesize(self.network, self.collective, self.chunk_bytes, seed=self.seed)
-            self._keep(replace(made, method="ilp"))
-            return
-        policies = greedy.policies(self.network)
-        runs = len(policies) * max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
-        for at in range(min(runs, _MOST_GREEDY_RUNS)):
-            if self.best_s <= known_s * (1 + _CLOSE) or (at and self._left_s() < _LEAST_S):
-                return
-            policy = policies[at % len(policies)]
-            made = greedy.synthesize(
-                self.network, self.collective, self.chunk_bytes, seed=self.seed + at, policy=policy
-            )
-            self._keep(replace(made, method="ilp", seed=self.seed))
-
-    def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
-        return completed(bundles, self.collective, self.chunk_bytes, moves, "ilp", self.seed)
-
-    def _grow(self, expansion: Expansion, known: int) -> bool:
-        """Ask horizon after horizon, from the known bound up to the best time; False if too large.
-
-        Steps double while horizons are infeasible, so that many close ones cost few programs, and
-        halve the rest once one is not.
-        """
-        horizons = expansion.arrivals
-        horizons = horizons[horizons < expansion.horizon]
-        low = int(np.searchsorted(horizons, known, side="right")) - 1
-        low, high, step = max(low, 0), len(horizons), 1
-        while low < high and self._left_s() > _LEAST_S:
-            at = min(low + step - 1, high - 1)
-            self.progress.update(low, high, f"horizon {horizons[at] * expansion.grid.tick_s * 1e6:.6g} us")
-            answer = self._decide(expansion.until(int(horizons[at])))
-            if answer is None:
-                return low > 0
-            if answer == "unknown":
-                break
-            if answer == "infeasible":
-                low, step = at + 1, 2 * step
-            else:
-                high, step = at, 1 if at - low < 2 else (at - low) // 2
-        self._prove(expansion, horizons, low, high)
-        if low < high and self._left_s() > _LEAST_S:
-            self._ask(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
-        return True
-
-    def _decide(self, expansion: Expansion) -> str | None:
-        """Whether all can have arrived by the horizon: with few instants first, which can only say yes."""
-        thin = expansion.thinned(_FEW)
-        if thin.instants < _FEWER * expansion.instants:
-            answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
-            if answer == "feasible":
-                return answer
-        return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
-
-    def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
-        """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
-        until_s = time.perf_counter() + limit_s
-        shape = self.collective
-        made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=self._most())
-        if made is None:
-            return None
-        if not made.possible and not elastic:
-            return "infeasible"
-        limit_s = max(0.1, until_s - time.perf_counter())
-        solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
-        if solution.values is not None:
-            self._keep(self._schedule(expansion.grid.bundles, moves_of(made, solution)))
-            return "feasible"
-        return solution.status
-
-    def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
-        """What the infeasible horizons prove: nothing ends before the first that is left."""
-        if not low:
-            return
-        tick_s = expansion.grid.tick_s
-        next_s = float(horizons[low] * tick_s) if low < len(horizons) else self.best_s
-        exactly = "exact times" if expansion.grid.exact else f"times rounded down to {tick_s:.3g} s"
-        self.bound = Bound(
-            "ILP horizon",
-            min(next_s, self.best_s),
-            f"none ends by {horizons[low - 1] * tick_s:.9g} s: {expansion.instants} instants, {exactly}",
-        )
-
-    def _cluster(self, bundles: Bundles) -> None:
-        """Short windows one after the other, each moving as many chunks as it can."""
-        tick_s = float(self.network.hold_s(self.chunk_bytes).min())
-        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s)
-        window = _WINDOW_HOPS * int(grid.travel.max())
-        held, wanted = self.collective.held(), self.collective.wanted()
-        moves: list[Move] = []
-        begin = 0
-        while (wanted & ~held).any() and self._left_s() > _LEAST_S:
-            expansion = expand(grid, held, window)
-            made = expansion and program(expansion, held, wanted, elastic=True, most_columns=self._most())
-            if not made:
-                break
-            windows = max(2, -(-grid.ticks(self.best_s) // window) - begin // window)
-            limit_s = self._left_s() * 2 / windows
-            solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
-            found = moves_of(made, solution)
-            if not found:
-                break
-            for move in found:
-                held[self.network.dst[bundles.first[move.bundle]], move.chunk] = True
-            moves += [replace(move, tick=begin + move.tick) for move in found]
-            begin += window
-        self._keep(self._schedule(bundles, moves))
