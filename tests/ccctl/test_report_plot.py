@@ -1,0 +1,60 @@
+"""The picture of a report: every series is in it, in its place, and it is XML."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from ccctl.errors import UsageError
+from ccctl.pictures.report_plot import plot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def grown(report, sizes):
+    """The sample's row at several sizes; time grows with size."""
+    (row,) = report.rows
+    rows = []
+    for size in sizes:
+        one = replace(row.out_of_place, time_s=size * 1e-9, p50_s=size * 1e-9, busbw_gbs=size / 1e6)
+        peer = replace(one, p50_s=2 * one.p50_s)
+        rows.append(
+            replace(row, size_bytes=size, out_of_place=one, predicted_s=size * 0.9e-9, peers={"mpi": peer})
+        )
+    return replace(report, rows=tuple(rows))
+
+
+def test_ours_the_peers_and_predictions_are_lines_of_their_own(samples):
+    root = ElementTree.fromstring(plot(grown(samples["report"], (1024, 4096, 1 << 20))))
+    words = [text.text for text in root.iter(f"{SVG}text")]
+    for expected in ("ring", "mpi", "ring, predicted", "bus bandwidth (GB/s)", "time, median", "1M"):
+        assert expected in words
+    # Two charts, each with three sizes of ours and three of the peer.
+    assert len(list(root.iter(f"{SVG}circle"))) == 12
+    dashed = [path for path in root.iter(f"{SVG}path") if path.get("stroke-dasharray")]
+    # One line a chart, and its entry in the legend.
+    assert len(dashed) == 3
+
+
+def test_what_is_larger_stands_higher_and_farther_right(samples):
+    root = ElementTree.fromstring(plot(grown(samples["report"], (1024, 4096, 16384))))
+    first = next(root.iter(f"{SVG}g"))
+    places = [(float(c.get("cx")), float(c.get("cy"))) for c in first.iter(f"{SVG}circle")][:3]
+    assert [x for x, _ in places] == sorted(x for x, _ in places)
+    assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)
+
+
+def test_one_size_alone_and_names_with_marks_are_drawn(samples):
+    (row,) = samples["report"].rows
+    named = replace(samples["report"], rows=(replace(row, program="<a & b>"),))
+    root = ElementTree.fromstring(plot(named))
+    assert "<a & b>" in [text.text for text in root.iter(f"{SVG}text")]
+
+
+def test_the_same_report_is_the_same_bytes(samples):
+    assert plot(samples["report"]) == plot(samples["report"])
+
+
+def test_a_report_without_rows_has_no_picture(samples):
+    with pytest.raises(UsageError, match="no measured rows"):
+        plot(replace(samples["report"], rows=()))
