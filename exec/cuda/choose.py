@@ -1,0 +1,109 @@
+"""Which executor runs a program on these GPUs, over which wires: a pure function of what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from synth.program import Program
+
+__all__ = ["Choice", "Facts", "Wire", "choose"]
+
+Wire = Literal["peer", "nccl", "direct", "staged"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the machine has, alike on all ranks.
+
+    ``hosts`` and ``gpus`` name each rank's host and its GPU there; ``reachable`` holds the pairs of GPUs
+    of a host that read each other's memory, as (host, gpu, gpu). ``room`` is how many threadblocks each
+    rank's GPU holds at once.
+    """
+
+    hosts: tuple[str, ...]
+    gpus: tuple[str, ...]
+    reachable: frozenset[tuple[str, str, str]]
+    room: tuple[int, ...]
+    nccl: bool
+    cuda_aware: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``executor``: one persistent kernel a GPU, or transmission contexts on streams; and why.
+
+    ``wires`` says for each pair of ranks with a connection how it is carried: "peer" by loads and stores
+    or copies between GPUs, "nccl", "direct" by an MPI that reads GPU memory, "staged" through pinned
+    memory of the hosts.
+    """
+
+    executor: Literal["interpreter", "contexts"]
+    why: str
+    wires: dict[tuple[int, int], Wire]
+
+
+def choose(program: Program, facts: Facts) -> Choice:
+    """The interpreter where every connection is between GPUs that see each other; else contexts.
+
+    GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
+    reach the memory of their peers. O(threadblocks).
+    """
+    pairs = _pairs(program)
+    wires = {pair: _wire(facts, *pair) for pair in pairs}
+    why = _against_the_kernel(program, facts, wires)
+    if why:
+        return Choice("contexts", why, wires)
+    return Choice("interpreter", "all GPUs that talk see each other's memory, and the kernel fits", wires)
+
+
+def _pairs(program: Program) -> list[tuple[int, int]]:
+    """(sender, receiver) of every connection."""
+    ends = zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True)
+    return sorted({(rank, to) for rank, to in ends if to >= 0})
+
+
+def _wire(facts: Facts, sender: int, receiver: int) -> Wire:
+    host, gpu = facts.hosts[sender], facts.gpus[sender]
+    if facts.hosts[receiver] == host:
+        other = facts.gpus[receiver]
+        if other == gpu or (host, gpu, other) in facts.reachable:
+            return "peer"
+    # NCCL refuses two ranks on one GPU.
+    if facts.nccl and _alone(facts, sender) and _alone(facts, receiver):
+        return "nccl"
+    return "direct" if facts.cuda_aware else "staged"
+
+
+def _alone(facts: Facts, rank: int) -> bool:
+    own = (facts.hosts[rank], facts.gpus[rank])
+    return list(zip(facts.hosts, facts.gpus, strict=True)).count(own) == 1
+
+
+def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
+    """Why the persistent kernel cannot run; empty where it can."""
+    for (sender, receiver), wire in wires.items():
+        if wire != "peer":
+            return f"rank {sender} sends to rank {receiver}, whose memory its GPU cannot reach"
+    for rank in range(program.ranks):
+        if not _alone(facts, rank):
+            # Kernels of several processes take turns on a GPU: who spins keeps the other from running.
+            others = [other for other in _on_gpu_of(facts, rank) if other != rank]
+            return f"ranks {rank} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
+    return _no_room(program, facts.room)
+
+
+def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
+    own = facts.hosts[rank], facts.gpus[rank]
+    return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == own]
+
+
+def _no_room(program: Program, room: Sequence[int]) -> str:
+    needed = [0] * program.ranks
+    for rank in program.tb_rank.tolist():
+        needed[rank] += 1
+    for rank, (blocks, most) in enumerate(zip(needed, room, strict=True)):
+        if blocks > most:
+            return f"rank {rank} has {blocks} threadblocks, its GPU holds {most} at once"
+    return ""
