@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exec import reference
 from exec.layout import Layout
-from exec.redops import Array
+from exec.redops import Array, encoded
 from synth.program import INPUT, OUTPUT
 
 __all__ = ["Buffers"]
@@ -17,22 +18,33 @@ _POISON = -77
 
 
 class Buffers:
-    """``send`` and ``recv`` of one rank; in place both lie in ``whole``."""
+    """``send`` and ``recv`` of one rank; in place both lie in ``whole``.
 
-    def __init__(self, layout: Layout, rank: int, dtype: np.dtype[Any], *, in_place: bool) -> None:
+    ``make(elements, dtype)`` gives the memory: private by default, or a window that others can read.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        rank: int,
+        dtype: np.dtype[Any],
+        *,
+        in_place: bool,
+        make: Callable[[int, np.dtype[Any]], Array] = np.zeros,
+    ) -> None:
         self.layout, self.rank, self.dtype, self.in_place = layout, rank, dtype, in_place
         if in_place:
             elements, where_in, where_out = layout.in_place(rank)
-            self.whole = np.zeros(elements, dtype)
+            self.whole = make(elements, dtype)
             self.send, self.recv = self.whole[where_in], self.whole[where_out]
         else:
-            self.send = np.zeros(layout.elements(rank, INPUT), dtype)
-            self.recv = np.zeros(layout.elements(rank, OUTPUT), dtype)
+            self.send = make(layout.elements(rank, INPUT), dtype)
+            self.recv = make(layout.elements(rank, OUTPUT), dtype)
             self.whole = self.recv
 
     def fill(self, redop: str) -> None:
         """Poison the output, then lay down the input."""
-        self.whole[:] = _POISON
+        self.whole[:] = encoded(np.array([_POISON]), self.dtype)
         self.send[:] = self._given(redop)
 
     def wrong(self, result: Array, redop: str) -> int:

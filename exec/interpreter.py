@@ -12,7 +12,7 @@ import numpy as np
 
 from exec.layout import Layout
 from exec.moves import Part, Span, moves
-from exec.redops import Array, ufunc_of
+from exec.redops import Array, combine_of, divided
 from probes.errors import UsageError
 from synth.compiler.order import FIFO_DEPTH
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
@@ -36,12 +36,12 @@ def interpret(
     """
     layout = Layout(program, _count(program, inputs))
     ranks = _Ranks(layout, inputs, in_place)
-    combine = ufunc_of(redop)
+    combine = combine_of(redop, inputs[0].dtype)
     fifos: defaultdict[int, deque[Array]] = defaultdict(deque)
     for move in moves(layout, depth):
         for part in move.parts:
             value = _value(ranks, move.rank, part)
-            if move.op == "re":
+            if move.op == "re" and value is not None:
                 value = combine(ranks.view(move.rank, part.dst), value)
             if move.from_ >= 0:
                 received = fifos[move.from_].popleft()
@@ -50,7 +50,11 @@ def interpret(
                 ranks.view(move.rank, part.dst)[:] = value
             if move.to >= 0 and value is not None:
                 fifos[move.to].append(value.copy())
-    return [ranks.buffers[rank][OUTPUT] for rank in range(program.ranks)]
+    outputs = [ranks.buffers[rank][OUTPUT] for rank in range(program.ranks)]
+    for rank, output in enumerate(outputs if redop == "avg" else ()):
+        for start, stop, summands in layout.sums(rank):
+            output[start:stop] = divided(output[start:stop], summands)
+    return outputs
 
 
 class _Ranks:

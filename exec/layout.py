@@ -67,6 +67,22 @@ class Layout:
         sizes = self.slots.input_sizes if buffer == INPUT else self.slots.output_sizes
         return sizes[rank] // self.program.collective.share * self.count
 
+    def sums(self, rank: int) -> list[tuple[int, int, int]]:
+        """(first element, end, summands) of each stretch of ``rank``'s output that is reduced."""
+        collective = self.program.collective
+        found: list[tuple[int, int, int]] = []
+        if not collective.reduces:
+            return []
+        summands, reduced = collective.sources.sizes().tolist(), collective.reduced.tolist()
+        for slot, chunk in enumerate(self.slots.output_chunks(rank).tolist()):
+            if reduced[chunk]:
+                start = self.start(OUTPUT, slot)
+                stop = start + self.length(slot)
+                if found and found[-1][1:] == (start, summands[chunk]):
+                    start = found.pop()[0]
+                found.append((start, stop, summands[chunk]))
+        return found
+
     def in_place(self, rank: int) -> tuple[int, slice, slice]:
         """(elements, input, output): one buffer for both, and where in it each of them lies.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from exec.layout import Layout
 from exec.mpi.plan import Plan
-from exec.redops import Array, dtype_of
+from exec.redops import Array, dtype_name
 from probes.errors import UsageError
 from probes.progress import Progress
 from synth.program import INPUT, OUTPUT, Program
@@ -41,9 +41,9 @@ def fitting(program: Program, inputs: tuple[Array, ...], redop: str) -> RunReque
         )
     layout = Layout(program, count)
     for rank, given in enumerate(inputs):
-        dtype_of(given.dtype.name)
+        name = dtype_name(given.dtype)
         if given.dtype != inputs[first].dtype:
-            raise UsageError(f"rank {rank} has {given.dtype.name}, rank {first} {inputs[first].dtype.name}")
+            raise UsageError(f"rank {rank} has {name}, rank {first} {dtype_name(inputs[first].dtype)}")
         if given.size != layout.elements(rank, INPUT):
             raise UsageError(
                 f"rank {rank}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
@@ -61,7 +61,7 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> list[Array] 
     send = request.inputs[rank]
     recv = np.zeros(layout.elements(rank, OUTPUT), send.dtype)
     progress.waiting(-1, f"{request.program.name}: planning")
-    plan = Plan(layout, comm, send, recv, request.redop)
+    plan = Plan(layout, comm, send, recv, request.redop, progress)
     progress.waiting(-1, f"{request.program.name}: running")
     plan.run()
     plan.close()

@@ -3,32 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from probes.errors import UsageError
 
-__all__ = ["DTYPES", "REDOPS", "Array", "Redop", "dtype_of", "ufunc_of"]
+__all__ = [
+    "BFLOAT16",
+    "DTYPES",
+    "REDOPS",
+    "Array",
+    "Redop",
+    "combine_of",
+    "decoded",
+    "divided",
+    "dtype_name",
+    "dtype_of",
+    "encoded",
+    "ufunc_of",
+]
 
-Redop = Literal["sum", "prod", "min", "max"]
+Redop = Literal["sum", "prod", "min", "max", "avg"]
 Array: TypeAlias = np.ndarray[Any, Any]
 REDOPS: tuple[str, ...] = get_args(Redop)
-DTYPES = ("float32", "float64", "int32", "int64")
-_SHORT = {"float": "float32", "double": "float64", "int": "int32"}
-_UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+# NumPy has no such type: its bits are kept under its name, apart from every integer type.
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
+_SHORT = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"}
+_UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
 
 def ufunc_of(redop: str) -> Callable[..., Any]:
-    """The NumPy function of an operator; raises UsageError for one that is not known."""
+    """The NumPy function of an operator; avg adds, and divides at the end. UsageError for an unknown one."""
     if redop not in _UFUNCS:
         raise UsageError(f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}")
     return _UFUNCS[redop]
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """An element type by NumPy's or nccl-tests' name (float, double, int); raises UsageError."""
+    """An element type by NumPy's or nccl-tests' name (half, float, double, int, char); raises UsageError."""
     full = _SHORT.get(name, name)
     if full not in DTYPES:
         raise UsageError(f"element type: expected one of {', '.join(DTYPES)}, found {name!r}")
-    return np.dtype(full)
+    return BFLOAT16 if full == "bfloat16" else np.dtype(full)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of an element type; raises UsageError for one that the executors do not know."""
+    name = "bfloat16" if dtype == BFLOAT16 else dtype.name
+    dtype_of(name)
+    return name
+
+
+def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
+    """The operator on two arrays of one element type; bfloat16 through float32."""
+    ufunc = ufunc_of(redop)
+    return partial(_through_float32, ufunc) if dtype == BFLOAT16 else ufunc
+
+
+def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
+    """``values`` as an element type, rounded to the nearest, integers cut to their low bits."""
+    if dtype != BFLOAT16:
+        return values.astype(dtype)
+    bits = values.astype(np.float32).view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    quiet = (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(64)
+    return np.where(np.isnan(values.astype(np.float32)), quiet, rounded).view(BFLOAT16)
+
+
+def decoded(values: Array) -> Array:
+    """Elements as numbers that NumPy can calculate with: bfloat16 as float32, the others as they are."""
+    if values.dtype != BFLOAT16:
+        return values
+    return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def divided(values: Array, by: int) -> Array:
+    """The averages of sums of ``by`` elements, of the same type; those of integers are cut towards zero."""
+    dtype = values.dtype
+    if dtype == BFLOAT16 or dtype == np.float16:
+        return encoded(decoded(values).astype(np.float32) / np.float32(by), dtype)
+    if dtype.kind == "f":
+        return np.asarray(values / dtype.type(by))
+    wide = values.astype(np.int64)
+    return np.asarray((np.sign(wide) * (np.abs(wide) // by)).astype(dtype))
+
+
+def _through_float32(ufunc: Callable[..., Any], first: Array, second: Array) -> Array:
+    return encoded(ufunc(decoded(first), decoded(second)), BFLOAT16)

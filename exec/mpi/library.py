@@ -10,7 +10,7 @@ import numpy as np
 
 from exec.buffers import Buffers
 from exec.redops import Array
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
 from synth.collective import Collective
 
 __all__ = ["library_call", "library_name"]
@@ -32,7 +32,9 @@ def library_call(
 
     if not collective.whole:
         raise UsageError(f"the MPI library has no {collective.label} on some of the ranks to compare with")
-    op = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}[redop]
+    op = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}.get(redop)
+    if collective.reduces and op is None:
+        raise UnavailableError(f"the MPI library has no {redop} to compare with")
     send: Any = MPI.IN_PLACE if buffers.in_place else buffers.send
     recv, root = buffers.recv, collective.root
     match collective.kind:

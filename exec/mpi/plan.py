@@ -1,29 +1,36 @@
 """A program made ready to run on this rank over MPI: planned once, run many times.
 
-Everything is made beforehand: the views, the staging slots, one persistent request for each
-message. A run only starts requests, waits for them and calls NumPy on views that exist already.
+Ranks of one host talk through shared memory, and read each other's buffers in place where those lie in a
+window (``exec.mpi.window.shared_array``); ranks of different hosts through persistent requests.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-from functools import partial
+import os
+import time
 from typing import Any
 
 import numpy as np
 
 from exec.layout import Layout
-from exec.moves import Move, Part, Span, moves
-from exec.mpi.timeline import START, Message, timeline
-from exec.redops import Array, ufunc_of
-from probes.errors import UsageError
-from synth.compiler.order import connections
-from synth.program import INPUT, OUTPUT, SCRATCH, Program
+from exec.moves import Span, moves
+from exec.mpi import kernel
+from exec.mpi.arithmetic import REDOP_CODES, sample_of
+from exec.mpi.connections import Connections
+from exec.mpi.messages import traffic
+from exec.mpi.tables import tables_of
+from exec.mpi.waiting import waits_for
+from exec.redops import Array, divided, ufunc_of
+from probes.errors import LostRankError, UsageError
+from probes.progress import SILENT, Progress
+from synth.program import INPUT, OUTPUT
 
 __all__ = ["Plan"]
 
-Action = Callable[[], object]
+# How long nothing may come before it is said who waits for whom, and before the others are looked for.
+_SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
+# How often the interpreter may find nothing to do before it comes back: a few milliseconds.
+_POLLS = 4100
 
 
 class Plan:
@@ -31,161 +38,134 @@ class Plan:
 
     ``send`` and ``recv`` are flat, contiguous arrays of one type. In place they share memory as the
     collective defines it (``exec.layout.Layout.in_place``); that is seen by itself. Raises UsageError
-    where the buffers do not fit the program or the program cannot run in place.
+    where the buffers do not fit the program or the program cannot run in place. A rank that waits says so
+    to ``progress``.
     """
 
-    def __init__(self, layout: Layout, comm: Any, send: Array, recv: Array, redop: str = "sum") -> None:
-        from mpi4py import MPI
-
+    def __init__(
+        self,
+        layout: Layout,
+        comm: Any,
+        send: Array,
+        recv: Array,
+        redop: str = "sum",
+        progress: Progress = SILENT,
+    ) -> None:
         program = layout.program
+        ufunc_of(redop)
         if comm.Get_size() != program.ranks:
             raise UsageError(f"the program is for {program.ranks} ranks, the world has {comm.Get_size()}")
         in_place = _shared_anywhere(comm, send, recv)
-        _check_fit(layout, comm.Get_rank(), send, recv, in_place)
+        rank = comm.Get_rank()
+        _check_fit(layout, rank, send, recv, in_place)
+        self._program, self._rank, self._progress = program, rank, progress
+        self._recv, self._sums = recv, layout.sums(rank) if redop == "avg" else []
         self._comm = comm.Dup()
-        build = _Build(layout, self._comm, send, recv, redop)
-        build.actions_of(moves(layout), in_place=in_place)
-        self._first, self._actions, self._sends = build.first, build.actions, build.sends
-        self._requests = build.requests
-        self._start_all, self._wait_all = MPI.Prequest.Startall, MPI.Request.Waitall
+        every = moves(layout)
+        self._ends = ends = Connections(layout, self._comm, every, send, recv)
+        messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
+        self._links, self._wires = ends.linked(messages)
+        self._tables = tables_of(
+            layout, rank, every, messages, ends.tiling, ends.rows, ends.memory(), ends.wired
+        )
+        values = {
+            "RUN": -1,
+            "TILES": 0,
+            "TILE": ends.tiling.tile,
+            "ITEM_BYTES": recv.dtype.itemsize,
+            "REDOP": REDOP_CODES[redop],
+            "POLLS": _POLLS,
+            "WIRED": int(self._wires is not None),
+        }
+        self._header = np.array([values[name] for name in kernel.HEADER], dtype=np.int64)
+        tables = self._tables
+        self._arguments: tuple[Any, ...] = (
+            self._header,
+            tables.blocks,
+            tables.steps,
+            tables.pieces,
+            tables.waits,
+            self._links,
+            sample_of(recv.dtype),
+        )
+        self._compile()
 
     def run(self) -> None:
         """Carry out the collective once on what the buffers hold now."""
-        if self._first:
-            self._start_all(self._first)
-        for action in self._actions:
-            action()
-        if self._sends:
-            self._wait_all(self._sends)
+        blocks = self._tables.blocks
+        self._header[kernel.RUN] += 1
+        blocks[:, kernel.AT_TILE] = 0
+        blocks[:, kernel.AT_STEP] = blocks[:, kernel.FIRST]
+        if self._wires is not None:
+            self._wires.begin(int(self._header[kernel.RUN]))
+        state = kernel.advance(*self._arguments)
+        if state != kernel.DONE:
+            self._carry_on(state)
+        for start, stop, summands in self._sums:
+            self._recv[start:stop] = divided(self._recv[start:stop], summands)
 
     def close(self) -> None:
-        """Free the requests and the communicator; collective."""
-        for request in self._requests:
-            request.Free()
-        self._requests, self._actions, self._first, self._sends = [], [], [], []
+        """Free the requests, the shared memory and the communicator; collective."""
+        if self._wires is not None:
+            self._wires.free()
+        self._arguments = ()
+        self._ends.close()
         self._comm.Free()
 
+    def _readable(self, connection: int, span: Span) -> bool:
+        return self._ends.readable(connection, span.buffer)
 
-class _Build:
-    """Collects this rank's actions in the order of their moments."""
+    def _compile(self) -> None:
+        """One rank of each host first: the others find what it compiled in the cache."""
+        if self._ends.leads:
+            kernel.advance(*self._arguments)
+        self._comm.Barrier()
+        kernel.advance(*self._arguments)
+        self._header[kernel.TILES] = self._ends.tiling.tiles
 
-    def __init__(self, layout: Layout, comm: Any, send: Array, recv: Array, redop: str) -> None:
-        program = layout.program
-        self.comm, self.layout, self.combine = comm, layout, ufunc_of(redop)
-        self.rank = comm.Get_rank()
-        scratch = np.empty(layout.elements(self.rank, SCRATCH), recv.dtype)
-        self.buffers = {INPUT: send, OUTPUT: recv, SCRATCH: scratch}
-        self.dtype = recv.dtype
-        self.ends = _ends(program)
-        self.first: list[Any] = []
-        self.actions: list[Action] = []
-        self.sends: list[Any] = []
-        self.requests: list[Any] = []
-        self._staging: dict[tuple[int, int], Array] = {}
-        self._before: defaultdict[float, list[Action]] = defaultdict(list)
+    def _carry_on(self, state: int) -> None:
+        """Serve the wires, tell who waits, look for the others, until the interpreter is through."""
+        since_s = looked_s = time.monotonic()
+        said = False
+        while state != kernel.DONE:
+            moved = state == kernel.MOVED
+            if self._wires is not None:
+                moved = self._wires.serve(wait=False) or moved
+                if not moved and self._ends.lonely:
+                    self._say()
+                    moved = said = self._wires.serve(wait=True)
+            now_s = time.monotonic()
+            if moved:
+                since_s = now_s
+            elif now_s - since_s > _SAY_AFTER_S:
+                self._say()
+                said = True
+                if now_s - looked_s > _LOOK_EVERY_S:
+                    looked_s = now_s
+                    self._look()
+                time.sleep(0.0002)
+            elif self._wires is not None:
+                os.sched_yield()
+            state = kernel.advance(*self._arguments)
+        if said:
+            self._progress.update(0, 0, self._program.name)
 
-    def actions_of(self, every: list[Move], *, in_place: bool) -> None:
-        """Fill ``first``, ``actions`` and ``sends``; ``every`` are the moves of all ranks."""
-        messages = timeline(self.layout, every, in_place=in_place)
-        incoming = self._incoming(messages)
-        outgoing = self._outgoing(messages)
-        for at, move in enumerate(every):
-            if move.rank != self.rank:
+    def _say(self) -> None:
+        peer, text = waits_for(self._program, self._tables, self._arguments)
+        self._progress.waiting(peer, text)
+
+    def _look(self) -> None:
+        """Raise LostRankError where a rank of this host is no more."""
+        for other, pid in self._ends.neighbours.items():
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                _, text = waits_for(self._program, self._tables, self._arguments)
+                raise LostRankError(
+                    f"rank {other} (pid {pid}) is gone; rank {self._rank} waited: {text}"
+                ) from None
+            except PermissionError:
                 continue
-            self.actions += self._before[at]
-            for number, part in enumerate(move.parts):
-                received = incoming[at][number] if move.from_ >= 0 else None
-                self._work(move, part, received, outgoing.get((at, number)))
-            self.actions += self._before[at + 0.5]
-
-    def _incoming(self, messages: list[Message]) -> dict[int, list[tuple[Any, Array]]]:
-        """For each receiving move its requests, each with the view that it fills."""
-        found: defaultdict[int, list[tuple[Any, Array]]] = defaultdict(list)
-        for message in messages:
-            sender, receiver, channel = self.ends[message.connection]
-            if receiver != self.rank:
-                continue
-            view = self._landing(message)
-            request = self.comm.Recv_init(view, source=sender, tag=channel)
-            self.requests.append(request)
-            found[message.received].append((request, view))
-            if message.posted == START:
-                self.first.append(request)
-            else:
-                self._before[message.posted].append(request.Start)
-        return found
-
-    def _outgoing(self, messages: list[Message]) -> dict[tuple[int, int], tuple[Any, Array, bool]]:
-        """For each sending part its request, the view it sends, and whether that is a copy."""
-        found: dict[tuple[int, int], tuple[Any, Array, bool]] = {}
-        for message in messages:
-            sender, receiver, channel = self.ends[message.connection]
-            if sender != self.rank:
-                continue
-            copied = message.bounced or message.span is None
-            view = np.empty(message.length, self.dtype) if copied else self._view(message.span)
-            request = self.comm.Send_init(view, dest=receiver, tag=channel)
-            self.requests.append(request)
-            self.sends.append(request)
-            found[message.sent, message.part] = (request, view, copied)
-            for moment in sorted(set(message.waits)):
-                # A receive that is posted at the same moment writes what this send still reads.
-                self._before[moment].insert(0, request.Wait)
-        return found
-
-    def _work(
-        self,
-        move: Move,
-        part: Part,
-        received: tuple[Any, Array] | None,
-        sent: tuple[Any, Array, bool] | None,
-    ) -> None:
-        act = self.actions.append
-        src, dst = self._view(part.src), self._view(part.dst)
-        if received:
-            act(received[0].Wait)
-        if move.op in ("rrc", "rrcs") and received:
-            act(partial(self.combine, received[1], src, dst))
-        elif move.op == "rrs" and received and sent:
-            act(partial(self.combine, received[1], src, sent[1]))
-        elif move.op == "re":
-            act(partial(self.combine, dst, src, dst))
-        elif move.op == "cpy" and not _same(src, dst):
-            act(partial(np.copyto, dst, src))
-        if sent:
-            request, view, copied = sent
-            if copied and move.op != "rrs":
-                act(partial(np.copyto, view, src if move.op == "s" else dst))
-            act(request.Start)
-
-    def _landing(self, message: Message) -> Array:
-        if message.landing is not None:
-            return self._view(message.landing)
-        key = (message.connection, message.staging)
-        if key not in self._staging:
-            self._staging[key] = np.empty(self._longest(message), self.dtype)
-        return self._staging[key][: message.length]
-
-    def _longest(self, message: Message) -> int:
-        return self.layout.largest * int(self.layout.program.count.max())
-
-    def _view(self, span: Span | None) -> Array:
-        if span is None:
-            return self.buffers[SCRATCH][:0]
-        return self.buffers[span.buffer][span.start : span.stop]
-
-
-def _ends(program: Program) -> dict[int, tuple[int, int, int]]:
-    """For each connection its sender, its receiver and its channel."""
-    send, _ = connections(program)
-    columns = (program.tb_rank.tolist(), program.tb_send.tolist(), program.tb_channel.tolist())
-    return {
-        number: ends for number, ends in zip(send, zip(*columns, strict=True), strict=True) if number >= 0
-    }
-
-
-def _same(first: Array, second: Array) -> bool:
-    return first.ctypes.data == second.ctypes.data and first.size == second.size
 
 
 def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:

@@ -16,7 +16,7 @@ from exec.bench import BenchRequest, busbw_factor
 from exec.buffers import Buffers
 from exec.layout import Layout
 from exec.predict import onto, predicted_s
-from exec.redops import REDOPS, dtype_of, ufunc_of
+from exec.redops import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
 from probes.columns import floats
 from probes.errors import UsageError
 from synth.collective import KINDS
@@ -36,6 +36,25 @@ if MPI.COMM_WORLD.Get_rank() == 0:
     with open(sys.argv[2], "wb") as stream:
         pickle.dump(reports, stream)
 """
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    dtype=st.sampled_from(DTYPES),
+    redop=st.sampled_from(REDOPS),
+    count=st.integers(1, 40),
+    in_place=st.booleans(),
+)
+def test_buffers_of_every_type_know_what_they_must_end_with(kind, dtype, redop, count, in_place):
+    layout = Layout(lower(random_schedule(kind, 3, 2, 0)), count)
+    in_place = in_place and layout.program.in_place
+    for rank in range(3):
+        buffers = Buffers(layout, rank, dtype_of(dtype), in_place=in_place)
+        buffers.fill(redop)
+        right = reference.expected(layout, rank, buffers.dtype, redop)
+        assert right.dtype == buffers.recv.dtype and right.size == buffers.recv.size
+        buffers.recv[:] = right
+        assert buffers.wrong(buffers.recv, redop) == 0
 
 
 @pytest.mark.mpi
@@ -131,8 +150,10 @@ def test_a_network_without_the_links_of_the_schedule_is_refused():
 def test_names_of_types_and_operators():
     assert dtype_of("double") == dtype_of("float64") == np.float64
     assert dtype_of("float") == np.float32
-    for refused in ("half", "", "uint8", "object"):
+    assert dtype_of("half") == np.float16
+    assert [dtype_name(dtype_of(name)) for name in DTYPES] == list(DTYPES)
+    for refused in ("void16", "", "uint16", "object"):
         with pytest.raises(UsageError, match="element type"):
             dtype_of(refused)
     with pytest.raises(UsageError, match="operator"):
-        ufunc_of("avg")
+        ufunc_of("mean")

@@ -1,0 +1,225 @@
+"""Where the ends of a program's connections lie: in memory that two ranks share, or at a wire of MPI."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from exec.layout import Layout
+from exec.moves import Move, Span
+from exec.mpi import kernel
+from exec.mpi.messages import Message, Traffic
+from exec.mpi.tables import Memory, pieces_of, slot_bytes, tiling_of
+from exec.mpi.window import Origin, host_key, mapped, origin_of, shared_array
+from exec.mpi.wires import Wire, Wires, words
+from exec.redops import Array
+from probes.columns import Indices
+from synth.compiler.order import FIFO_DEPTH
+from synth.compiler.order import connections as numbered
+from synth.program import SCRATCH
+
+__all__ = ["Connections"]
+
+# In a tile a chunk is sent, added to and sent on while it is in the caches; a wire wants long messages.
+_TILE_BYTES, _WIRE_TILE_BYTES = 128 << 10, 4 << 20
+_DEPTH = 2 * FIFO_DEPTH
+# A writer's and a reader's counter, apart from each other and from all else.
+_COUNTERS_BYTES = 256
+_LINE = 128
+_BYTES = np.dtype(np.uint8)
+# Beside the numbers of the connections, which are not negative.
+SCRATCH_PLACE = -1
+
+
+class Connections:
+    """The connections of this rank: ``rows`` numbers them; collective to make.
+
+    Every rank keeps the counters and slots of what it sends on its host, its own ends of wires and its
+    scratch in one window, laid out so that each knows where everything of the others is.
+    """
+
+    def __init__(self, layout: Layout, comm: Any, moves: list[Move], send: Array, recv: Array) -> None:
+        self.layout, self.comm, self.moves = layout, comm, moves
+        self.rank, self.dtype = comm.Get_rank(), recv.dtype
+        self.ends = _ends(layout)
+        keys = comm.allgather(host_key())
+        self.host = [keys.index(key) for key in keys]
+        self.leads = self.host[self.rank] == self.rank
+        far = any(self.wired(connection) for connection in self.ends)
+        self.tiling = tiling_of(layout, self.dtype.itemsize, _WIRE_TILE_BYTES if far else _TILE_BYTES)
+        self.slot_bytes = self._slot_sizes()
+        mine = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
+        self.rows = {number: row for row, number in enumerate(mine)}
+        self.places, size_bytes = self._laid_out(self.rank)
+        self.window = shared_array(size_bytes, _BYTES)
+        scratch = self.window[self.places[SCRATCH_PLACE] :]
+        self._bytes = (send.view(_BYTES), recv.view(_BYTES), scratch)
+        self._meet(send, recv)
+
+    @property
+    def lonely(self) -> bool:
+        """Whether all that this rank waits for comes over wires."""
+        return all(self.wired(number) for number in self.rows)
+
+    def wired(self, connection: int) -> bool:
+        sender, receiver, _ = self.ends[connection]
+        return bool(self.host[sender] != self.host[receiver])
+
+    def readable(self, connection: int, buffer: int) -> bool:
+        """Whether the receiver, or MPI in its place, can read the sender's buffer where it lies."""
+        if self.wired(connection):
+            count = int(self.layout.program.count.max(initial=1))
+            return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
+        return buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None
+
+    def memory(self) -> Memory:
+        send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)
+        return Memory((send, recv, scratch), self._address, self.dtype.itemsize)
+
+    def linked(self, messages: Traffic) -> tuple[Indices, Wires | None]:
+        """The table of links, and the wires behind those that leave the host."""
+        direct, by_connection = set(), defaultdict(list)
+        for message in messages.outgoing.values():
+            by_connection[message.connection].append(message)
+            if not message.copied:
+                direct.add(message.connection)
+        table, wires = [], []
+        for number in self.rows:
+            sender, _, _ = self.ends[number]
+            wired = self.wired(number)
+            owner = self.rank if wired else sender
+            base = self._window_of(owner)
+            place = (
+                base.ctypes.data + (self.places if owner == self.rank else self._far_places[owner])[number]
+            )
+            settle = sender == self.rank and (wired or number in direct)
+            slots = place + _COUNTERS_BYTES
+            size, per_tile = self.slot_bytes[number], messages.per_tile[number]
+            table.append([place, place + _LINE, slots, size, _DEPTH, per_tile, int(settle)])
+            if wired:
+                wires.append(self._wire(number, self.places[number], by_connection[number]))
+        links = np.array(table, dtype=np.int64).reshape(-1, len(kernel.LINK_COLUMNS))
+        return links, Wires(wires) if wires else None
+
+    def close(self) -> None:
+        """Let go of the others' memory, once they have let go of nothing that is still read."""
+        self.comm.Barrier()
+        self._windows.clear()
+
+    def _slot_sizes(self) -> dict[int, int]:
+        """For each connection the bytes of its longest message in a tile, in whole cache lines."""
+        sizes: defaultdict[int, int] = defaultdict(int)
+        for move in self.moves:
+            if move.to >= 0:
+                taken = slot_bytes(self.layout, self.tiling, move, self.dtype.itemsize)
+                sizes[move.to] = max(sizes[move.to], -(-taken // _LINE) * _LINE)
+        return sizes
+
+    def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
+        """Where in the window of ``rank`` its connections and its scratch begin, and the window's size."""
+        places, at = {}, 0
+        for number, (sender, receiver, _) in self.ends.items():
+            if rank == sender or (rank == receiver and self.wired(number)):
+                places[number] = at
+                at += _COUNTERS_BYTES + _DEPTH * self.slot_bytes[number]
+        at = -(-at // 4096) * 4096
+        places[SCRATCH_PLACE] = at
+        return places, at + self.layout.elements(rank, SCRATCH) * self.dtype.itemsize
+
+    def _meet(self, send: Array, recv: Array) -> None:
+        """Learn where the others' windows and buffers are, and map those that this rank reads."""
+        where = tuple(origin_of(array) for array in (send, recv, self.window))
+        # For each rank the origins of its input, its output and its window; None: private.
+        self.origins: list[tuple[Origin | None, ...]] = self.comm.allgather(where)
+        peers = {end for number in self.rows for end in self.ends[number][:2] if not self.wired(number)}
+        peers.discard(self.rank)
+        self.neighbours = {peer: self._window_origin(peer).pid for peer in sorted(peers)}
+        self._windows: dict[tuple[int, int], Array] = {}
+        self._far_places = {peer: self._laid_out(peer)[0] for peer in peers}
+        for peer in peers:
+            for origin in self.origins[peer]:
+                if origin is not None and origin[:2] not in self._windows:
+                    self._windows[origin[:2]] = mapped(*origin[:2])
+        # Nobody may leave before all have mapped what they need.
+        self.comm.Barrier()
+
+    def _window_of(self, rank: int) -> Array:
+        if rank == self.rank:
+            return self.window
+        origin = self._window_origin(rank)
+        window: Array = self._windows[origin[:2]][origin.offset :]
+        return window
+
+    def _window_origin(self, rank: int) -> Origin:
+        origin = self.origins[rank][-1]
+        assert origin is not None
+        return origin
+
+    def _address(self, rank: int, buffer: int) -> int:
+        """Where a buffer of this or another rank of this host is mapped here."""
+        if rank == self.rank:
+            return int(self._bytes[buffer].ctypes.data)
+        if buffer == SCRATCH:
+            return int(self._window_of(rank).ctypes.data) + self._far_places[rank][SCRATCH_PLACE]
+        origin = self.origins[rank][buffer]
+        assert origin is not None
+        return int(self._windows[origin[:2]].ctypes.data) + origin.offset
+
+    def _wire(self, number: int, place: int, messages: list[Message]) -> Wire:
+        """The persistent requests of one connection, in the order of its messages."""
+        sender, receiver, channel = self.ends[number]
+        outgoing = sender == self.rank
+        requests, early = [], []
+        for tile in range(self.tiling.tiles):
+            for message in messages:
+                at = (tile * len(messages) + message.number) % _DEPTH
+                first = place + _COUNTERS_BYTES + at * self.slot_bytes[number]
+                slot = self.window[first : first + self.slot_bytes[number]]
+                early.append(message.landed)
+                if outgoing:
+                    view = self._leaving(message, tile, slot)
+                    requests.append(self.comm.Send_init(view, dest=receiver, tag=channel))
+                else:
+                    view = self._arriving(message, tile, slot)
+                    requests.append(self.comm.Recv_init(view, source=sender, tag=channel))
+        return Wire(outgoing, words(self.window, place), requests, _DEPTH, tuple(early))
+
+    def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
+        """The bytes that a message of one tile sends."""
+        item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
+        if message.copied:
+            pieces = pieces_of(self.layout, self.tiling, self.moves[message.sent], None, self.memory())
+            ends = [
+                piece[kernel.AT] + min(self.tiling.tile, piece[kernel.LENGTH] - ahead) * item_bytes
+                for piece in pieces
+                if piece[kernel.LENGTH] > ahead
+            ]
+            return slot[: max(ends, default=0)]
+        return self._of_tile(message.spans[0] if message.spans else None, tile)
+
+    def _arriving(self, message: Message, tile: int, slot: Array) -> Array:
+        """The bytes that a message of one tile fills."""
+        if not message.landed:
+            return slot
+        parts = self.moves[message.received].parts
+        return self._of_tile(parts[0].dst if parts else None, tile)
+
+    def _of_tile(self, span: Span | None, tile: int) -> Array:
+        if span is None:
+            return self.window[:0]
+        first = span.start + tile * self.tiling.tile
+        stop = min(span.stop, first + self.tiling.tile)
+        item_bytes = self.dtype.itemsize
+        return self._bytes[span.buffer][first * item_bytes : max(first, stop) * item_bytes]
+
+
+def _ends(layout: Layout) -> dict[int, tuple[int, int, int]]:
+    """For each connection its sender, its receiver and its channel."""
+    program = layout.program
+    send, _ = numbered(program)
+    columns = (program.tb_rank.tolist(), program.tb_send.tolist(), program.tb_channel.tolist())
+    return {
+        number: ends for number, ends in zip(send, zip(*columns, strict=True), strict=True) if number >= 0
+    }

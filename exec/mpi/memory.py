@@ -1,0 +1,52 @@
+"""Machine words and bytes at addresses, for compiled loops: counters of other processes, copies, yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["compiled_in", "copy_bytes", "load", "pointer", "sleep_us", "store", "yield_core"]
+
+# Numba takes the typing context as the first argument, callers do not give it: types cannot say that.
+compiled_in: Callable[[Callable[..., Any]], Any] = intrinsic
+# Symbols of the C library, which every Python process has loaded.
+copy_bytes: Any = types.ExternalFunction("memcpy", types.voidptr(types.voidptr, types.voidptr, types.intp))
+yield_core: Any = types.ExternalFunction("sched_yield", types.int32())
+sleep_us: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+
+@compiled_in
+def load(context: Any, address: Any) -> Any:
+    """The counter at ``address``; what its writer wrote before it is seen after this."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load_atomic(place, "acquire", 8)
+
+    return types.int64(types.int64), generate
+
+
+@compiled_in
+def store(context: Any, address: Any, value: Any) -> Any:
+    """Set the counter at ``address``; whoever sees the value sees all that was written before."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        builder.store_atomic(arguments[1], place, "release", 8)
+        return target.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@compiled_in
+def pointer(context: Any, address: Any) -> Any:
+    """``address`` as a pointer."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), generate

@@ -1,0 +1,110 @@
+"""The connections between hosts: persistent requests that move messages between the counters of a link.
+
+The interpreter writes messages and reads messages as on one host; here the other end is MPI. A receive is
+posted as soon as its memory is free, a send started as soon as its message is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exec.redops import Array
+from probes.columns import Indices
+
+__all__ = ["Wire", "Wires"]
+
+
+class Wire(NamedTuple):
+    """One end of a connection: where it counts (two words: written, read), and a run's messages in order.
+
+    ``early[n]``: message n arrives where nothing else lies, and need not wait for a slot.
+    """
+
+    outgoing: bool
+    counters: Indices
+    requests: list[Any]
+    depth: int
+    early: tuple[bool, ...] = ()
+
+
+class Wires:
+    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back."""
+
+    def __init__(self, wires: list[Wire]) -> None:
+        from mpi4py import MPI
+
+        self._wires = wires
+        self._testsome, self._waitsome = MPI.Request.Testsome, MPI.Request.Waitsome
+        self._active: list[Any] = []
+        self._owner: list[tuple[int, int]] = []
+        self._base = [0] * len(wires)
+        self._started = [0] * len(wires)
+        self._prefix = [0] * len(wires)
+        self._over = [bytearray(len(wire.requests)) for wire in wires]
+
+    def begin(self, run: int) -> None:
+        """Post what may arrive from the start of run number ``run``."""
+        for at, wire in enumerate(self._wires):
+            self._base[at] = run * len(wire.requests)
+            self._started[at] = self._prefix[at] = 0
+            self._over[at] = bytearray(len(wire.requests))
+        self._start()
+
+    def serve(self, *, wait: bool) -> bool:
+        """Start and end what can be; with ``wait`` stay until something has ended. Whether anything did."""
+        self._start()
+        if not self._active:
+            return False
+        found = (self._waitsome if wait else self._testsome)(self._active)
+        if not found:
+            return False
+        for index in found:
+            at, number = self._owner[index]
+            self._over[at][number] = 1
+        for at in {self._owner[index][0] for index in found}:
+            self._count(at)
+        gone = set(found)
+        self._active = [request for index, request in enumerate(self._active) if index not in gone]
+        self._owner = [owner for index, owner in enumerate(self._owner) if index not in gone]
+        self._start()
+        return True
+
+    def free(self) -> None:
+        """Give the requests back to MPI."""
+        for wire in self._wires:
+            for request in wire.requests:
+                request.Free()
+        self._wires = []
+
+    def _start(self) -> None:
+        for at, wire in enumerate(self._wires):
+            while self._started[at] < len(wire.requests) and self._may_start(at, wire):
+                number = self._started[at]
+                request = wire.requests[number]
+                request.Start()
+                self._active.append(request)
+                self._owner.append((at, number))
+                self._started[at] = number + 1
+
+    def _may_start(self, at: int, wire: Wire) -> bool:
+        number = self._started[at]
+        if wire.outgoing:
+            return bool(wire.counters[0] > self._base[at] + number)
+        if wire.early[number] or number < wire.depth:
+            return True
+        return bool(wire.counters[1] > self._base[at] + number - wire.depth)
+
+    def _count(self, at: int) -> None:
+        """Messages end in any order; the counter tells how many have without a gap."""
+        over, prefix = self._over[at], self._prefix[at]
+        while prefix < len(over) and over[prefix]:
+            prefix += 1
+        self._prefix[at] = prefix
+        self._wires[at].counters[1 if self._wires[at].outgoing else 0] = self._base[at] + prefix
+
+
+def words(memory: Array, offset: int) -> Indices:
+    """The two counters that begin at ``offset`` bytes."""
+    return memory[offset : offset + 256].view(np.int64)[:: 128 // 8]
