@@ -52,7 +52,11 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     packing = _packing(network, seed)
     tree_of = _interleaved(packing.share, collective.chunks)
     sends = 2 * (network.ranks - 1) * collective.chunks
-    leads = _LEADS if sends <= _SENDS_FOR_ALL_LEADS else _LEADS[:1]
+    leads = (
+        _LEADS
+        if sends <= _SENDS_FOR_ALL_LEADS
+        else (_LEADS[0] if collective.chunks <= 4096 else collective.chunks // 20,)
+    )
     tried = [_over_trees(packing, tree_of, collective, chunk_bytes, seed, lead) for lead in leads]
     return min(tried, key=lambda schedule: replay(schedule).time_s)
 

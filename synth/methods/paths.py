@@ -19,11 +19,13 @@ from probes.columns import Bytes, Floats, Indices, bytes_of, floats
 from probes.errors import UsageError
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
+from synth.loads import Resources, resources
 from synth.network import Network
 from synth.ordering import Sends
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import replay
-from synth.ways import Resources, grow, resources, route
+from synth.way_trees import grow
+from synth.ways import route
 
 __all__ = ["synthesize"]
 
