@@ -4,40 +4,92 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ccctl import artifacts, console
-from ccctl.options import Json
+from ccctl.atomic import write_atomically
+from ccctl.errors import UsageError
+from ccctl.options import Json, Output
 
 __all__ = ["EXAMPLES", "show"]
 
 EXAMPLES = (
     ("ccctl show schedule.json", "draw a schedule in time"),
     ("ccctl show --json profile.json", "say in one object what a profile holds"),
+    ("ccctl show schedule.json -o busy.svg", "draw how busy its links are, over time"),
     ("ccctl detect -o - | ccctl show -", "draw this machine without writing a file"),
+    ("ccctl show report.json -o bench.svg", "plot a report: bandwidth and time over size"),
+    ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
 
 
 def show(
-    artifact: Annotated[str, typer.Argument(metavar="ARTIFACT", help="The file to draw; - reads stdin.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ARTIFACT…",
+            help="The file to draw, - reads stdin; several reports, ours or nccl-tests', side by side.",
+        ),
+    ],
     lines: Annotated[
         int, typer.Option("--lines", metavar="N", min=1, help="Draw at most N ranks, sends or steps.")
     ] = 32,
+    output: Output = None,
     json: Json = False,
 ) -> None:
-    """Draw an artifact as text: topology, profile, schedule, program or report.
+    """Draw an artifact as text: topology, profile, schedule, selection, program or report.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network.
+    What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
+    how busy its links are over time, or of a report, bandwidth and time over size.
     """
-    found = artifacts.read(artifact)
+    from ccctl.reports import read_any
+
+    if len(paths) > 1:
+        _side_by_side(paths, output, json)
+        return
+    found = read_any(paths[0])
+    if output is not None:
+        _plot(found, output)
+        return
     if json:
         console.summary({"kind": found.kind, "sha256": found.sha256, **_outline(found.body)})
         return
     picture = importlib.import_module(f"ccctl.pictures.{found.kind}")
     limit = {"lines": lines} if found.kind in ("schedule", "program") else {}
     picture.draw(found.body, **limit)
+
+
+def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
+    from ccctl.pictures.side_by_side import draw_side_by_side
+    from ccctl.reports import read_report
+
+    if output is not None or json:
+        raise UsageError(f"{'-o' if output is not None else '--json'} is for one file", hint="Name one.")
+    draw_side_by_side([(path, read_report(path).body) for path in paths])
+
+
+def _plot(found: artifacts.Artifact, output: str) -> None:
+    if found.kind not in ("schedule", "report") or not (output == "-" or output.endswith(".svg")):
+        raise UsageError(
+            f"-o {output}: expected a schedule or report, and a name that ends in .svg; found a {found.kind}",
+            hint="Without -o it is drawn as text.",
+        )
+    if found.kind == "schedule":
+        from ccctl.pictures.utilization_svg import picture
+
+        content = picture(found.body)
+    else:
+        from ccctl.pictures.report_plot import plot
+
+        content = plot(found.body).encode()
+    if output == "-":
+        console.raw(content)
+    else:
+        write_atomically(Path(output), content)
 
 
 def _outline(value: Any) -> dict[str, Any]:

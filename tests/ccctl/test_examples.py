@@ -31,6 +31,10 @@ XML = """<system version="1">
   </cpu>
 </system>
 """
+NCCL = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
+#  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+   1024    256  float    sum    -1    20.00    0.05    0.05       0    21.00    0.05    0.05       0
+"""
 
 
 def lines():
@@ -51,6 +55,7 @@ def folder(tmp_path_factory, samples):
     (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
     artifacts.write(str(place / "ring.xml"), "program", samples["program"])
+    (place / "nccl.txt").write_text(NCCL)
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):
