@@ -133,7 +133,9 @@ class Model:
             )
             for at in range(self.columns)
         ]
-        problem.addVariables(variables)
+        # Solvers refuse a column that no row has; such a one stays at its least.
+        used = set(self.cost).union(*(columns for columns, _, _, _ in self.rows))
+        problem.addVariables([variables[at] for at in sorted(used)])
         for at, value in self.start.items():
             variables[at].setInitialValue(value)
         problem += pulp.LpAffineExpression([(variables[at], cost) for at, cost in self.cost.items()])
@@ -168,7 +170,10 @@ class Model:
             return Solution(status, None, math.inf, math.inf if ended else -math.inf, seconds, text)
         if code not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
             return Solution("unknown", None, math.inf, bound_of(text, problem, -math.inf), seconds, text)
-        values = np.array([variable.value() or 0.0 for variable in variables])
+        found = [variable.value() for variable in variables]
+        values = np.array(
+            [low if value is None else value for value, low in zip(found, self.low, strict=True)]
+        )
         whole = np.array(self.integer, dtype=bool)
         values[whole] = np.round(values[whole])
         objective = sum(values[at] * cost for at, cost in self.cost.items())

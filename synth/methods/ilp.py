@@ -35,7 +35,7 @@ _MOST_DELIVERIES = 72
 
 def suits(network: Network, collective: Collective) -> bool:
     """Whether the integer program is small enough to be solved in passing."""
-    if collective.chunks > _MOST_DELIVERIES:
+    if collective.chunks > 2 * _MOST_DELIVERIES:
         return False
     copies = int((collective.wanted() & ~collective.held()).sum())
     sums = int(collective.sources.sizes().sum()) - collective.chunks

@@ -67,6 +67,17 @@ def test_numbers_may_be_broken_and_rows_may_be_equations(solver):
     assert solution.values == pytest.approx([1.0, 1.5])
 
 
+@pytest.mark.parametrize("solver", INSTALLED)
+def test_a_column_that_no_row_has_stays_at_its_least(solver):
+    model = Model()
+    idle, chosen, other = model.binary(), model.binary(), model.number(low=2.0)
+    model.row([chosen], [1.0], low=1.0)
+    model.cost = {chosen: 1.0}
+    solution = model.solve(solver=solver, time_limit_s=20)
+    assert solution.status == "optimal"
+    assert solution.values[[idle, chosen, other]] == pytest.approx([0.0, 1.0, 2.0])
+
+
 def test_a_solver_that_is_not_known_is_refused():
     with pytest.raises(UsageError, match="unknown solver") as refused:
         require("magic")
