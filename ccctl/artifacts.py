@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
     "profile": ("probes.profile:Profile", 1),
     "schedule": ("synth.schedule:Schedule", 1),
+    "selection": ("synth.selection:Selection", 1),
     "program": ("synth.program:Program", 1),
     "report": ("exec.report:Report", 1),
 }

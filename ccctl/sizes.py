@@ -7,7 +7,15 @@ import re
 
 from ccctl.errors import UsageError
 
-__all__ = ["format_rate", "format_size", "parse_rate", "parse_rates", "parse_seconds", "parse_size"]
+__all__ = [
+    "format_rate",
+    "format_size",
+    "parse_rate",
+    "parse_rates",
+    "parse_seconds",
+    "parse_size",
+    "parse_sizes",
+]
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d+))?"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -31,6 +39,14 @@ def parse_size(text: str, option: str = "size") -> int:
             hint="Write it as nccl-tests does: 8, 32K, 128M, 1G.",
         )
     return int(size)
+
+
+def parse_sizes(text: str, option: str = "sizes") -> tuple[int, int]:
+    """The ends of a range of sizes, ``1K:1G``; raises UsageError, naming ``option``."""
+    low, colon, high = text.partition(":")
+    if not colon:
+        raise UsageError(f"{option}: expected FROM:TO, found {text!r}", hint="For example 1K:1G.")
+    return parse_size(low, option), parse_size(high, option)
 
 
 def parse_rate(text: str, option: str = "bandwidth") -> float:

@@ -96,7 +96,7 @@ class Request:
     ``wishes`` are collectives on some of the ranks, or several at once, instead of ``kind`` and ``root``.
     ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
     with. After ``time_limit_s`` the best so far is taken; the attempt that runs is finished first.
-    ``solver`` is the one of integer programs, "cbc" or "highs".
+    ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
     """
 
     network: Network
@@ -110,6 +110,7 @@ class Request:
     time_limit_s: float | None = None
     wishes: tuple[Wish, ...] = ()
     solver: str = "cbc"
+    solving: bool = True
 
     @property
     def asked(self) -> tuple[Wish, ...]:
@@ -146,8 +147,10 @@ class Synthesis:
     proof_s: float
 
 
-def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
-    """The best schedule that the requested method, or every method, finds.
+def synthesize(
+    request: Request, progress: Progress = SILENT, keep: Callable[[Schedule], object] | None = None
+) -> Synthesis:
+    """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 
     Raises UsageError where nothing applies, and RuntimeError if the judge refuses the winner, which
     would be a bug.
@@ -175,6 +178,8 @@ def synthesize(request: Request, progress: Progress = SILENT) -> Synthesis:
         except (NotApplicableError, UnavailableError) as error:
             attempts.append(Attempt(plan.name, plan.shape.chunks, None, error.message))
             continue
+        if keep is not None:
+            keep(schedule)
         time_s = replay(schedule).time_s
         if request.chunk_bytes is not None and schedule.outcome is not None:
             proven = (*proven, *schedule.outcome.bounds)
@@ -279,7 +284,8 @@ def _plans(request: Request) -> Iterator[_Plan]:
             large = _deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in ("greedy", "forest", "paths"):
                 continue
-            if request.method == "auto" and not method.suits(request.network, shape):
+            unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
+            if unsuited and request.method == "auto":
                 continue
             variants: list[dict[str, object]] = [{}]
             if name == "greedy":

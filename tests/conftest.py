@@ -16,6 +16,7 @@ from synth.collective import collective
 from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
+from synth.selection import Algorithm, Point, Range, Selection
 
 
 def pytest_runtest_setup(item):
@@ -80,6 +81,8 @@ def samples(schedule):
     host = Host("host", "test", 2, numa=(NumaNode(0, "test"),), nics=(Nic("eth0", "test"),))
     measured = Measurement(1e-3, 1.1e-3, 1.2e-3, 0, 16.7, 25.1, 0)
     row = Row("all_reduce", 1024, 256, "float", "sum", -1, "ring", 9e-4, measured, None, {"mpi": measured})
+    algorithm = Algorithm("ring", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
+    point = Point(1 << 20, 0, 2e-3, 1e-3, "ingress of rank 0")
     program = Program(
         name="pass on",
         collective=collective("broadcast", 2, 1),
@@ -103,6 +106,7 @@ def samples(schedule):
         "topology": Topology(hosts=(host,)),
         "profile": Profile(ranks, links, (SharedPort("bus", (0, 1), "test"),), "mpi", "test", 1.0, 1),
         "schedule": schedule,
+        "selection": Selection(schedule.network, (algorithm,), (Range(1, 1 << 20, 0),), (point,)),
         "program": program,
         "report": Report(2, ("host",), "mpi", "Open MPI", 1, 2, (row,)),
     }

@@ -94,15 +94,23 @@ def simulate(
 ) -> None:
     """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
 
-    A schedule brings its network and size along. Of a program, which needs both, threadblocks, channels,
-    FIFO slots and the overhead of instructions are simulated too, and what binds is said. How busy links
-    and shared ports are is told by class, with the ten that are busiest; --trace tells it of every moment.
+    A schedule brings its network and size along. Of a selection every size of its sweep is timed
+    again, or with --size the schedule that it chooses for that size. Of a program, which needs both,
+    threadblocks, channels, FIFO slots and the overhead of instructions are simulated too, and what binds is
+    said. How busy links and shared ports are is told by class, with the ten that are busiest; --trace tells
+    it of every moment.
     """
     if is_algorithm(schedule):
         read = artifacts.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
-        read = artifacts.read(schedule, "schedule", "program")
+        read = artifacts.read(schedule, "schedule", "selection", "program")
     asked = _Asked(size, trace, json)
+    if read.kind == "selection":
+        if size is None:
+            _selection(read, network, asked)
+            return
+        chosen = read.body.choose(parse_size(size, "--size"))
+        read = artifacts.Artifact("schedule", chosen, read.source, read.sha256)
     if read.kind == "schedule":
         on: Network = read.body.network
         if network is not None:
@@ -166,6 +174,19 @@ def _program(program: Program, network: Network, costs: tuple[float, float, int]
     draw_timing(program, timing)
     draw(network, timing.link_busy)
     _close(values, asked)
+
+
+def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
+    from ccctl.pictures import selection
+    from synth.sweep import timed
+
+    if network is not None or asked.trace is not None:
+        raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
+    found = timed(read.body)
+    if asked.json:
+        console.summary(selection.summary(found))
+    else:
+        selection.draw(found)
 
 
 def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:

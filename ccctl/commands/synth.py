@@ -13,7 +13,7 @@ from ccctl.collectives import parse_collectives
 from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
 from ccctl.options import Json, Output, Quiet, Seed, Unwind, Verbose, Without
-from ccctl.sizes import parse_size
+from ccctl.sizes import parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from synth.network import Network
@@ -39,6 +39,10 @@ EXAMPLES = (
     (
         "ccctl synth --network dgx-a100:2 --without rank:3,link:0-1 --collective all_to_all --size 64M",
         "two DGX A100 after a GPU and a link have failed: rank 3 keeps its number and takes no part",
+    ),
+    (
+        "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 4 -o table.json",
+        "a sweep: the best all_reduce for each range of sizes, as a runtime would choose",
     ),
     (
         "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
@@ -94,6 +98,15 @@ def synth(
             "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
         ),
     ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes", metavar="FROM:TO", help="Sweep: the best schedule for each range of sizes, 1K:1G."
+        ),
+    ] = None,
+    factor: Annotated[
+        float, typer.Option("-f", "--factor", metavar="X", help="From one size of a sweep to the next.")
+    ] = 2.0,
     chunk: Annotated[
         str | None, typer.Option("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
     ] = None,
@@ -129,19 +142,57 @@ def synth(
     """Synthesize a schedule: who sends which chunk to whom, and when.
 
     Tries every method, keeps the fastest by simulation, proves it with an independent checker and
-    says how far it is from the largest proven lower bound.
+    says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
+    size, and the artifact is a selection: which schedule to take from which size on.
     """
-    from synth.synthesize import synthesize, warm
+    from synth.synthesize import warm
 
     loaded, digests = load_network(
         network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, failed=without
     )
     wishes = _wishes(loaded, collective, ranks, root, without)
+    if sizes is not None and (size is not None or chunk is not None):
+        raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
+    swept = _sizes(sizes, factor) if sizes is not None else ()
     request = _request(loaded, wishes, size, chunk, chunks, method, seed)
+    request = replace(request, time_limit_s=time_limit, solver=solver)
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
+    if swept:
+        _sweep(request, swept, output, json, digests)
+    else:
+        _once(request, output, json, digests)
+
+
+def _sizes(text: str, factor: float) -> tuple[int, ...]:
+    from synth.sweep import sizes_between
+
+    return sizes_between(*parse_sizes(text, "--sizes"), factor)
+
+
+def _sweep(
+    request: Request, sizes: tuple[int, ...], output: str | None, json: bool, digests: dict[str, str]
+) -> None:
+    from ccctl.pictures import selection
+    from synth.sweep import sweep
+
+    with console.progress("sweep", 1.0) as bar:
+        found = sweep(request, sizes, _Bar(bar))
+    if output is not None:
+        artifacts.write(output, "selection", found.selection, digests)
+    if json and output != "-":
+        told = {"candidates": found.candidates, "synthesis_s": found.sweep_s, "seed": request.seed}
+        console.summary(selection.summary(found.selection) | told)
+    else:
+        selection.draw(found.selection, console.data if output is None else console.note)
+    console.next_step(f"ccctl show {output if output not in (None, '-') else 'table.json'}")
+
+
+def _once(request: Request, output: str | None, json: bool, digests: dict[str, str]) -> None:
+    from synth.synthesize import synthesize
+
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(replace(request, time_limit_s=time_limit, solver=solver), _Bar(bar))
+        found = synthesize(request, _Bar(bar))
     if output is not None:
         artifacts.write(output, "schedule", found.schedule, digests)
     if json and output != "-":

@@ -59,7 +59,9 @@ def verify(
     results differ in their last bits. --same-bits makes the latter a finding.
     """
     read = _read(artifact, parameters)
-    verdict = _schedule(read) if read.kind == "schedule" else _program(read, collective, depth, target)
+    judges = {"schedule": _schedule, "selection": _selection}
+    judge = judges.get(read.kind, lambda found: _program(found, collective, depth, target))
+    verdict = judge(read)
     if same_bits:
         rest = tuple(caution for caution in verdict.cautions if caution not in verdict.other_bits)
         verdict = replace(verdict, findings=verdict.findings + verdict.other_bits, cautions=rest)
@@ -83,7 +85,7 @@ def verify(
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return artifacts.read(path, "schedule", "program")
+        return artifacts.read(path, "schedule", "selection", "program")
     program, inputs = compiled_algorithm(path, parameters)
     return artifacts.Artifact("program", program, path, inputs["algorithm"])
 
@@ -105,6 +107,21 @@ def _schedule(read: Artifact) -> _Verdict:
         tuple(check(schedule)),
         f"proven: {schedule.sends} sends do {schedule.collective.label} on {schedule.network.ranks} ranks: "
         "every send is causal, every link and port exclusive, every result complete",
+    )
+
+
+def _selection(read: Artifact) -> _Verdict:
+    from synth.check import check
+
+    selection, found = read.body, []
+    for row, one in enumerate(selection.ranges):
+        findings = check(selection.choose(one.from_bytes))
+        found += [f"ranges[{row}], {one.from_bytes} bytes: {finding}" for finding in findings]
+    return _Verdict(
+        tuple(found),
+        f"proven: {plural(len(selection.algorithms), 'schedule')} for "
+        f"{plural(len(selection.ranges), 'range')} of sizes do {selection.collective.label} "
+        f"on {selection.network.ranks} ranks",
     )
 
 

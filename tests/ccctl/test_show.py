@@ -17,6 +17,7 @@ SAYS = {
         "receives from 0",
         "o[0]",
     ],
+    "selection": ["all_gather on", "1 range", "1M", "ring", "50.0", "2 ms"],
     "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "82%", "1.00x", "#wrong"],
 }
 

@@ -94,3 +94,25 @@ def test_refuses_and_says_why(run_ccctl, tmp_path, arguments, status, words):
     assert words in done.stderr
     assert done.stdout == "" or "-o" in arguments
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_gives_the_schedule_of_each_range_and_every_later_stage_reads_it(run_ccctl, tmp_path):
+    path = str(tmp_path / "table.json")
+    network = ("--network", "ring:4", "--alpha", "1us", "--bandwidth", "50GB/s")
+    done = run_ccctl("synth", *network, "--sizes", "1K:16M", "-f", "64", "--json", "-o", path)
+    told = json.loads(done.stdout)
+    assert [row["size_bytes"] for row in told["sizes"]] == [1 << 10, 1 << 16, 1 << 22, 1 << 24]
+    assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 1 << 24)
+    assert json.loads(run_ccctl("verify", path, "--json").stdout)["ok"]
+    assert json.loads(run_ccctl("simulate", path, "--json").stdout)["sizes"] == told["sizes"]
+    one = json.loads(run_ccctl("simulate", path, "--size", "64K", "--json").stdout)
+    assert one["time_s"] == told["sizes"][1]["time_s"]
+
+
+@pytest.mark.parametrize(
+    "more", [("--sizes", "1K"), ("--sizes", "1M:1K"), ("--sizes", "1K:1M", "--size", "1M")]
+)
+def test_a_sweep_that_makes_no_sense_is_a_usage_error(run_ccctl, more):
+    done = run_ccctl("synth", "--network", "dgx-a100:1", *more)
+    assert done.returncode == 2
+    assert "--sizes" in done.stderr

@@ -1,0 +1,125 @@
+"""The best schedule for each range of sizes: what a runtime asks before it starts a collective.
+
+A schedule is an order of sends, which holds for chunks of any number of bytes; so the selection keeps
+each order once, and ``choose`` gives it the chunks that the size wants.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from probes.columns import Bytes, Ints
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.schedule import Schedule
+
+__all__ = ["Algorithm", "Point", "Range", "Selection"]
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """A schedule but for its network and the bytes of its chunks; columns as a schedule has them."""
+
+    method: str
+    seed: int
+    collective: Collective
+    chunk: Ints
+    link: Ints
+    op: Bytes
+
+    @property
+    def sends(self) -> int:
+        return len(self.chunk)
+
+    def scheduled(self, network: Network, size_bytes: int) -> Schedule:
+        """The schedule for a buffer of ``size_bytes``, rounded up to whole bytes a chunk."""
+        return Schedule(
+            network=network,
+            collective=self.collective,
+            chunk_bytes=max(1, -(-size_bytes // self.collective.total_bytes(1))),
+            method=self.method,
+            seed=self.seed,
+            chunk=self.chunk,
+            link=self.link,
+            op=self.op,
+        )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Sizes from ``from_bytes`` to ``to_bytes``, both included, take ``algorithm`` (its number)."""
+
+    from_bytes: int
+    to_bytes: int
+    algorithm: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was simulated at one size: the algorithm chosen there, its time, and the proven bound on any."""
+
+    size_bytes: int
+    algorithm: int
+    time_s: float
+    bound_s: float
+    bound: str
+
+    @property
+    def percent_of_optimal(self) -> float:
+        return 100.0 * min(1.0, self.bound_s / self.time_s) if self.time_s else 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The algorithm for every size of a collective on a network.
+
+    ``ranges`` follow one another without gaps; ``points`` are the sizes that were simulated, rising. All
+    algorithms do the same collective, cut into chunks more or less finely.
+    """
+
+    network: Network
+    algorithms: tuple[Algorithm, ...]
+    ranges: tuple[Range, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def collective(self) -> Collective:
+        return self.algorithms[0].collective
+
+    def choose(self, size_bytes: int) -> Schedule:
+        """The schedule for ``size_bytes``; beyond either end, that of the nearest range. O(log ranges).
+
+        Raises NotApplicableError for less than one byte.
+        """
+        if size_bytes < 1:
+            raise NotApplicableError(f"expected a size of at least 1 byte, found {size_bytes}")
+        row = bisect_right(self.ranges, size_bytes, key=lambda one: one.from_bytes) - 1
+        return self.algorithms[self.ranges[max(0, row)].algorithm].scheduled(self.network, size_bytes)
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
+        found = [f"{name}: empty" for name in ("algorithms", "ranges") if not getattr(self, name)]
+        for row, algorithm in enumerate(self.algorithms):
+            wrong = algorithm.scheduled(self.network, 1).problems() if _counted(algorithm) else ["collective"]
+            found += [
+                f"algorithms[{row}].{problem}" for problem in wrong if not problem.startswith("network")
+            ]
+        found += [f"network.{problem}" for problem in self.network.problems()]
+        for name in ("ranges", "points"):
+            for row, one in enumerate(getattr(self, name)):
+                if not 0 <= one.algorithm < len(self.algorithms):
+                    found.append(f"{name}[{row}].algorithm: there is no algorithm {one.algorithm}")
+        for row, one in enumerate(self.ranges):
+            after = self.ranges[row - 1].to_bytes + 1 if row else max(1, one.from_bytes)
+            if one.from_bytes != after:
+                found.append(f"ranges[{row}].from_bytes: expected {after}, found {one.from_bytes}")
+            if one.to_bytes < one.from_bytes:
+                found.append(f"ranges[{row}].to_bytes: expected at least {one.from_bytes}")
+        return found
+
+
+def _counted(algorithm: Algorithm) -> bool:
+    """Whether the collective says how many bytes it moves, without which there are no chunks to size."""
+    return not algorithm.collective.problems() and algorithm.collective.total_bytes(1) > 0

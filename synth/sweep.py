@@ -1,0 +1,192 @@
+"""The size sweep: every candidate of every size is timed at every size, and the fastest there is kept.
+
+Sizes next to each other with the same winner become one range. Where two winners meet, the size at
+which they cross is looked for between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.check import check
+from synth.network import Network
+from synth.schedule import Bound, Schedule
+from synth.selection import Algorithm, Point, Range, Selection
+from synth.simulate import replay
+from synth.synthesize import Request, synthesize
+
+__all__ = ["Swept", "sizes_between", "sweep", "timed"]
+
+# A candidate this much slower than the best of its own size is not timed at others.
+_HOPELESS = 2.0
+# Below this gain a runtime keeps the algorithm of the sizes before.
+_WORTH_A_SWITCH = 0.005
+# How finely the crossing of two winners is looked for, as a part of the size.
+_CROSSING = 64
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The selection, and how many candidates were timed at how many sizes in what time."""
+
+    selection: Selection
+    candidates: int
+    sweep_s: float
+
+
+def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
+    """The sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
+    if not 1 <= low_bytes <= high_bytes:
+        raise UsageError(f"--sizes: expected FROM:TO that rises, found {low_bytes}:{high_bytes}")
+    if not factor > 1:
+        raise UsageError(f"--factor: expected more than 1, found {factor:g}")
+    found, size = [], float(low_bytes)
+    while size < high_bytes:
+        found.append(int(size))
+        size = max(size * factor, size + 1)
+    return (*found, high_bytes)
+
+
+def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -> Swept:
+    """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
+
+    O(sizes · candidates · sends) for the timing. ``time_limit_s`` is shared by all sizes; methods that solve
+    integer programs take part only where one is asked for by name. Raises what ``synthesize`` raises, and
+    RuntimeError if the judge refuses a winner, which would be a bug.
+    """
+    begun_s = time.perf_counter()
+    pool: dict[str, Algorithm] = {}
+    bounds: list[Bound] = []
+    for done, size in enumerate(sizes):
+        progress.update(done, len(sizes), f"{size} bytes")
+        left_s = None
+        if request.time_limit_s is not None:
+            left_s = (begun_s + request.time_limit_s - time.perf_counter()) / (len(sizes) - done)
+        bound, found = _explored(replace(request, size_bytes=size, time_limit_s=left_s, solving=False))
+        bounds.append(bound)
+        pool |= {_digest(algorithm): algorithm for algorithm in found}
+    race = _Race(request.network, tuple(pool.values()))
+    winners = race.winners(sizes)
+    ranges = tuple(_ranges(race, sizes, winners))
+    selection = _selection(request.network, race, ranges, zip(sizes, winners, bounds, strict=True))
+    progress.update(len(sizes), len(sizes))
+    return Swept(_judged(selection), len(pool), time.perf_counter() - begun_s)
+
+
+def timed(selection: Selection) -> Selection:
+    """The same selection with the time of each point simulated again."""
+    points = tuple(
+        replace(
+            one,
+            time_s=replay(
+                selection.algorithms[one.algorithm].scheduled(selection.network, one.size_bytes)
+            ).time_s,
+        )
+        for one in selection.points
+    )
+    return replace(selection, points=points)
+
+
+def _explored(request: Request) -> tuple[Bound, list[Algorithm]]:
+    """The bound at the request's size, and what was found there, but for the hopeless."""
+    found: list[Schedule] = []
+    best = synthesize(request, keep=found.append).schedule.outcome
+    assert best is not None
+    hopeful = [one for one in found if replay(one).time_s <= best.time_s * _HOPELESS]
+    return best.binding, [
+        Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op) for one in hopeful
+    ]
+
+
+class _Race:
+    """Candidates against one another, at any size."""
+
+    def __init__(self, network: Network, candidates: tuple[Algorithm, ...]) -> None:
+        self._network = network
+        self._known: dict[tuple[int, int], float] = {}
+        self.candidates = candidates
+
+    def time_s(self, candidate: int, size_bytes: int) -> float:
+        key = (candidate, size_bytes)
+        if key not in self._known:
+            self._known[key] = replay(self.candidates[candidate].scheduled(self._network, size_bytes)).time_s
+        return self._known[key]
+
+    def winners(self, sizes: Sequence[int]) -> list[int]:
+        """The winner at each size; the last one stays where another gains next to nothing."""
+        found: list[int] = []
+        for size in sizes:
+            found.append(self.winner(size, range(len(self.candidates)), found[-1] if found else None))
+        return found
+
+    def winner(self, size_bytes: int, among: Sequence[int], before: int | None) -> int:
+        best = min(among, key=lambda one: (self.time_s(one, size_bytes), self.candidates[one].sends, one))
+        slower = before is not None and self.time_s(best, size_bytes) < self.time_s(before, size_bytes) * (
+            1 - _WORTH_A_SWITCH
+        )
+        return best if before is None or slower else before
+
+
+def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterator[Range]:
+    """One range for each run of the same winner, from the crossing before it to that after it."""
+    finalists = tuple(dict.fromkeys(winners))
+    switches = [(sizes[0], winners[0])]
+    for at in range(1, len(sizes)):
+        low, high = (sizes[at - 1], winners[at - 1]), (sizes[at], winners[at])
+        switches += _crossings(race, finalists, low, high, max(1, sizes[at - 1] // _CROSSING))
+    ends = [size - 1 for size, _ in switches[1:]]
+    for (start, winner), end in zip(switches, [*ends, sizes[-1]], strict=True):
+        yield Range(start, end, winner)
+
+
+def _crossings(
+    race: _Race, finalists: Sequence[int], low: tuple[int, int], high: tuple[int, int], step: int
+) -> list[tuple[int, int]]:
+    """The sizes after ``low`` and up to ``high`` at which another of the finalists wins, with its number."""
+    if low[1] == high[1]:
+        return []
+    if high[0] - low[0] <= step:
+        return [high]
+    size = (low[0] + high[0]) // 2
+    middle = (size, race.winner(size, finalists, low[1]))
+    below = _crossings(race, finalists, low, middle, step)
+    return below + _crossings(race, finalists, middle, high, step)
+
+
+def _selection(
+    network: Network, race: _Race, ranges: tuple[Range, ...], points: Iterator[tuple[int, int, Bound]]
+) -> Selection:
+    """Only the algorithms that win somewhere, numbered in the order of the sizes at which they do."""
+    simulated = list(points)
+    used = dict.fromkeys(one.algorithm for one in ranges)
+    number = {candidate: place for place, candidate in enumerate(used)}
+    return Selection(
+        network=network,
+        algorithms=tuple(race.candidates[candidate] for candidate in used),
+        ranges=tuple(replace(one, algorithm=number[one.algorithm]) for one in ranges),
+        points=tuple(
+            Point(size, number[winner], race.time_s(winner, size), bound.time_s, bound.name)
+            for size, winner, bound in simulated
+        ),
+    )
+
+
+def _judged(selection: Selection) -> Selection:
+    for one in selection.ranges:
+        schedule = selection.choose(one.from_bytes)
+        if findings := check(schedule):
+            raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
+    return selection
+
+
+def _digest(algorithm: Algorithm) -> str:
+    """The same for algorithms that do the same, whichever method made them."""
+    found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
+    for column in (algorithm.chunk, algorithm.link, algorithm.op):
+        found.update(column.tobytes())
+    return found.hexdigest()
