@@ -80,7 +80,10 @@ def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_b
     launcher = mpirun.find()
     arguments = [tmp_path / "cases", str(per_host), str(tile_bytes), str(wire_tile_bytes)]
     command = mpirun.command(
-        launcher, ranks, (), [sys.executable, "-P", "-m", "mpi4py", str(tmp_path / "worker.py"), *map(str, arguments)]
+        launcher,
+        ranks,
+        (),
+        [sys.executable, "-P", "-m", "mpi4py", str(tmp_path / "worker.py"), *map(str, arguments)],
     )
     environment = mpirun.variables(ranks, str(tmp_path), str(tmp_path))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
