@@ -5,10 +5,12 @@ Resources are numbered links first, then ports.
 
 from __future__ import annotations
 
+import numpy as np
+
 from probes.columns import Floats, Indices, Mask
 from synth.jit import compiled
 
-__all__ = ["is_free", "occupy", "pop", "push"]
+__all__ = ["is_free", "next_event", "occupy", "pop", "push", "queues_of"]
 
 
 @compiled
@@ -62,3 +64,47 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
         at = child
     heap_key[at], heap_what[at] = key, what
     return size
+
+
+@compiled
+def queues_of(hold_s: Floats, travel_s: Floats, total: int) -> tuple[Indices, Indices, int, Indices]:
+    """(queue of each link's holds, of its travels, how many are of holds, where each ring starts).
+
+    A link holds one send at a time, and has as many under way as holds fit into a travel.
+    """
+    holds, travels = np.unique(hold_s), np.unique(travel_s)
+    hold_queue, travel_queue = np.searchsorted(holds, hold_s), np.searchsorted(travels, travel_s)
+    size = np.ones(len(holds) + len(travels), np.int64)
+    for link in range(len(hold_s)):
+        size[hold_queue[link]] += 2
+        size[len(holds) + travel_queue[link]] += 3 + int(min(travel_s[link] / hold_s[link], 1e9))
+    start = np.zeros(len(size) + 1, np.int64)
+    for queue in range(len(size)):
+        start[queue + 1] = start[queue] + min(size[queue], total + 1)
+    return hold_queue, travel_queue + len(holds), len(holds), start
+
+
+@compiled
+def next_event(
+    heap_s: Floats,
+    heap_queue: Indices,
+    heap_size: int,
+    ring_start: Indices,
+    ring_s: Floats,
+    ring_send: Indices,
+    first_in: Indices,
+    waiting: Indices,
+) -> tuple[int, int]:
+    """Take the first send out of the queue whose turn it is: (send, the heap's new size)."""
+    queue = heap_queue[0]
+    size = ring_start[queue + 1] - ring_start[queue]
+    send = ring_send[ring_start[queue] + first_in[queue]]
+    first_in[queue] = (first_in[queue] + 1) % size
+    waiting[queue] -= 1
+    follows = ring_start[queue] + first_in[queue]
+    if waiting[queue] and ring_s[follows] == heap_s[0]:
+        return send, heap_size
+    heap_size = pop(heap_s, heap_queue, heap_size)
+    if waiting[queue]:
+        heap_size = push(heap_s, heap_queue, heap_size, ring_s[follows], queue)
+    return send, heap_size

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask
+from probes.columns import Floats, Indices, Ints
 from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import Schedule
-from synth.touched import touched
+from synth.touched import are_few, numbered, touched
 
 __all__ = ["Timing", "replay", "utilization"]
+
+# So many sends at a time have their slots numbered, so that the numbers need no memory to speak of.
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +39,31 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     """
     on = network or schedule.network
     size = chunk_bytes or schedule.chunk_bytes
-    start_s, arrival_s = _replay(
-        *touched(on, schedule.collective, schedule.chunk, schedule.link),
-        schedule.link,
-        on.hold_s(size),
-        on.travel_s(size),
-        on.link_port_start,
-        on.link_port,
-        len(on.ports),
-    )
+    few = are_few(on, schedule.collective, schedule.sends)
+    block = _BLOCK if few else max(1, schedule.sends)
+    slots = None if few else touched(on, schedule.collective, schedule.chunk, schedule.link)
+    held = slots.held if slots is not None else schedule.collective.held().ravel()
+    ready_s = np.where(held, 0.0, np.inf)
+    del held
+    free_s = np.zeros(on.links), np.zeros(len(on.ports))
+    start_s, arrival_s = np.empty(schedule.sends), np.empty(schedule.sends)
+    for first in range(0, schedule.sends, block):
+        rows = slice(first, first + block)
+        chunk, link = schedule.chunk[rows], schedule.link[rows]
+        leaves, enters = slots[:2] if slots else numbered(on, schedule.collective, chunk, link)
+        _replay(
+            leaves,
+            enters,
+            link,
+            on.hold_s(size),
+            on.travel_s(size),
+            on.link_port_start,
+            on.link_port,
+            ready_s,
+            *free_s,
+            start_s[rows],
+            arrival_s[rows],
+        )
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
 
 
@@ -59,19 +78,18 @@ def utilization(schedule: Schedule, timing: Timing) -> Floats:
 def _replay(
     leaves: Indices,
     enters: Indices,
-    held: Mask,
     link: Ints,
     hold_s: Floats,
     travel_s: Floats,
     port_start: Ints,
     port: Ints,
-    ports: int,
-) -> tuple[Floats, Floats]:
-    ready_s = np.where(held, 0.0, np.inf)
-    link_free_s = np.zeros(len(hold_s))
-    port_free_s = np.zeros(ports)
-    start_s = np.empty(len(link))
-    arrival_s = np.empty(len(link))
+    ready_s: Floats,
+    link_free_s: Floats,
+    port_free_s: Floats,
+    start_s: Floats,
+    arrival_s: Floats,
+) -> None:
+    """Time some sends; ``ready_s`` (of slots), ``link_free_s`` and ``port_free_s`` say what was before."""
     for row in range(len(link)):
         e = link[row]
         begin = max(ready_s[leaves[row]], link_free_s[e])
@@ -86,4 +104,3 @@ def _replay(
             port_free_s[port[at]] = begin + hold_s[e]
         known_s = ready_s[enters[row]]
         ready_s[enters[row]] = arrival_s[row] if known_s == np.inf else max(known_s, arrival_s[row])
-    return start_s, arrival_s

@@ -10,7 +10,7 @@ from probes.columns import Indices, Mask
 from synth.collective import Collective
 from synth.network import Network
 
-__all__ = ["Touched", "touched"]
+__all__ = ["Touched", "are_few", "numbered", "touched"]
 
 _SPARSE_FROM = 1 << 23
 
@@ -26,13 +26,26 @@ class Touched(NamedTuple):
     held: Mask
 
 
-def touched(network: Network, collective: Collective, chunk: Indices, link: Indices) -> Touched:
-    """O(sends) where slots are few for the sends, else O(sends · log sends) and no more memory than that."""
+def are_few(network: Network, collective: Collective, sends: int) -> bool:
+    """Whether all slots together take no more memory than the sends do."""
+    return network.ranks * collective.chunks < max(_SPARSE_FROM, 4 * sends)
+
+
+def numbered(
+    network: Network, collective: Collective, chunk: Indices, link: Indices
+) -> tuple[Indices, Indices]:
+    """For each send the slot that it leaves and that it enters, numbered rank · chunks + chunk."""
     slots = network.ranks * collective.chunks
     number: Any = np.int32 if slots < 1 << 31 else np.int64
     leaves = network.src[link].astype(number) * number(collective.chunks) + chunk
     enters = network.dst[link].astype(number) * number(collective.chunks) + chunk
-    if slots < max(_SPARSE_FROM, 4 * len(chunk)):
+    return leaves, enters
+
+
+def touched(network: Network, collective: Collective, chunk: Indices, link: Indices) -> Touched:
+    """O(sends) where slots are few for the sends, else O(sends · log sends) and no more memory than that."""
+    leaves, enters = numbered(network, collective, chunk, link)
+    if are_few(network, collective, len(chunk)):
         return Touched(leaves, enters, collective.held().ravel())
     found, inverse = np.unique(np.concatenate((leaves, enters)), return_inverse=True)
     rank, of = np.divmod(found, collective.chunks)

@@ -75,10 +75,10 @@ def synthesize(
         chunk, link, op = _all_reduce(network, collective, chunk_bytes, seed, policy)
     elif collective.reduced.all() and (collective.targets.sizes() == 1).all():
         chunk, link = _gathered(network, collective.wanted(), collective.held(), chunk_bytes, seed, policy)
-        op = np.full(len(chunk), REDUCE)
+        op = np.full(len(chunk), REDUCE, np.uint8)
     elif not collective.reduced.any():
-        chunk, link, _ = _spread(network, collective.held(), collective.wanted(), chunk_bytes, seed, policy)
-        op = np.full(len(chunk), COPY)
+        chunk, link = _spread(network, collective.held(), collective.wanted(), chunk_bytes, seed, policy)[:2]
+        op = np.full(len(chunk), COPY, np.uint8)
     else:
         raise NotApplicableError(f"greedy serves copies or sums, not {collective.label} at once")
     rough = Schedule(network, collective, chunk_bytes, "greedy", seed, ints(chunk), ints(link), bytes_of(op))

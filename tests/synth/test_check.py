@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from sample_networks import named, networks
 
 from probes.columns import bytes_of, floats, ints
-from synth.check import check
+from synth.check import _contents, check
 from synth.collective import Collective, collective
 from synth.methods import greedy
 from synth.network import Link, build
+from synth.proof import is_spread, takes_turns
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import Timing, replay
 
@@ -95,6 +96,23 @@ def test_a_swapped_chunk_is_always_caught(network, kind, data):
     chunk[first] = chunk[data.draw(st.sampled_from(others))]
     # One rank is left without what that send brought it: a greedy schedule brings nothing twice.
     assert check(replace(schedule, chunk=ints(chunk))) != []
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.sampled_from(("all_gather", "broadcast")), st.data())
+def test_the_quick_proof_never_passes_what_following_every_chunk_refuses(network, kind, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)
+    timing = replay(schedule)
+    assert takes_turns(schedule, timing, 1e-9)
+    assert is_spread(schedule, timing)
+    row = data.draw(st.integers(0, schedule.sends - 1))
+    start_s, chunk = timing.start_s.copy(), schedule.chunk.copy()
+    start_s[row] *= data.draw(st.sampled_from([0.0, 0.5, 1.0]))
+    chunk[row] = data.draw(st.integers(0, schedule.collective.chunks - 1))
+    changed = replace(schedule, chunk=ints(chunk))
+    claimed = replace(timing, start_s=floats(start_s))
+    if is_spread(changed, claimed):
+        assert _contents(changed, claimed) == []
 
 
 def test_names_the_send_and_the_rank(triangle):
