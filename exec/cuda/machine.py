@@ -9,7 +9,6 @@ import numpy as np
 from exec.cuda.arena import Arenas
 from exec.cuda.blame import waiters
 from exec.cuda.device import Device, Kernels, refuse_too_many
-from exec.cuda.elements import average_parts
 from exec.cuda.encode import BLOCK, RECORD, Encoded
 from exec.cuda.rows import STEP
 from exec.cuda.source import THREADS
@@ -97,10 +96,10 @@ class Interpreter:
     def _divide(self, addresses: Addresses) -> None:
         itemsize = self._encoded.itemsize
         for rank, own in zip(self._ranks, addresses, strict=True):
-            for first, length, summands in average_parts(self._encoded.layout, rank):
+            for first, stop, summands in self._encoded.layout.sums(rank):
                 at = np.int64(own[OUTPUT] + first * itemsize)
-                grid = (min(-(-length // THREADS), 2 * self._device.multiprocessors),)
-                arguments = (at, np.int64(length), np.int32(summands))
+                grid = (min(-(-(stop - first) // THREADS), 2 * self._device.multiprocessors),)
+                arguments = (at, np.int64(stop - first), np.int32(summands))
                 self._kernels.divide(grid, (THREADS,), arguments, stream=self._device.stream)
 
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.cuda.elements import average_parts
 from exec.cuda.encode import BLOCK, encoded
 from exec.cuda.rows import DOES, STEP
 from exec.layout import Layout
@@ -82,13 +81,6 @@ def test_a_shared_end_of_a_connection_is_refused():
     channel[rows] = 0
     with pytest.raises(DataError, match=r"and rank 0 threadblock \d share one end"):
         encoded(Layout(replace(program, tb_send=ints(send), tb_channel=ints(channel)), 6), 4)
-
-
-def test_an_average_divides_what_was_added_up():
-    reduced = Layout(lower(ring_all_reduce(3)), 10)
-    assert average_parts(reduced, 1) == [(0, 10, 3)]
-    copied = Layout(lower(random_schedule("all_gather", 3, 1, 0)), 10)
-    assert average_parts(copied, 1) == []
 
 
 def test_a_copy_moves_twice_what_it_copies():

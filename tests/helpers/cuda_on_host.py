@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from exec.cuda.arena import arenas
-from exec.cuda.elements import ELEMENTS, average_parts
 from exec.cuda.encode import RECORD
 from exec.cuda.machine import own_tables
 from exec.cuda.source import kernels
@@ -100,9 +99,9 @@ def run_on_host(
     outputs = [own[OUTPUT] for own in buffers]
     if redop == "avg":
         for rank, output in enumerate(outputs):
-            for start, length, by in average_parts(layout, rank):
+            for start, stop, by in layout.sums(rank):
                 at = ctypes.c_void_p(output[start:].ctypes.data)
-                kernel.run_divide(at, ctypes.c_int64(length), by)
+                kernel.run_divide(at, ctypes.c_int64(stop - start), by)
     return Outcome(outputs, np.concatenate([each.records for each in launched]))
 
 
@@ -135,7 +134,7 @@ def bits_of(values, dtype):
     """Values in the storage type of the kernels: bfloat16 as the upper half of float32."""
     if dtype == "bfloat16":
         return (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return np.asarray(values).astype(ELEMENTS[dtype][1])
+    return np.asarray(values).astype(dtype)
 
 
 def values_of(bits, dtype):

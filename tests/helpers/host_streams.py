@@ -1,0 +1,134 @@
+"""Streams on the host: queues of work that run in any order that the events allow, as on a GPU."""
+
+import ctypes
+import random
+from collections import deque
+
+import numpy as np
+from cuda_on_host import bits_of, library
+
+from exec import reference
+from exec.cuda.contexts import Contexts
+from exec.cuda.elements import itemsize_of
+from exec.cuda.encode import encoded
+from exec.cuda.wires import MessageIn, MessageOut
+from exec.layout import Layout
+from synth.program import OUTPUT, SCRATCH
+
+__all__ = ["HostStreams", "contexts_task"]
+
+
+class Event:
+    """``issued`` counts records asked for, ``passed`` those that the streams have come to."""
+
+    def __init__(self):
+        self.issued = self.passed = 0
+
+
+class HostStreams:
+    """Streams whose work runs when ``pump`` is called; a wait means the last record asked for before it."""
+
+    def __init__(self, dtype="float32", redop="sum", seed=0):
+        self._dtype, self._redop = dtype, redop
+        self._random = random.Random(seed)
+        self.queues = []
+
+    def stream(self):
+        self.queues.append(deque())
+        return self.queues[-1]
+
+    def event(self):
+        return Event()
+
+    def record(self, event, stream):
+        event.issued += 1
+        number = event.issued
+
+        def passes():
+            event.passed = max(event.passed, number)
+            return True
+
+        stream.append(passes)
+
+    def wait(self, stream, event):
+        number = event.issued
+        stream.append(lambda: event.passed >= number)
+
+    def copy(self, to, source, size_bytes, stream):
+        def copies():
+            ctypes.memmove(to, source, size_bytes)
+            return True
+
+        stream.append(copies)
+
+    def combine(self, first, second, into, also, elements, stream):
+        def combines():
+            pointers = (ctypes.c_void_p(address or None) for address in (first, second, into, also))
+            library(self._dtype, self._redop).run_combine(
+                ctypes.c_int64(1), 1, *pointers, ctypes.c_int64(elements)
+            )
+            return True
+
+        stream.append(combines)
+
+    def done(self, event):
+        self.pump(3)
+        return event.passed == event.issued
+
+    def pump(self, times):
+        """Try the head of a stream chosen at random, so often."""
+        for _ in range(times if self.queues else 0):
+            queue = self._random.choice(self.queues)
+            if queue and queue[0]():
+                queue.popleft()
+
+    def synchronize(self):
+        while any(self.queues):
+            self.pump(1)
+
+
+def window(address, size_bytes):
+    return (ctypes.c_char * size_bytes).from_address(address)
+
+
+def buffers_of(layout, rank, dtype, redop):
+    storage = np.dtype("float32" if dtype == "bfloat16" else dtype)
+    given = bits_of(reference.given(layout, rank, storage, redop), dtype)
+    scratch = np.zeros(max(layout.elements(rank, SCRATCH), 1), given.dtype)
+    if layout.program.out_of_place:
+        return given, np.zeros(layout.elements(rank, OUTPUT), given.dtype), scratch
+    total, where_in, where_out = layout.in_place(rank)
+    whole = np.zeros(total, given.dtype)
+    whole[where_in] = given
+    return whole[where_in], whole[where_out], scratch
+
+
+def contexts_task(comm, request, progress):
+    """Run a program over MPI messages, twice; how many elements are wrong, over all ranks."""
+    program, count, tile_bytes = request
+    layout, rank = Layout(program, count), comm.Get_rank()
+    table = encoded(layout, itemsize_of("float32"), tile_bytes=tile_bytes)
+    streams = HostStreams(seed=rank)
+    own = table.blocks[table.blocks_of(rank).start : table.blocks_of(rank).stop]
+    fifos = table.fifos[table.blocks_of(rank).start : table.blocks_of(rank).stop]
+    memory, outgoing, incoming = [], {}, {}
+    for block, (to, source) in zip(own.tolist(), fifos.tolist(), strict=True):
+        for fifo, peer, found in ((to, block[6], outgoing), (source, block[7], incoming)):
+            if fifo < 0:
+                continue
+            memory.append(np.zeros((int(table.room[fifo]), table.place_bytes), np.uint8))
+            places = [place.ctypes.data for place in memory[-1]]
+            if found is outgoing:
+                found[fifo] = MessageOut(streams, places, comm, peer, fifo, window, streams.done)
+            else:
+                found[fifo] = MessageIn(
+                    streams, places, table.place_bytes, comm, peer, fifo, window, streams.done
+                )
+    contexts = Contexts(table, rank, streams, outgoing, incoming)
+    for _ in range(2):
+        buffers = buffers_of(layout, rank, "float32", "sum")
+        contexts.run([each.ctypes.data for each in buffers])
+    for wire in incoming.values():
+        wire.close()
+    right = reference.expected(layout, rank, np.dtype("float32"), "sum")
+    return comm.allreduce(int(np.count_nonzero(buffers[OUTPUT] != right)))
