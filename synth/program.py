@@ -69,6 +69,8 @@ class Program:
     ``input_chunks`` and ``output_chunks`` are the sizes of the buffers where the collective is unknown,
     as in a file that only says "custom"; else they are empty, and the collective gives the sizes.
     ``source`` and ``line`` (for each step) say which statement made it, where that is known.
+    ``turn``, where a schedule made it, is the place of each step in the schedule's order: connections
+    that share a port serve the earliest turn first, or the port's time goes to what nobody waits for.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Program:
     output_chunks: tuple[int, ...] = ()
     source: str = ""
     line: Ints = field(default_factory=lambda: ints([]))
+    turn: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def ranks(self) -> int:
@@ -173,7 +176,7 @@ class Program:
         expected |= dict.fromkeys(columns, steps)
         for name in ("input_chunks", "output_chunks"):
             expected |= {name: self.ranks} if self.input_chunks or self.output_chunks else {}
-        expected |= {"line": steps} if len(self.line) else {}
+        expected |= {name: steps for name in ("line", "turn") if len(getattr(self, name))}
         return [
             f"{name}: expected {length} values, found {len(getattr(self, name))}"
             for name, length in expected.items()

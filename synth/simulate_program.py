@@ -90,6 +90,7 @@ def simulate_program(
         busy_s,
         wire_s,
         alpha if not network.hold_alpha else np.zeros_like(alpha),
+        _late_s(program, wire_s),
     )
     time_s = float(end_s.max(initial=0.0))
     shares = _chain(end_s, cause, culprit, wire_s, alpha, busy_s, costs.step_s)
@@ -121,6 +122,14 @@ def _links(program: Program, network: Network, chunk_bytes: int) -> Indices:
                 f"{program.name} sends from rank {pair[0]} to {pair[1]}: {network.name} has no such link"
             )
     return np.array(of_tb, dtype=np.int64)[program.tb_of]
+
+
+def _late_s(program: Program, wire_s: Floats) -> Floats:
+    """Less than any transfer, and least for the first turn: what decides between steps at one moment."""
+    if not len(program.turn):
+        return np.zeros(program.steps)
+    least_s = float(wire_s[wire_s > 0].min(initial=1.0))
+    return np.asarray(program.turn * (1e-3 * least_s / max(1, int(program.turn.max(initial=1)))))
 
 
 def _chain(

@@ -33,10 +33,12 @@ def run_threadblocks(
     busy_s: Floats,
     wire_s: Floats,
     alpha_s: Floats,
+    late_s: Floats,
 ) -> tuple[Floats, Floats, Indices, Indices]:
     """(start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
 
     ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
+    Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)
@@ -103,8 +105,8 @@ def run_threadblocks(
                 p = links + port[at]
                 if free_s[p] > ready_s:
                     ready_s, why, whom = free_s[p], 5, holder[p]
-        if ready_s > now_s:
-            size = push(key, what, size, ready_s, tb)
+        if ready_s + late_s[step] > now_s:
+            size = push(key, what, size, ready_s + late_s[step], tb)
             continue
         begin_s[step], end_s[step] = ready_s, ready_s + busy_s[step]
         cause[step], culprit[step] = why, whom

@@ -64,8 +64,17 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
         in_place=dag.dag.in_place,
         source=dag.dag.source,
         line=ints(column(dag.line, 0)) if dag.dag.source else ints([]),
+        turn=ints(_turns(row, place)) if len(dag.when) else ints([]),
     )
     return program, row
+
+
+def _turns(row: Indices, place: Indices) -> Indices:
+    """The place of each step; of a nop that of the step which it waits on behalf of."""
+    real = np.flatnonzero(row >= 0)
+    served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
+    turns: Indices = place[row[served]]
+    return turns
 
 
 @compiled

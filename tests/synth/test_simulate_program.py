@@ -1,5 +1,7 @@
 """The simulator of programs against times that can be worked out by hand, and against that of schedules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +9,11 @@ from hypothesis import strategies as st
 from sample_schedules import complete, random_schedule
 
 from probes.errors import UsageError
-from synth.collective import KINDS
+from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
+from synth.families import family
 from synth.lang import chunk, program
+from synth.methods import direct
 from synth.network import Link, build
 from synth.simulate import replay
 from synth.simulate_program import Costs, simulate_program
@@ -104,3 +108,25 @@ def test_a_schedule_and_its_program_agree(kind, ranks, seed):
     least_s = busiest * network.hold_s(schedule.chunk_bytes)[0] + (network.alpha_s[0] if busiest else 0.0)
     assert least_s * (1 - 1e-9) <= timing.time_s <= 2 * replay(schedule).time_s + 1e-12
     assert sum(timing.shares.values()) == pytest.approx(timing.time_s)
+
+
+def test_ports_serve_the_earliest_turn_first():
+    """Direct exchange over one port a rank: without turns, two senders meet at the same receiver."""
+    network = family("switch:5", [1e-6], [1e9])
+    schedule = direct.synthesize(network, collective("all_to_all", 5, 1), 1 << 20)
+    compiled = lower(schedule)
+    with_turns, without = (
+        simulate_program(given, network, 1 << 20, Costs(0.0, fifo=8)).time_s
+        for given in (compiled, replace(compiled, turn=compiled.turn[:0]))
+    )
+    assert with_turns == pytest.approx(replay(schedule).time_s, rel=0.01)
+    assert without > 1.1 * with_turns
+
+
+@settings(deadline=None)
+@given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 5), seed=st.integers(0, 1 << 30))
+def test_turns_rise_within_a_threadblock(kind, ranks, seed):
+    compiled = lower(random_schedule(kind, ranks, 2, seed))
+    assert len(compiled.turn) == compiled.steps
+    same = compiled.tb_of[1:] == compiled.tb_of[:-1]
+    assert (np.diff(compiled.turn)[same] >= 0).all()
