@@ -74,7 +74,11 @@ def _request(
     itemsize = dtype_of(dtype).itemsize
     size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
     first, *others = [
-        Contender(one.name, one.at(size_bytes).program, (one.predicted_s(size_bytes, count, itemsize),))
+        Contender(
+            one.called(size_bytes),
+            one.at(size_bytes).program,
+            (one.predicted_s(size_bytes, count, itemsize),),
+        )
         for one in found
     ]
     return BenchRequest(

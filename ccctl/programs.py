@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from synth.program import Program
     from synth.schedule import Schedule
 
-__all__ = ["Proven", "as_collective", "check_world", "proven_program"]
+__all__ = [
+    "Proven",
+    "as_collective",
+    "check_world",
+    "proven_artifact",
+    "proven_program",
+    "proven_schedule",
+    "refuse_parameters",
+]
 
 
 @dataclass(frozen=True)
@@ -41,36 +49,49 @@ def proven_program(
 
     ``how`` are options of the compiler. Raises DataError with every finding against it.
     """
+    if not is_algorithm(path):
+        refuse_parameters(path, parameters)
+        return proven_artifact(artifacts.read(path, *(kinds or ("schedule", "program"))), **how)
+    begin = time.perf_counter()
+    program, inputs = compiled_algorithm(path, parameters, network=network, **how)
+    return _judged(program, None, path, inputs, time.perf_counter() - begin)
+
+
+def proven_artifact(found: artifacts.Artifact, **how: Any) -> Proven:
+    """The same of a schedule or a program that has been read."""
+    inputs = {found.kind: found.sha256}
+    if found.kind == "schedule":
+        return proven_schedule(found.body, found.source, inputs, **how)
+    if found.body.input_chunks:
+        raise UsageError(
+            f"{found.source}: it says custom: nothing says what its results must be",
+            hint="ccctl verify can judge it",
+        )
+    return _judged(found.body, None, found.source, inputs, 0.0)
+
+
+def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **how: Any) -> Proven:
+    """The same of a schedule, checked before it is compiled."""
+    from synth.check import check
+    from synth.compiler.lower import lower
+
+    _refuse(source, check(schedule))
+    begin = time.perf_counter()
+    program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
+    return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
+
+
+def _judged(
+    program: Program, schedule: Schedule | None, source: str, inputs: dict[str, str], compile_s: float
+) -> Proven:
     from synth.compiler.replay import judge
 
-    begin = time.perf_counter()
-    schedule = None
-    if is_algorithm(path):
-        program, inputs = compiled_algorithm(path, parameters, network=network, **how)
-        source = path
-    else:
-        found = artifacts.read(path, *(kinds or ("schedule", "program")))
-        _refuse_parameters(path, parameters)
-        program, source, inputs = found.body, found.source, {found.kind: found.sha256}
-        if found.kind == "program" and program.input_chunks:
-            raise UsageError(
-                f"{path}: it says custom: nothing says what its results must be",
-                hint="ccctl verify can judge it",
-            )
-        if found.kind == "schedule":
-            from synth.check import check
-            from synth.compiler.lower import lower
-
-            schedule = found.body
-            _refuse(found.source, check(schedule))
-            begin = time.perf_counter()
-            program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
-    compile_s = time.perf_counter() - begin
     _refuse(source, judge(program))
     return Proven(program, schedule, inputs, compile_s)
 
 
-def _refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
+def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
+    """Raise UsageError where parameters were given to what has none."""
     if parameters:
         raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only files in the chunk language do")
 

@@ -220,7 +220,7 @@ class _Size:
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
 
     def _planned(self, layout: Layout, buffers: Buffers) -> Call:
-        plan = Plan(layout, self.comm, buffers.send, buffers.recv, self.request.redop)
+        plan = Plan(layout, self.comm, buffers.send, buffers.recv, self.request.redop, self.progress)
         return Call(plan.run, buffers.recv, close=plan.close)
 
 

@@ -27,8 +27,15 @@ class RunRequest:
     redop: str
 
 
-def fitting(program: Program, inputs: tuple[Array, ...], redop: str) -> RunRequest:
-    """A request whose inputs are known to fit; raises UsageError naming the rank whose does not."""
+def fitting(program: Program, inputs: tuple[Array, ...], redop: str, source: str = "") -> RunRequest:
+    """A request whose inputs are known to fit; raises UsageError naming the rank whose does not.
+
+    ``source`` is where they come from, for the message; ``{rank}`` in it stands for the rank's number.
+    """
+
+    def named(rank: int) -> str:
+        return f"{source.replace('{rank}', str(rank))}: rank {rank}" if source else f"rank {rank}"
+
     if len(inputs) != program.ranks:
         raise UsageError(f"the program is for {program.ranks} ranks, the input is for {len(inputs)}")
     blocks = Layout(program, 1)
@@ -36,17 +43,20 @@ def fitting(program: Program, inputs: tuple[Array, ...], redop: str) -> RunReque
     count, left = divmod(inputs[first].size, blocks.elements(first, INPUT))
     if left or not count:
         raise UsageError(
-            f"rank {first}: expected a positive multiple of {blocks.elements(first, INPUT)} elements for "
+            f"{named(first)}: expected a positive multiple of {blocks.elements(first, INPUT)} elements for "
             f"{program.collective.kind} on {program.ranks} ranks, found {inputs[first].size}"
         )
     layout = Layout(program, count)
     for rank, given in enumerate(inputs):
-        name = dtype_name(given.dtype)
+        try:
+            name = dtype_name(given.dtype)
+        except UsageError as error:
+            raise UsageError(f"{named(rank)}: {error.message}") from error
         if given.dtype != inputs[first].dtype:
-            raise UsageError(f"rank {rank} has {name}, rank {first} {dtype_name(inputs[first].dtype)}")
+            raise UsageError(f"{named(rank)} has {name}, rank {first} {dtype_name(inputs[first].dtype)}")
         if given.size != layout.elements(rank, INPUT):
             raise UsageError(
-                f"rank {rank}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
+                f"{named(rank)}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
                 f"found {given.size}"
             )
     return RunRequest(
@@ -58,8 +68,7 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> list[Array] 
     """The output of every rank, on rank 0; None on the others."""
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()
-    send = request.inputs[rank]
-    recv = np.zeros(layout.elements(rank, OUTPUT), send.dtype)
+    send, recv = _buffers(layout, rank, request.inputs[rank])
     progress.waiting(-1, f"{request.program.name}: planning")
     plan = Plan(layout, comm, send, recv, request.redop, progress)
     progress.waiting(-1, f"{request.program.name}: running")
@@ -67,3 +76,13 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> list[Array] 
     plan.close()
     gathered: list[Array] | None = comm.gather(recv)
     return gathered
+
+
+def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:
+    """Input and output of ``rank``; in one buffer where the program can run only so."""
+    if layout.program.out_of_place:
+        return given, np.zeros(layout.elements(rank, OUTPUT), given.dtype)
+    elements, where_in, where_out = layout.in_place(rank)
+    whole = np.zeros(elements, given.dtype)
+    whole[where_in] = given
+    return whole[where_in], whole[where_out]

@@ -71,7 +71,7 @@ def bench(
         list[str],
         typer.Argument(
             metavar="ARTIFACT…",
-            help="Schedules, programs, MSCCL XML or file.py, which take turns; - is stdin.",
+            help="Schedules, selections, programs, XML or file.py, which take turns; - is stdin.",
         ),
     ],
     parameters: Parameters = None,

@@ -8,7 +8,7 @@ import typer
 
 from ccctl import console
 from ccctl.launch import World, run_ranks
-from ccctl.options import Hostfile, Hosts, Json, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.options import Hostfile, Hosts, Json, Parameters, Quiet, Ranks, TimeoutSeconds, Verbose
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -16,11 +16,17 @@ EXAMPLES = (
     ("ccctl run schedule.json --input x.npy -o y.npy", "the rows of x.npy are the ranks' buffers"),
     ("ccctl run program.json --input 'x{rank}.npy' -o 'y{rank}.npy'", "one file for each rank"),
     ("ccctl run schedule.json --input x.npy --op max --json", "run it and say only what happened"),
+    ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run a program in the chunk language"),
 )
 
 
 def run(
-    artifact: Annotated[str, typer.Argument(metavar="SCHEDULE|PROGRAM", help="What to run; - reads stdin.")],
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCHEDULE|PROGRAM", help="What to run: an artifact, XML or file.py; - reads stdin."
+        ),
+    ],
     data: Annotated[
         str,
         typer.Option(
@@ -31,7 +37,8 @@ def run(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the results as .npy, rows or {rank}."),
     ] = None,
-    op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min or max.")] = "sum",
+    parameters: Parameters = None,
+    op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min, max or avg.")] = "sum",
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
@@ -42,8 +49,8 @@ def run(
 ) -> None:
     """Run one collective on real data, over MPI.
 
-    The input is float32, float64, int32 or int64. Only ranks that end with something have a row, or
-    a file, in the output.
+    The input is of floats or integers; all ranks have the same type. Only ranks that end with something
+    have a row, or a file, in the output.
     """
     from ccctl.arrays import read_ranks, write_ranks
     from ccctl.programs import check_world, proven_program
@@ -51,9 +58,9 @@ def run(
     from exec.redops import ufunc_of
 
     ufunc_of(op)
-    program = proven_program(artifact).program
+    program = proven_program(artifact, parameters=parameters).program
     world = World(check_world(program, ranks), hosts, hostfile)
-    request = fitting(program, read_ranks(data, program.collective), op)
+    request = fitting(program, read_ranks(data, program.collective), op, data)
     outputs = run_ranks("exec.once:run_task", request, world, label="run", timeout_s=timeout)
     if output is not None:
         write_ranks(output, outputs)

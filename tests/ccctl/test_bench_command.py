@@ -16,6 +16,7 @@ import pytest
 from ccctl import artifacts
 from ccctl.commands.bench import _judge, _judge_change, _sizes
 from ccctl.errors import FoundProblem, UsageError
+from synth.selection import Range
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -264,3 +265,20 @@ def _workers(pid, ranks):
             return found
         time.sleep(0.05)
     raise AssertionError(f"only ranks {sorted(found)} came to work")
+
+
+@pytest.mark.mpi
+def test_a_selection_runs_what_it_chooses_for_each_size(run_ccctl, folder, samples):
+    selection = samples["selection"]
+    (ring,) = selection.algorithms
+    ranges = (Range(1, 4095, 0), Range(4096, 1 << 20, 1))
+    both = replace(selection, algorithms=(ring, replace(ring, method="other")), ranges=ranges)
+    artifacts.write(str(folder / "table.json"), "selection", both)
+    given = ["table.json", "schedule.json", "-b", "1K", "-e", "16K", "-f", "16", "--iters", 2, "--json"]
+    done = run_ccctl("bench", *given)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    chosen = [row["program"] for row in rows if row["program"].startswith("table.json")]
+    assert chosen == ["table.json: ring", "table.json: other"]
+    assert len(rows) == 4
+    assert all(row["wrong"] == 0 and row["predicted_us"] > 0 for row in rows)
