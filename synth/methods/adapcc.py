@@ -3,8 +3,9 @@
 An integer program chooses the trees and the parts (``synth.strategy``), between hosts and then inside
 them (``synth.host_strategy``); here the chunks of every sub-collective follow its tree in a pipeline.
 all_reduce reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one
-broadcast or reduce for every rank. Those whose chunks have one source and one target each, such as
-all_to_all, go along paths (``synth.path_strategy``).
+broadcast or reduce for every rank. Where some ranks take part only as relays, trees of all are cut back
+to what leads to a member. Those whose chunks have one source and one target each, such as all_to_all, go
+along paths (``synth.path_strategy``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.columns import Floats, Indices, Mask
 from probes.errors import UsageError
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
@@ -88,8 +89,8 @@ def solve(
     Strategies are remembered, so other chunks of the same tensor cost no second search. Raises
     NotApplicableError where no trees or paths lead everywhere, or the program would be too large.
     """
-    if not shape.whole:
-        raise NotApplicableError(f"adapcc does not serve {shape.label} on a part of the ranks")
+    if shape.parts:
+        raise NotApplicableError(f"adapcc does not serve {shape.label}: it takes one collective at a time")
     total_bytes = shape.chunks * chunk_bytes
     if shape.kind in _TREES:
         count = max(1, min(sub_collectives, shape.chunks))
@@ -184,9 +185,10 @@ def _at_pace(
     towards = network.transposed() if shape.kind in _TURNED else network
     sends = Sends()
     for up, chunks, rounds in _parts(shape, planned):
-        ranks = np.flatnonzero(up >= 0)
-        below = slope * _depths(towards, up)[ranks]
-        begin = (rounds * stride)[:, None] + below.max()
+        depth = _depths(towards, up)
+        ranks = np.flatnonzero((up >= 0) & _leading(towards, up, depth, shape.participants))
+        below = slope * depth[ranks]
+        begin = (rounds * stride)[:, None] + below.max(initial=0.0)
         if shape.reduces:
             sends.add(chunks[:, None], up[ranks], REDUCE, begin - below)
         if shape.kind in _BACK:
@@ -199,9 +201,8 @@ def _parts(shape: Collective, planned: Plan) -> list[tuple[Indices, Indices, Flo
     chunks = np.arange(shape.chunks)
     if shape.kind in ("all_gather", "reduce_scatter"):
         rounds = np.arange(shape.share, dtype=float)
-        return [
-            (up, mine, rounds) for up, mine in zip(planned.up, chunks.reshape(shape.ranks, -1), strict=True)
-        ]
+        ups = [planned.up[rank] for rank in shape.participants.tolist()]
+        return [(up, mine, rounds) for up, mine in zip(ups, chunks.reshape(shape.size, -1), strict=True)]
     owner = _dealt(np.array(planned.share), shape.chunks)
     parts: list[tuple[Indices, Indices, Floats]] = []
     for m, up in enumerate(planned.up):
@@ -209,6 +210,16 @@ def _parts(shape: Collective, planned: Plan) -> list[tuple[Indices, Indices, Flo
         rounds = (np.arange(len(mine)) + 0.5) / max(1, len(mine)) * shape.chunks / len(planned.up)
         parts.append((up, mine, rounds))
     return parts
+
+
+def _leading(network: Network, up: Indices, depth: Indices, members: Indices) -> Mask:
+    """The ranks with a member at or below them: what only relays hang on carries nothing."""
+    leads = np.zeros(len(up), dtype=bool)
+    leads[members] = True
+    for rank in np.argsort(-depth, kind="stable").tolist():
+        if up[rank] >= 0 and leads[rank]:
+            leads[network.dst[up[rank]]] = True
+    return leads
 
 
 def _dealt(share: Floats, count: int) -> Indices:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sample_networks import named
 
 from synth.check import check
-from synth.collective import collective
+from synth.collective import KINDS, collective
 from synth.methods import adapcc, ring
 from synth.network import Link, Network, build
+from synth.serving import serve
 from synth.simulate import replay
 
 
@@ -41,3 +43,29 @@ def test_an_all_reduce_avoids_the_slow_nic():
     ours = adapcc.synthesize(network, shape, 1 << 18, time_limit_s=20)
     assert check(ours) == []
     assert replay(ours).time_s < replay(ring.synthesize(network, shape, 1 << 18)).time_s
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_that_take_no_part_relay(kind):
+    network = named("hosts of two")
+    shape = collective(kind, network.ranks, 4, root=1, members=(1, 3, 4, 6))
+    schedule = serve(adapcc.synthesize, network, shape, 1 << 18, relays=True, time_limit_s=4)
+    assert check(schedule) == []
+    assert 0 <= schedule.outcome.gap < 1
+
+
+def test_a_strategy_is_remembered_whatever_the_chunk():
+    network = _hosts((12.5, 6.25))
+    plans = []
+    for chunks, chunk_bytes in ((4, 1 << 20), (16, 1 << 18), (64, (1 << 16) + 1)):
+        _, planned = adapcc.solve(network, collective("reduce", 4, chunks), chunk_bytes, time_limit_s=5)
+        plans.append(planned)
+    assert plans[0] is plans[1] is plans[2]
+
+
+@pytest.mark.parametrize(
+    ("nics", "suits"), [((12.5,), False), ((12.5, 6.25), True), ((12.5,) * 8, True), ((12.5,) * 9, False)]
+)
+def test_auto_asks_where_there_are_a_few_hosts(nics, suits):
+    network = _hosts(nics)
+    assert adapcc.suits(network, collective("all_reduce", network.ranks)) is suits
