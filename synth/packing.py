@@ -7,7 +7,8 @@ that trees allow. Where directions cost the same and nothing is shared it is the
 Nash-Williams and Tutte, so no algorithm that reduces at ranks does better.
 
 Column generation: a linear program chooses shares among the trees so far, its duals price the
-resources, and the cheapest tree at these prices joins, until it is not cheaper than the program.
+resources, and the cheapest trees at these prices and at their running mean join, until none is cheaper
+than the program.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
 _CLOSE = 0.002
+_STEADY = 0.7
 _LOWERING_ROUNDS = 6
 _RECENT = 6 * _PER_ROUND
 _PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
@@ -116,6 +118,7 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Pack
     for _ in range(_FIRST_TREES):
         used += busy[:, trees.add(*_cheapest(edges, used, random))].sum(axis=1)
     bound, lately, before = enough_s_per_byte, 0, 0
+    steady = np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS + 1):
         found = solve(busy, trees, np.ones(1))
         # Rounds after the least load is reached only look for lower trees of the same load.
@@ -124,12 +127,16 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Pack
             break
         trees.keep(found.share > 1e-9, _RECENT)
         before = len(trees)
-        cost = np.asarray(busy.T @ found.price)
+        # The program's own prices jump from round to round; their running mean finds trees that last.
+        latest = found.price / (found.price.sum() or 1.0)
+        steady = latest if rounds == 0 else _STEADY * steady + (1 - _STEADY) * latest
+        cost = np.asarray(busy.T @ steady)
         for at in range(_PER_ROUND):
-            tree, height = _cheapest(edges, found.price, random, _PER_LEVEL[at % len(_PER_LEVEL)])
+            prices = latest if at % 2 else steady
+            tree, height = _cheapest(edges, prices, random, _PER_LEVEL[at % len(_PER_LEVEL)])
             trees.add(tree, height)
-            if at == 0 and found.price.sum():
-                bound = max(bound, float(cost[tree].sum() / found.price.sum()))
+            if at == 0 and steady.sum():
+                bound = max(bound, float(cost[tree].sum() / steady.sum()))
     kept = found.share > 1e-9
     share = found.share[kept] / found.share[kept].sum()
     return Packing(edges, trees.table[kept], share, found.s_per_byte, bound)
