@@ -13,7 +13,7 @@ from typing import Any
 
 from ccctl import console
 from ccctl.hosts import HOSTS_VARIABLE, HostSlots, parse, read_hostfile
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
 
 __all__ = ["World", "run_ranks", "started_by_mpi"]
 
@@ -83,9 +83,23 @@ def run_ranks(
         from ccctl.inside import run_inside
 
         return run_inside(task, arguments, world.ranks, timeout_s)
+    _refuse_lone_tasks()
     ranks, where = world.placed()
     from ccctl.ranks import StartedRanks
     from ccctl.watchdog import Limits
 
     with StartedRanks(ranks, where, task, arguments) as started, console.progress(label, 1.0) as bar:
         return started.result(bar, Limits(timeout_s, stall_s), keep)
+
+
+def _refuse_lone_tasks() -> None:
+    """Raise UnavailableError where srun started several tasks that cannot know of each other.
+
+    Each would start a world of its own, and the results of so many runs apart look like one of all.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks.isdecimal() and int(tasks) > 1:
+        raise UnavailableError(
+            f"srun started {tasks} tasks without PMI: each would be a world of its own",
+            hint="srun --mpi=pmix (srun --mpi=list says what there is), or start ccctl once, with --hosts.",
+        )

@@ -301,3 +301,10 @@ def test_a_world_that_cannot_be_is_refused(world, said):
     with pytest.raises(UsageError) as caught:
         run_ranks(f"{MODULE}:total", None, world, label="test")
     assert said in caught.value.message
+
+
+def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
+    done = run_ccctl("profile", "-n", "2", SLURM_STEP_NUM_TASKS="4")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "srun started 4 tasks without PMI" in done.stderr
+    assert "srun --mpi=pmix" in done.stderr
