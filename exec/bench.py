@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from exec.buffers import Buffers
 from exec.layout import Layout, size_bytes_of
 from exec.machine import machine
 from exec.mpi.library import library_name
 from exec.mpi.plan import Plan
+from exec.mpi.window import shared_array
 from exec.peers.opening import open_peers
 from exec.peers.peer import Call, Peer
 from exec.redops import dtype_of
@@ -44,7 +47,8 @@ class BenchRequest:
 
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
     in; ``peers`` are names that ``exec.peers.opening`` knows. ``beside`` are other programs of the same
-    collective; ``aggregate`` calls are timed as one.
+    collective; ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read each
+    other's buffers in place.
     """
 
     program: Program
@@ -62,6 +66,7 @@ class BenchRequest:
     average: Average = "slowest"
     check: bool = True
     samples: bool = False
+    window: bool = False
 
     @property
     def contenders(self) -> tuple[Contender, ...]:
@@ -181,7 +186,8 @@ class _Size:
         count = self.request.counts[self.at]
         where = f"{'in' if in_place else 'out of'} place, {count} elements of {self.type_name}"
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
-        buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place)
+        make = shared_array if request.window else np.zeros
+        buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
         calls = [self._planned(layout, buffers) for layout in self.layouts]
         for peer in peers:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from typing import Any
 
@@ -46,6 +47,9 @@ class Connections:
         self.ends = _ends(layout)
         keys = comm.allgather(host_key())
         self.host = [keys.index(key) for key in keys]
+        cores = comm.allgather(os.sched_getaffinity(0))
+        here = [rank for rank, host in enumerate(self.host) if host == self.host[self.rank]]
+        self.crowded = len(here) > len(set.union(*(cores[rank] for rank in here)))
         self.leads = self.host[self.rank] == self.rank
         far = any(self.wired(connection) for connection in self.ends)
         self.tiling = tiling_of(layout, self.dtype.itemsize, _WIRE_TILE_BYTES if far else _TILE_BYTES)

@@ -26,7 +26,7 @@ __all__ = [
 
 BLOCKED, MOVED, DONE = range(3)
 # What the columns of the tables mean; all memory is given as addresses.
-HEADER = ("RUN", "TILES", "TILE", "ITEM_BYTES", "REDOP", "POLLS", "WIRED")
+HEADER = ("RUN", "TILES", "TILE", "ITEM_BYTES", "REDOP", "SPINS", "WIRED")
 BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
 STEP_COLUMNS = (
     "OP",
@@ -46,7 +46,7 @@ STEP_COLUMNS = (
 )
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH")
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
-RUN, TILES, TILE, ITEM_BYTES, REDOP, POLLS, WIRED = range(len(HEADER))
+RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
     OP,
@@ -67,8 +67,8 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 SRC, DST, FAR, AT, LENGTH = range(len(PIECE_COLUMNS))
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
-# Polls before a core is given away, and before it is given away for longer.
-_YIELD_AFTER, _SLEEP_AFTER, _SLEEP_US = 64, 4000, 50
+# After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns.
+_YIELDS, _SLEEPS, _SLEEP_US = 4000, 100, 50
 # What two operands and a result take of the innermost cache.
 _BLOCK_BYTES = 8192
 
@@ -104,11 +104,11 @@ def advance(
         if header[WIRED]:
             return MOVED if moved else BLOCKED
         idle = 0 if moved else idle + 1
-        if idle > _YIELD_AFTER:
+        if idle > header[SPINS]:
             yield_core()
-            if idle > _SLEEP_AFTER:
+            if idle > header[SPINS] + _YIELDS:
                 sleep_us(_SLEEP_US)
-            if idle > header[POLLS]:
+            if idle > header[SPINS] + _YIELDS + _SLEEPS:
                 return BLOCKED
 
 

@@ -29,8 +29,8 @@ __all__ = ["Plan"]
 
 # How long nothing may come before it is said who waits for whom, and before the others are looked for.
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
-# How often the interpreter may find nothing to do before it comes back: a few milliseconds.
-_POLLS = 4100
+# Polls before a waiting rank gives its core away, where each rank has one, and where they share.
+_SPINS, _SPINS_CROWDED = 1000, 32
 
 
 class Plan:
@@ -74,7 +74,7 @@ class Plan:
             "TILE": ends.tiling.tile,
             "ITEM_BYTES": recv.dtype.itemsize,
             "REDOP": REDOP_CODES[redop],
-            "POLLS": _POLLS,
+            "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
             "WIRED": int(self._wires is not None),
         }
         self._header = np.array([values[name] for name in kernel.HEADER], dtype=np.int64)
