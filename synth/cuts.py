@@ -105,21 +105,37 @@ def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
 
 
 def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
-    """(label of each rank, what a label is): by host, and by cluster below each level of cost."""
+    """(label of each rank, what a label is): by host, and by cluster below each level of cost.
+
+    Where several links join two ranks, also by cluster of those that are joined best by all together.
+    """
     _, hosts = np.unique(network.hosts, return_inverse=True)
     yield hosts, "host of ranks"
     for level in cost_levels(network)[:-1]:
-        fast = network.beta_s_per_byte <= level * (1 + 1e-9)
-        ones = np.ones(int(fast.sum()))
-        shape = (network.ranks, network.ranks)
-        graph = coo_array((ones, (network.src[fast], network.dst[fast])), shape=shape)
-        _, labels = connected_components(graph, directed=True, connection="strong")
-        yield labels, "ranks"
+        yield _joined(network, network.beta_s_per_byte <= level * (1 + 1e-9)), "ranks"
+    _, pair = np.unique(network.src.astype(np.int64) * network.ranks + network.dst, return_inverse=True)
+    if len(pair) == pair.max(initial=-1) + 1:
+        return
+    rate = np.bincount(pair, weights=1.0 / network.beta_s_per_byte)[pair]
+    for level in _levels(1.0 / rate)[:-1]:
+        yield _joined(network, 1.0 / rate <= level * (1 + 1e-9)), "ranks"
+
+
+def _joined(network: Network, through: Mask) -> Indices:
+    """A label for each rank: that of the strongly connected cluster over the links ``through``."""
+    ones = np.ones(int(through.sum()))
+    ends = (network.src[through], network.dst[through])
+    graph = coo_array((ones, ends), shape=(network.ranks, network.ranks))
+    return np.asarray(connected_components(graph, directed=True, connection="strong")[1])
 
 
 def cost_levels(network: Network) -> Floats:
     """The distinct costs per byte, rising; costs within 20 % of each other are one level."""
-    costs = np.unique(network.beta_s_per_byte)
+    return _levels(network.beta_s_per_byte)
+
+
+def _levels(values: Floats) -> Floats:
+    costs = np.unique(values)
     ends_level = np.append(costs[1:] > costs[:-1] * _LEVEL_RATIO, True)[: len(costs)]
     return np.asarray(costs[ends_level])
 
