@@ -64,6 +64,30 @@ def plan_paths(
     unit_s = _busy_s(graph, loads, paths, flows)
     if not unit_s:
         return Paths(tuple(paths), 0.0, 0.0, 0.0)
+    model, routed = _program(graph, loads, flows, paths, unit_s)
+    solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=gap, seed=seed)
+    if solution.values is not None:
+        for at, (flow, columns) in enumerate(zip(flows, routed, strict=True)):
+            taken = [
+                edge
+                for edge, column in zip(graph.edges, columns, strict=True)
+                if solution.values[column] > 0.5
+            ]
+            paths[at] = _ordered(flow, taken)
+    found_s = _busy_s(graph, loads, paths, flows)
+    # Each flow has at most one edge for each node, so the hops weigh no more than this.
+    bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
+    return Paths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
+
+
+def _program(
+    graph: NodeGraph,
+    loads: Sequence[dict[int, float]],
+    flows: Sequence[Flow],
+    paths: Sequence[tuple[Edge, ...]],
+    unit_s: float,
+) -> tuple[Model, list[list[int]]]:
+    """(the model, which starts with ``paths``; for each flow the columns that route it over each edge)."""
     model = Model()
     busy = model.number()
     model.cost[busy] = 1.0
@@ -82,19 +106,7 @@ def plan_paths(
                 used[resource][column] = s_per_byte * flow.size_bytes / unit_s
     for terms in used.values():
         model.row([*terms, busy], [*terms.values(), -1.0], high=0.0)
-    solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=gap, seed=seed)
-    if solution.values is not None:
-        for at, (flow, columns) in enumerate(zip(flows, routed, strict=True)):
-            taken = [
-                edge
-                for edge, column in zip(graph.edges, columns, strict=True)
-                if solution.values[column] > 0.5
-            ]
-            paths[at] = _ordered(flow, taken)
-    found_s = _busy_s(graph, loads, paths, flows)
-    # Each flow has at most one edge for each node, so the hops weigh no more than this.
-    bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
-    return Paths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
+    return model, routed
 
 
 def _conserve(model: Model, graph: NodeGraph, flow: Flow, columns: list[int]) -> None:

@@ -63,13 +63,7 @@ def plan_routes(
     node_of = nodes_of(network)
     numbers = int(np.bincount(node_of).max())
     graph = node_graph(network, node_of, numbers=numbers)
-    pairs = node_of[source] * graph.nodes + node_of[target]
-    ends, counts = np.unique(pairs, return_counts=True)
-    flows = [
-        Flow(pair // graph.nodes, pair % graph.nodes, count * chunk_bytes)
-        for pair, count in zip(ends.tolist(), counts.tolist(), strict=True)
-        if pair // graph.nodes != pair % graph.nodes
-    ]
+    flows = _flows(node_of[source], node_of[target], graph.nodes, chunk_bytes)
     fits(network, len(flows) * len(graph.edges), time_limit_s)
     left_s = time_limit_s - (time.perf_counter() - begun_s)
     found = plan_paths(graph, numbers, flows, solver=solver, time_limit_s=left_s, seed=seed)
@@ -82,6 +76,16 @@ def plan_routes(
         path = path_of.get((int(node_of[src]), int(node_of[dst])), ())
         links[src, dst] = tuple(way.links(src, dst, path))
     return Routes(found, tuple(links[pair] for pair in zip(source.tolist(), target.tolist(), strict=True)))
+
+
+def _flows(source: Indices, target: Indices, nodes: int, chunk_bytes: int) -> list[Flow]:
+    """What goes from each node to each other, of chunks from ``source`` to ``target``."""
+    ends, counts = np.unique(source * nodes + target, return_counts=True)
+    return [
+        Flow(pair // nodes, pair % nodes, count * chunk_bytes)
+        for pair, count in zip(ends.tolist(), counts.tolist(), strict=True)
+        if pair // nodes != pair % nodes
+    ]
 
 
 def along(

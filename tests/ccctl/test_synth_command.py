@@ -21,6 +21,17 @@ def test_summary_of_a_synthesis(run_ccctl):
     assert {"method", "bound_s", "synthesis_s"} <= set(summary)
 
 
+@pytest.mark.parametrize("method", ["ilp", "adapcc"])
+def test_integer_programs_say_what_they_leave_open(run_ccctl, method):
+    asked = ("--network", "mesh:2x3", "--bandwidth", "50GB/s", "--alpha", "0.5us", "--time-limit", "20")
+    asked += ("--collective", "broadcast", "--chunk", "1MiB", "--method", method)
+    summary = json.loads(run_ccctl("synth", *asked, "--json").stdout)
+    assert summary["method"] == method
+    assert summary["status"] == "optimal"
+    assert 0 <= summary["gap_percent"] < 100
+    assert "integer programs leave a gap of" in run_ccctl("synth", *asked).stdout
+
+
 def test_without_output_nothing_is_written(run_ccctl, tmp_path):
     done = run_ccctl("synth", *MESH)
     assert done.returncode == 0
@@ -84,6 +95,8 @@ def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
         ((*MESH, "--size", "1M", "--chunk", "1K"), 2, "exclude each other"),
         ((*MESH, "--chunks", "4"), 2, "add --chunk"),
         ((*MESH, "--method", "magic"), 2, "unknown method"),
+        ((*MESH, "--solver", "magic"), 2, "--solver magic: unknown solver"),
+        (("--network", "dgx-a100:24", "--method", "adapcc"), 2, "columns for flows"),
         ((*MESH, "--root", "77", "--collective", "reduce"), 2, "there is no rank 77"),
         ((*MESH, "-o", "no/such/folder.json"), 73, "no/such/folder.json"),
     ],
