@@ -6,6 +6,7 @@ command needs them.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import tempfile
@@ -65,6 +66,12 @@ class _Cache(FunctionCache):
         rtsys.initialize(target_context)
         with _without_blas(), self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call] # as all of numba
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """One process at a time: two at once would give two signatures one file, and the next one crashes."""
+        with (_folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call] # as all of numba
 
 
 _folder = cache_folder()
