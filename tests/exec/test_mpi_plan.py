@@ -4,7 +4,9 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from assembler import Assembler
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl import mpirun
+from ccctl.algorithms import compiled_algorithm
 from exec import reference
 from exec.interpreter import interpret
 from exec.layout import Layout
@@ -22,8 +25,10 @@ from exec.redops import DTYPES, REDOPS, dtype_of
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
 from synth.compiler.replay import judge
+from synth.msccl.read import read_xml
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
+ROOT = Path(__file__).parents[2]
 # Runs on every rank: programs and inputs from a pickle, compared with what the interpreter gave.
 WORKER = """
 import pickle, sys
@@ -155,9 +160,13 @@ def programs(ranks):
     return found
 
 
-def case(program, count, dtype, redop, in_place):
+def case(program, count, dtype, redop, in_place, seed=None):
+    """A program with the inputs of the benchmark or random ones, and what the interpreter makes of them."""
     layout = Layout(program, count)
     inputs = [reference.given(layout, rank, dtype, redop) for rank in range(program.ranks)]
+    if seed is not None:
+        random = np.random.default_rng(seed)
+        inputs = [random.standard_normal(given.size).astype(dtype) for given in inputs]
     return (program, count, inputs, redop, in_place, interpret(program, inputs, redop, in_place=in_place))
 
 
@@ -195,6 +204,36 @@ def test_every_type_and_operator_equals_the_interpreter(tmp_path):
         for in_place in (False, True)
     ]
     on_ranks(tmp_path, 2, cases, per_host=2)
+
+
+def all_programs():
+    """Every example and every correct program of others, by its number of ranks."""
+    found = {}
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        program, _ = compiled_algorithm(str(path), None)
+        found.setdefault(program.ranks, []).append(program)
+    for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
+        program = read_xml(path.read_bytes(), path.name)
+        # Of a custom program nothing says what its results must be.
+        if program.ranks <= 16 and not program.input_chunks and not judge(program):
+            found.setdefault(program.ranks, []).append(program)
+    return found
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "per_host"), [(4, 4), (4, 2), (8, 8)])
+def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_host, tmp_path):
+    chosen = all_programs().get(ranks, [])
+    if not chosen:
+        pytest.skip(f"no program of {ranks} ranks is here")
+    cases = [
+        case(program, count, dtype_of("float32"), "sum", in_place, seed=number)
+        for number, program in enumerate(chosen)
+        for count in (1 + number, 6000)
+        for in_place in (False, True)
+        if (program.in_place if in_place else program.out_of_place)
+    ]
+    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=8192)
 
 
 def followed(layout, *, in_place, readable=True, wired=False):
