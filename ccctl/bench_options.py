@@ -30,6 +30,7 @@ __all__ = [
     "Tolerance",
     "Vs",
     "Warmup",
+    "Window",
 ]
 
 _REASONS = {
@@ -109,6 +110,9 @@ Root = Annotated[
 ]
 Placement = Annotated[
     str, typer.Option("--placement", metavar="WHERE", help="out (of place), in (place) or both.")
+]
+Window = Annotated[
+    bool, typer.Option("--window", help="Keep the buffers where the ranks of a host read them in place.")
 ]
 Vs = Annotated[
     str | None,

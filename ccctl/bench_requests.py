@@ -26,6 +26,7 @@ class How:
     average: int = 3
     check: bool = True
     samples: bool = False
+    window: bool = False
 
 
 def requests(
@@ -97,6 +98,7 @@ def _request(
         average=AVERAGES[how.average],
         check=how.check,
         samples=how.samples,
+        window=how.window,
     )
 
 

@@ -29,6 +29,7 @@ from ccctl.bench_options import (
     Tolerance,
     Vs,
     Warmup,
+    Window,
 )
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launch import World, run_ranks
@@ -90,6 +91,7 @@ def bench(
     op: Op = "sum",
     root: Root = None,
     placement: Placement = "both",
+    window: Window = False,
     vs: Vs = None,
     profile: ProfileFile = None,
     baseline: Baseline = None,
@@ -119,7 +121,7 @@ def bench(
     before = read_report(baseline) if baseline is not None else None
     found = contestants(paths, parameters, profile)
     world = World(_world(found, ranks, root, output), hosts, hostfile)
-    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration)
+    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window)
     asked = requests(found, sizes, dtype, op, placement, vs, how)
     report: Report = run_ranks("exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout)
     if output is not None:

@@ -156,7 +156,20 @@ def test_several_programs_types_operators_and_algorithms_at_once(run_ccctl, fold
 
 @pytest.mark.mpi
 def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccctl, folder):
-    given = ["program.json", "--profile", "profile.json", "-b", "1K", "-e", "4K", "--iters", 2, "-c", 0]
+    given = [
+        "program.json",
+        "--profile",
+        "profile.json",
+        "-b",
+        "1K",
+        "-e",
+        "4K",
+        "--iters",
+        2,
+        "-c",
+        0,
+        "--window",
+    ]
     done = run_ccctl("bench", *given, "--json")
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
