@@ -12,6 +12,7 @@ from ccctl.atomic import refuse_unwritable
 from ccctl.hosts import HOSTS_VARIABLE
 
 __all__ = [
+    "Device",
     "Hostfile",
     "Hosts",
     "Json",
@@ -75,6 +76,12 @@ Hosts = Annotated[
 Hostfile = Annotated[
     str | None,
     typer.Option("--hostfile", metavar="FILE", help="Hosts, one a line: name, name:4 or name slots=4."),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device", metavar="KIND", help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed, the same bytes.")]
 Unwind = Annotated[

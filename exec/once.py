@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from exec.executors import executor_of, prepared
 from exec.layout import Layout
-from exec.mpi.plan import Plan
 from exec.redops import Array, dtype_name
 from probes.errors import UsageError
 from probes.progress import Progress
@@ -25,9 +25,12 @@ class RunRequest:
     count: int
     inputs: tuple[Array, ...]
     redop: str
+    device: str = "cpu"
 
 
-def fitting(program: Program, inputs: tuple[Array, ...], redop: str, source: str = "") -> RunRequest:
+def fitting(
+    program: Program, inputs: tuple[Array, ...], redop: str, source: str = "", device: str = "cpu"
+) -> RunRequest:
     """A request whose inputs are known to fit; raises UsageError naming the rank whose does not.
 
     ``source`` is where they come from, for the message; ``{rank}`` in it stands for the rank's number.
@@ -60,22 +63,25 @@ def fitting(program: Program, inputs: tuple[Array, ...], redop: str, source: str
                 f"found {given.size}"
             )
     return RunRequest(
-        program, count, tuple(np.ascontiguousarray(given).reshape(-1) for given in inputs), redop
+        program, count, tuple(np.ascontiguousarray(given).reshape(-1) for given in inputs), redop, device
     )
 
 
-def run_task(comm: Any, request: RunRequest, progress: Progress) -> list[Array] | None:
-    """The output of every rank, on rank 0; None on the others."""
+def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[Array], str] | None:
+    """(the output of every rank, how it was run), on rank 0; None on the others."""
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()
     send, recv = _buffers(layout, rank, request.inputs[rank])
     progress.waiting(-1, f"{request.program.name}: planning")
-    plan = Plan(layout, comm, send, recv, request.redop, progress)
+    executor = executor_of(comm, request.device)
+    made = prepared(layout, comm, (send, recv), request.redop, progress, executor)
     progress.waiting(-1, f"{request.program.name}: running")
-    plan.run()
-    plan.close()
+    made.call.place()
+    made.call.run()
+    made.call.fetch()
+    made.call.close()
     gathered: list[Array] | None = comm.gather(recv)
-    return gathered
+    return None if gathered is None else (gathered, made.how)
 
 
 def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import typer
 
 from ccctl import console
 from ccctl.launch import World, run_ranks
-from ccctl.options import Hostfile, Hosts, Json, Parameters, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.options import Device, Hostfile, Hosts, Json, Parameters, Quiet, Ranks, TimeoutSeconds, Verbose
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -39,6 +39,7 @@ def run(
     ] = None,
     parameters: Parameters = None,
     op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min, max or avg.")] = "sum",
+    device: Device = "cpu",
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
@@ -54,14 +55,18 @@ def run(
     """
     from ccctl.arrays import read_ranks, write_ranks
     from ccctl.programs import check_world, proven_program
+    from exec.executors import parse_device
     from exec.once import fitting
     from exec.redops import ufunc_of
 
     ufunc_of(op)
+    parse_device(device)
     program = proven_program(artifact, parameters=parameters).program
     world = World(check_world(program, ranks), hosts, hostfile)
-    request = fitting(program, read_ranks(data, program.collective), op, data)
-    outputs = run_ranks("exec.once:run_task", request, world, label="run", timeout_s=timeout)
+    request = fitting(program, read_ranks(data, program.collective), op, data, device)
+    outputs, how = run_ranks("exec.once:run_task", request, world, label="run", timeout_s=timeout)
+    if how:
+        console.note(how)
     if output is not None:
         write_ranks(output, outputs)
     if output == "-":

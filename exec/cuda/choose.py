@@ -68,7 +68,8 @@ def _wire(facts: Facts, sender: int, receiver: int) -> Wire:
     host, gpu = facts.hosts[sender], facts.gpus[sender]
     if facts.hosts[receiver] == host:
         other = facts.gpus[receiver]
-        if other == gpu or (host, gpu, other) in facts.reachable:
+        # Data one way, the counts of what was taken the other.
+        if other == gpu or {(host, gpu, other), (host, other, gpu)} <= facts.reachable:
             return "peer"
     # NCCL refuses two ranks on one GPU.
     if facts.nccl and _alone(facts, sender) and _alone(facts, receiver):

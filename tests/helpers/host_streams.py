@@ -1,5 +1,6 @@
 """Streams on the host: queues of work that run in any order that the events allow, as on a GPU."""
 
+import contextlib
 import ctypes
 import random
 from collections import deque
@@ -8,14 +9,15 @@ import numpy as np
 from cuda_on_host import bits_of, library
 
 from exec import reference
+from exec.cuda.arena import arenas
 from exec.cuda.contexts import Contexts
 from exec.cuda.elements import itemsize_of
 from exec.cuda.encode import encoded
-from exec.cuda.wires import MessageIn, MessageOut
+from exec.cuda.ends import Ends
 from exec.layout import Layout
 from synth.program import OUTPUT, SCRATCH
 
-__all__ = ["HostStreams", "contexts_task"]
+__all__ = ["HostDevice", "HostStreams", "buffers_of", "contexts_task"]
 
 
 class Event:
@@ -87,8 +89,14 @@ class HostStreams:
             self.pump(1)
 
 
-def window(address, size_bytes):
-    return (ctypes.c_char * size_bytes).from_address(address)
+class HostDevice:
+    """Memory of the host in place of a GPU's: what staging needs of one."""
+
+    def pinned(self, shape, dtype):
+        return np.zeros(shape, dtype)
+
+    def told(self):
+        return contextlib.nullcontext()
 
 
 def buffers_of(layout, rank, dtype, redop):
@@ -109,26 +117,13 @@ def contexts_task(comm, request, progress):
     layout, rank = Layout(program, count), comm.Get_rank()
     table = encoded(layout, itemsize_of("float32"), tile_bytes=tile_bytes)
     streams = HostStreams(seed=rank)
-    own = table.blocks[table.blocks_of(rank).start : table.blocks_of(rank).stop]
-    fifos = table.fifos[table.blocks_of(rank).start : table.blocks_of(rank).stop]
-    memory, outgoing, incoming = [], {}, {}
-    for block, (to, source) in zip(own.tolist(), fifos.tolist(), strict=True):
-        for fifo, peer, found in ((to, block[6], outgoing), (source, block[7], incoming)):
-            if fifo < 0:
-                continue
-            memory.append(np.zeros((int(table.room[fifo]), table.place_bytes), np.uint8))
-            places = [place.ctypes.data for place in memory[-1]]
-            if found is outgoing:
-                found[fifo] = MessageOut(streams, places, comm, peer, fifo, window, streams.done)
-            else:
-                found[fifo] = MessageIn(
-                    streams, places, table.place_bytes, comm, peer, fifo, window, streams.done
-                )
-    contexts = Contexts(table, rank, streams, outgoing, incoming)
+    places = arenas(table)
+    pairs = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
+    ends = Ends(comm, HostDevice(), streams, table, places, dict.fromkeys(pairs, "staged"))
+    contexts = Contexts(table, rank, streams, ends.outgoing, ends.incoming)
     for _ in range(2):
         buffers = buffers_of(layout, rank, "float32", "sum")
         contexts.run([each.ctypes.data for each in buffers])
-    for wire in incoming.values():
-        wire.close()
+    ends.close()
     right = reference.expected(layout, rank, np.dtype("float32"), "sum")
     return comm.allreduce(int(np.count_nonzero(buffers[OUTPUT] != right)))

@@ -1,0 +1,152 @@
+"""A program made ready to run on this rank's GPU: planned once, run many times."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from exec.cuda.arena import arenas
+from exec.cuda.choose import Choice, choose
+from exec.cuda.contexts import Contexts, role_of
+from exec.cuda.device import Device, Kernels
+from exec.cuda.encode import Encoded, encoded
+from exec.cuda.ends import Ends, arena_bases
+from exec.cuda.facts import device_of, gathered
+from exec.cuda.machine import Interpreter
+from exec.cuda.source import THREADS
+from exec.cuda.streams import CudaStreams
+from exec.layout import Layout
+from exec.redops import Array, dtype_name
+from probes.errors import UsageError
+from synth.program import INPUT, OUTPUT, SCRATCH
+
+__all__ = ["CudaPlan"]
+
+# AdapCC moves chunks by copies, which cost about ten microseconds each to start: larger pieces than a kernel.
+_CONTEXT_TILE_BYTES = 4 << 20
+_TO_GPU, _TO_HOST = 1, 2
+
+
+class _Engine(Protocol):
+    def run(self, addresses: tuple[int, int, int]) -> None: ...
+    def close(self) -> None: ...
+
+
+class CudaPlan:
+    """A program on GPU copies of ``send`` and ``recv``, flat arrays of the host of one type.
+
+    ``place`` copies them to the GPU, ``run`` carries out the collective there, ``fetch`` copies the result
+    into ``recv``. All of it, and the making, is collective over ``comm``. ``choice`` says which
+    executor it is, over which wires, and why. Raises UsageError where the buffers do not fit the
+    program, UnavailableError where a rank has no GPU.
+    """
+
+    def __init__(self, layout: Layout, comm: Any, send: Array, recv: Array, redop: str = "sum") -> None:
+        rank, program = comm.Get_rank(), layout.program
+        if comm.Get_size() != program.ranks:
+            raise UsageError(f"the program is for {program.ranks} ranks, the world has {comm.Get_size()}")
+        self._layout, self._rank, self._send, self._recv = layout, rank, send, recv
+        self._device = device = device_of(comm)
+        dtype = dtype_name(recv.dtype)
+        self._kernels = Kernels(device, dtype, redop)
+        self._sums = layout.sums(rank) if redop == "avg" else []
+        room = self._kernels.resident * device.multiprocessors
+        self.choice: Choice = choose(program, gathered(comm, device, room))
+        self._memory, self._addresses = self._buffers()
+        making = _Kernel if self.choice.executor == "interpreter" else _Streams
+        self._engine: _Engine = making(comm, device, self._kernels, layout, recv.itemsize, self.choice)
+
+    def place(self) -> None:
+        """Copy what the host's buffers hold to the GPU."""
+        self._copied(self._recv, self._addresses[OUTPUT], _TO_GPU)
+        self._copied(self._send, self._addresses[INPUT], _TO_GPU)
+
+    def run(self) -> None:
+        """Carry out the collective once; raises LostRankError where it got stuck."""
+        self._engine.run(self._addresses)
+        if self._sums:
+            self._divide()
+
+    def fetch(self) -> None:
+        """Copy the GPU's output to the host."""
+        self._copied(self._recv, self._addresses[OUTPUT], _TO_HOST)
+
+    def close(self) -> None:
+        """Give the memory of peers back; collective."""
+        self._engine.close()
+
+    def _buffers(self) -> tuple[list[Any], tuple[int, int, int]]:
+        """The GPU's memory, and where input, output and scratch lie in it."""
+        layout, rank, itemsize = self._layout, self._rank, self._recv.itemsize
+        scratch = self._device.memory(layout.elements(rank, SCRATCH) * itemsize)
+        if self._send.size and self._recv.size and np.shares_memory(self._send, self._recv):
+            total, where_in, where_out = layout.in_place(rank)
+            whole = self._device.memory(total * itemsize)
+            at = (whole.ptr + where_in.start * itemsize, whole.ptr + where_out.start * itemsize)
+            return [whole, scratch], (*at, scratch.ptr)
+        given, result = (
+            self._device.memory(layout.elements(rank, buffer) * itemsize) for buffer in (INPUT, OUTPUT)
+        )
+        return [given, result, scratch], (given.ptr, result.ptr, scratch.ptr)
+
+    def _copied(self, host: Array, address: int, way: int) -> None:
+        if not host.size:
+            return
+        pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)
+        with self._device.told():
+            self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, way)
+
+    def _divide(self) -> None:
+        stream, itemsize = self._device.stream, self._recv.itemsize
+        for first, stop, summands in self._sums:
+            at = np.int64(self._addresses[OUTPUT] + first * itemsize)
+            grid = (min(-(-(stop - first) // THREADS), 2 * self._device.multiprocessors),)
+            arguments = (at, np.int64(stop - first), np.int32(summands))
+            self._kernels.divide(grid, (THREADS,), arguments, stream=stream)
+        with self._device.told():
+            stream.synchronize()
+
+
+class _Kernel:
+    """GC3: one persistent kernel, the FIFOs in peer memory."""
+
+    def __init__(
+        self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, choice: Choice
+    ) -> None:
+        rank = comm.Get_rank()
+        table = encoded(layout, itemsize)
+        places = arenas(table)
+        self._comm, self._device = comm, device
+        self._arena = device.memory(int(places.sizes[rank]))
+        bases, self._opened = arena_bases(comm, device, places, self._arena)
+        self._machine = Interpreter(device, kernels, table, places, bases, range(rank, rank + 1))
+
+    def run(self, addresses: tuple[int, int, int]) -> None:
+        self._machine.launch([addresses])
+        self._machine.finish()
+
+    def close(self) -> None:
+        self._comm.Barrier()
+        with self._device.told():
+            for address in self._opened:
+                self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
+
+
+class _Streams:
+    """AdapCC: transmission contexts."""
+
+    def __init__(
+        self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, choice: Choice
+    ) -> None:
+        rank = comm.Get_rank()
+        table: Encoded = encoded(layout, itemsize, tile_bytes=_CONTEXT_TILE_BYTES)
+        streams = CudaStreams(device, kernels if role_of(table, rank).kernel else None)
+        self._ends = Ends(comm, device, streams, table, arenas(table), choice.wires)
+        self._contexts = Contexts(table, rank, streams, self._ends.outgoing, self._ends.incoming)
+
+    def run(self, addresses: tuple[int, int, int]) -> None:
+        self._contexts.run(addresses)
+
+    def close(self) -> None:
+        self._ends.close()
