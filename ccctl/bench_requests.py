@@ -27,6 +27,7 @@ class How:
     check: bool = True
     samples: bool = False
     window: bool = False
+    device: str = "cpu"
 
 
 def requests(
@@ -68,6 +69,7 @@ def _request(
     how: How,
 ) -> BenchRequest:
     from exec.bench import BenchRequest, Contender
+    from exec.executors import parse_device
     from exec.layout import size_bytes_of
     from exec.redops import dtype_of
     from exec.timing import AVERAGES
@@ -99,6 +101,7 @@ def _request(
         check=how.check,
         samples=how.samples,
         window=how.window,
+        device=parse_device(how.device),
     )
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from exec.buffers import Buffers
+from exec.executors import Executor
 from exec.layout import Layout, size_bytes_of
 from exec.machine import machine
 from exec.mpi.library import library_name
-from exec.mpi.plan import Plan
 from exec.mpi.window import shared_array
 from exec.peers.opening import open_peers
 from exec.peers.peer import Call, Peer
@@ -48,7 +48,7 @@ class BenchRequest:
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
     in; ``peers`` are names that ``exec.peers.opening`` knows. ``beside`` are other programs of the same
     collective; ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read each
-    other's buffers in place.
+    other's buffers in place; ``device`` is what ``exec.executors`` knows.
     """
 
     program: Program
@@ -67,6 +67,7 @@ class BenchRequest:
     check: bool = True
     samples: bool = False
     window: bool = False
+    device: str = "cpu"
 
     @property
     def contenders(self) -> tuple[Contender, ...]:
@@ -91,6 +92,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progre
     """One report of several requests, which share their peers, and how they are measured."""
     first = requests[0]
     hosts = comm.allgather(socket.gethostname())
+    executor = Executor(comm, first.device)
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
     # A peer may lack one type of many; of the only one that was asked for it may not.
@@ -100,7 +102,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progre
         for at, count in enumerate(request.counts):
             size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
-            rows += _Size(comm, request, at, peers, progress, lenient=several).rows()
+            rows += _Size(comm, request, at, executor, peers, progress, lenient=several).rows()
             done += 1
     progress.update(total, total)
     for peer in peers:
@@ -108,13 +110,15 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progre
     return Report(
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
-        executor="mpi",
+        executor=executor.name,
         library=" ".join(library_name().split()),
         warmup=first.warmup,
         iterations=first.iterations,
         rows=tuple(rows),
         average=first.average,
-        machine=machine(comm) | {peer.name.partition(":")[0]: peer.version for peer in peers},
+        machine=machine(comm)
+        | executor.chosen
+        | {peer.name.partition(":")[0]: peer.version for peer in peers},
     )
 
 
@@ -134,6 +138,7 @@ class _Size:
         comm: Any,
         request: BenchRequest,
         at: int,
+        executor: Executor,
         peers: Sequence[Peer],
         progress: Progress,
         *,
@@ -141,6 +146,7 @@ class _Size:
     ) -> None:
         self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
         self.contenders, self.peers, self.at = request.contenders, peers, at
+        self.executor = executor
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
         self.dtype = dtype_of(request.dtype)
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
@@ -226,8 +232,8 @@ class _Size:
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
 
     def _planned(self, layout: Layout, buffers: Buffers) -> Call:
-        plan = Plan(layout, self.comm, buffers.send, buffers.recv, self.request.redop, self.progress)
-        return Call(plan.run, buffers.recv, close=plan.close)
+        both = buffers.send, buffers.recv
+        return self.executor.ready(layout, *both, self.request.redop, self.progress)
 
 
 def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:

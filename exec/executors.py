@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from exec.layout import Layout
-from exec.peers.peer import Call, nothing
+from exec.peers.peer import Call
 from exec.redops import Array
 from probes.errors import UnavailableError, UsageError
-from probes.progress import Progress
+from probes.progress import SILENT, Progress
 
-__all__ = ["DEVICES", "DeviceKind", "Prepared", "executor_of", "parse_device", "prepared"]
+__all__ = ["DEVICES", "DeviceKind", "Executor", "executor_of", "parse_device"]
 
 DeviceKind = Literal["cpu", "cuda", "auto"]
 DEVICES: tuple[str, ...] = get_args(DeviceKind)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A program as a call; ``how`` says which executor it is and why, where there was a choice."""
-
-    call: Call
-    how: str
 
 
 def parse_device(text: str) -> str:
@@ -52,27 +43,31 @@ def executor_of(comm: Any, asked: str) -> Literal["mpi", "cuda"]:
     )
 
 
-def prepared(
-    layout: Layout,
-    comm: Any,
-    buffers: tuple[Array, Array],
-    redop: str,
-    progress: Progress,
-    executor: Literal["mpi", "cuda"],
-) -> Prepared:
-    """The program on ``buffers``, send and receive of this rank; collective over ``comm``."""
-    send, recv = buffers
-    if executor == "mpi":
-        from exec.mpi.plan import Plan
+class Executor:
+    """What runs programs on the ranks of ``comm``: ``name`` says what, ``chosen`` how each program runs.
 
-        plan = Plan(layout, comm, send, recv, redop, progress)
-        return Prepared(Call(plan.run, recv, close=plan.close), "")
-    from exec.cuda.plan import CudaPlan
+    The making is collective, and so is all it does.
+    """
 
-    cuda = CudaPlan(layout, comm, send, recv, redop)
-    call = Call(cuda.run, recv, nothing, nothing, cuda.place, cuda.fetch, cuda.close)
-    wires = ", ".join(sorted(set(cuda.choice.wires.values()))) or "none"
-    return Prepared(call, f"{cuda.choice.executor} over {wires}: {cuda.choice.why}")
+    def __init__(self, comm: Any, device: str) -> None:
+        self.name, self._comm = executor_of(comm, device), comm
+        self.chosen: dict[str, str] = {}
+
+    def ready(
+        self, layout: Layout, send: Array, recv: Array, redop: str, progress: Progress = SILENT
+    ) -> Call:
+        """The program on these buffers of this rank; on a GPU they are copied there and back untimed."""
+        if self.name == "mpi":
+            from exec.mpi.plan import Plan
+
+            plan = Plan(layout, self._comm, send, recv, redop, progress)
+            return Call(plan.run, recv, close=plan.close)
+        from exec.cuda.plan import CudaPlan
+
+        cuda = CudaPlan(layout, self._comm, send, recv, redop)
+        wires = ", ".join(sorted(set(cuda.choice.wires.values()))) or "nothing"
+        self.chosen[layout.program.name] = f"{cuda.choice.executor} over {wires}: {cuda.choice.why}"
+        return Call(cuda.run, recv, place=cuda.place, fetch=cuda.fetch, close=cuda.close)
 
 
 def _lack() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exec.executors import executor_of, prepared
+from exec.executors import Executor
 from exec.layout import Layout
 from exec.redops import Array, dtype_name
 from probes.errors import UsageError
@@ -73,15 +73,15 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[A
     rank = comm.Get_rank()
     send, recv = _buffers(layout, rank, request.inputs[rank])
     progress.waiting(-1, f"{request.program.name}: planning")
-    executor = executor_of(comm, request.device)
-    made = prepared(layout, comm, (send, recv), request.redop, progress, executor)
+    executor = Executor(comm, request.device)
+    call = executor.ready(layout, send, recv, request.redop, progress)
     progress.waiting(-1, f"{request.program.name}: running")
-    made.call.place()
-    made.call.run()
-    made.call.fetch()
-    made.call.close()
+    call.place()
+    call.run()
+    call.fetch()
+    call.close()
     gathered: list[Array] | None = comm.gather(recv)
-    return None if gathered is None else (gathered, made.how)
+    return None if gathered is None else (gathered, ", ".join(executor.chosen.values()))
 
 
 def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:

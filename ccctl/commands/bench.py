@@ -34,6 +34,7 @@ from ccctl.bench_options import (
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launch import World, run_ranks
 from ccctl.options import (
+    Device,
     Hostfile,
     Hosts,
     Json,
@@ -92,6 +93,7 @@ def bench(
     root: Root = None,
     placement: Placement = "both",
     window: Window = False,
+    device: Device = "cpu",
     vs: Vs = None,
     profile: ProfileFile = None,
     baseline: Baseline = None,
@@ -121,7 +123,7 @@ def bench(
     before = read_report(baseline) if baseline is not None else None
     found = contestants(paths, parameters, profile)
     world = World(_world(found, ranks, root, output), hosts, hostfile)
-    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window)
+    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window, device)
     asked = requests(found, sizes, dtype, op, placement, vs, how)
     report: Report = run_ranks("exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout)
     if output is not None:

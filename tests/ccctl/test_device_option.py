@@ -33,6 +33,14 @@ def test_without_a_gpu_cuda_is_refused_and_auto_runs(run_ccctl, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), [[4, 6, 8, 10]] * 2)
 
 
+@pytest.mark.mpi
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
+def test_bench_refuses_cuda_too(run_ccctl):
+    refused = run_ccctl("bench", RING, "-p", "ranks=2", "-e", "1K", "--device", "cuda")
+    assert refused.returncode == 69
+    assert "ccctl doctor" in refused.stderr
+
+
 def test_another_device_is_a_usage_error(run_ccctl, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 4)))
     asked = run_ccctl("run", RING, "-p", "ranks=2", "--input", "x.npy", "--device", "tpu")
