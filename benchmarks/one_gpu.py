@@ -3,7 +3,9 @@
 Prints, for each size, the median time, the bytes that all steps read and write, the time they need at
 the bandwidth of plain copies measured in the same run, and the ratio: 1 would be a perfect kernel.
 
-    python -P benchmarks/one_gpu.py [--ranks 8] [--instances 16] [--size 256M] [--iters 20]
+Without --instances the ring has as many as the GPU holds at once, a power of two of them.
+
+    python -P benchmarks/one_gpu.py [--ranks 8] [--instances N] [--size 256M] [--iters 20]
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ccctl.algorithms import compiled_algorithm
 from ccctl.errors import CcctlError
 from ccctl.sizes import parse_size
 from exec import reference
-from exec.cuda.device import Device
+from exec.cuda.device import Device, Kernels
 from exec.cuda.one_device import OneDevice
 from exec.layout import Layout
 
@@ -53,7 +55,7 @@ def main() -> int:
     """Print one line, and how many elements were wrong; 69 where there is no GPU."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--ranks", type=int, default=8)
-    options.add_argument("--instances", type=int, default=16)
+    options.add_argument("--instances", type=int)
     options.add_argument("--size", default="256M")
     options.add_argument("--iters", type=int, default=20)
     asked = options.parse_args()
@@ -68,7 +70,9 @@ def measure(asked: argparse.Namespace) -> int:
     """Run and print; 1 where an element is wrong."""
     device = Device()
     ring = str(EXAMPLES / "ring_allreduce.py")
-    program, _ = compiled_algorithm(ring, [f"ranks={asked.ranks}"], instances=asked.instances)
+    room = Kernels(device, "float32", "sum").resident * device.multiprocessors
+    instances = asked.instances or 1 << ((room // asked.ranks).bit_length() - 1)
+    program, _ = compiled_algorithm(ring, [f"ranks={asked.ranks}"], instances=instances)
     layout = Layout(program, parse_size(asked.size, "--size") // 4)
     given = [reference.given(layout, rank, np.dtype("float32"), "sum") for rank in range(asked.ranks)]
     buffers = [device.cupy.asarray(each) for each in given]

@@ -101,6 +101,17 @@ def _cupy() -> Iterator[Check]:
     yield Check("CuPy", "ok", f"{cupy.__version__}, {devices} GPUs")
 
 
+def _nvrtc() -> Iterator[Check]:
+    from exec.cuda.compile import architectures
+
+    try:
+        known = architectures()
+    except CcctlError as error:
+        yield Check("NVRTC", "note", error.message, f"needed for GPUs only: {error.hint}")
+        return
+    yield Check("NVRTC", "ok", f"compiles for sm_{min(known)} to sm_{max(known)}")
+
+
 def _launcher() -> Iterator[Check]:
     from ccctl import mpirun
 
@@ -177,6 +188,7 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     _pci,
     _nvml,
     _cupy,
+    _nvrtc,
     _launcher,
     _hello,
     _shared_memory,

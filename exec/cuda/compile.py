@@ -13,7 +13,7 @@ from typing import Any
 from exec.cuda.source import OPTIONS, kernels
 from probes.errors import UnavailableError
 
-__all__ = ["Cubin", "Needs", "cubin", "needs_of"]
+__all__ = ["Cubin", "Needs", "architectures", "cubin", "needs_of"]
 
 _HINT = "pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
 _KERNEL = re.compile(
@@ -43,11 +43,9 @@ def cubin(dtype: str, redop: str, architecture: int) -> Cubin:
 
     Raises UnavailableError where NVRTC is not installed or does not know the architecture.
     """
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise UnavailableError(f"NVRTC cannot be loaded: {error}", hint=_HINT) from error
-    known = _supported(nvrtc)
+    known = architectures()
+    from cuda.bindings import nvrtc
+
     if architecture not in known:
         raise UnavailableError(
             f"NVRTC compiles for sm_{min(known)} to sm_{max(known)}, this GPU is sm_{architecture}",
@@ -72,11 +70,14 @@ def needs_of(log: str) -> dict[str, Needs]:
     }
 
 
-def _supported(nvrtc: Any) -> list[int]:
+def architectures() -> list[int]:
+    """Those that NVRTC compiles for; raises UnavailableError where it is not installed."""
     try:
+        from cuda.bindings import nvrtc
+
+        # The binding itself says so where it does not find the library.
         _, known = nvrtc.nvrtcGetSupportedArchs()
-    except RuntimeError as error:
-        # The binding is there, and says so when it cannot find the library itself.
+    except (ImportError, RuntimeError) as error:
         raise UnavailableError(f"NVRTC cannot be loaded: {error}", hint=_HINT) from error
     return [int(number) for number in known]
 

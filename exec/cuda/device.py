@@ -63,11 +63,16 @@ class Device:
 
     def uploaded(self, table: Array) -> Any:
         """A copy of ``table`` in the GPU's memory."""
-        content = np.ascontiguousarray(table)
-        found = self.memory(content.nbytes)
-        with self.told():
-            self._runtime.memcpy(found.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
+        found = self.memory(table.nbytes)
+        self.upload(found, table)
         return found
+
+    def upload(self, memory: Any, table: Array) -> None:
+        """Copy ``table`` to the start of ``memory``; done when it returns."""
+        content = np.ascontiguousarray(table)
+        with self.told():
+            self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
+            self._runtime.deviceSynchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Zeros in memory of the host that the GPU reads and writes at the same address."""

@@ -49,7 +49,8 @@ class Interpreter:
         self._blocks = len(rows)
         self._tables = [device.uploaded(table) for table in tables]
         self._flags = device.memory(8 * len(rows))
-        self._buffers = device.pinned((len(ranks), 3), "int64")
+        self._buffers = device.memory(8 * 3 * len(ranks))
+        self._addresses: Addresses = ()
         self._records = device.pinned((len(rows), len(RECORD)), "int64")
         self._stop = device.pinned((1,), "uint64")
         self._limit_ns = int(limit_s * 1e9)
@@ -61,12 +62,13 @@ class Interpreter:
         With ``average`` the outputs are divided in the end by how many ranks were added up.
         """
         stream = self._device.stream
-        if self._launches == 0 or not np.array_equal(self._buffers, addresses):
+        if self._addresses != addresses:
             with self._device.told():
                 stream.synchronize()
-            self._buffers[:] = addresses
+            self._device.upload(self._buffers, np.array(addresses, dtype=np.int64))
+            self._addresses = addresses
         blocks, steps, more, links = (table.ptr for table in self._tables)
-        pointers = (blocks, steps, more, self._buffers.ctypes.data, links, self._flags.ptr)
+        pointers = (blocks, steps, more, self._buffers.ptr, links, self._flags.ptr)
         kept = (self._records.ctypes.data, self._stop.ctypes.data)
         encoded = self._encoded
         numbers = (self._launches, encoded.tile, encoded.tiles, encoded.slices, self._limit_ns)

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_schedules import ring_all_reduce
+from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.algorithms import compiled_algorithm
+from ccctl.launch import World, run_ranks
 from exec import reference
 from exec.cuda.elements import ELEMENTS
 from exec.cuda.one_device import OneDevice
 from exec.layout import Layout
+from exec.once import fitting
 from probes.columns import ints
 from probes.errors import LostRankError, UnavailableError, UsageError
 from synth.compiler.lower import lower
@@ -142,3 +144,17 @@ def test_buffers_that_do_not_fit_are_refused(device):
     assert layout.elements(0, INPUT) == 10
     with pytest.raises(UsageError, match="send buffer of rank 0: expected 40 contiguous bytes, found 36"):
         OneDevice(device, layout, [each[:-1] for each in sends], recvs, "float32")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ["ring", "all_to_all"])
+def test_processes_that_share_the_gpu_use_contexts(name):
+    program = lower(ring_all_reduce(2) if name == "ring" else random_schedule("all_to_all", 3, 2, 5))
+    layout = Layout(program, 5000)
+    dtype = np.dtype("float32")
+    inputs = tuple(reference.given(layout, rank, dtype, "sum") for rank in range(program.ranks))
+    request = fitting(program, inputs, "sum", device="cuda")
+    outputs, how = run_ranks("exec.once:run_task", request, World(program.ranks), label="run")
+    assert how.startswith("contexts over peer: ranks 0 and 1 share GPU")
+    for rank, output in enumerate(outputs):
+        np.testing.assert_array_equal(output, reference.expected(layout, rank, dtype, "sum"))
