@@ -18,6 +18,7 @@ from probes.errors import CcctlError, UnavailableError
 
 __all__ = [
     "BEAT_S",
+    "RANK_VARIABLES",
     "SCRATCH",
     "SESSION_PREFIX",
     "Failure",
@@ -43,6 +44,8 @@ _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
 SESSION_PREFIX = "ccctl-session-"
+# Where the launchers tell a process its rank.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class StartedRanks:
             self._log, self._scratch = folder / "output", str(scratch)
             self._process = self._start(launcher, environment)
             stack.callback(self._end)
-            self._watchdog = Watchdog(listener, self._job, self._process, self._log)
+            self._watchdog = Watchdog(listener, self._job, self._process, self._log, self._stopped)
             self._cleanup = stack.pop_all()
         return self
 
@@ -125,6 +125,18 @@ class StartedRanks:
             self._process.wait()
         for segment in self._watchdog.segments_here():
             Path(segment).unlink(missing_ok=True)
+
+    def _stopped(self) -> str:
+        import psutil
+
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                if process.status() == psutil.STATUS_STOPPED:
+                    variables = process.environ()
+                    ranks = [variables[name] for name in control.RANK_VARIABLES if name in variables]
+                    what = f"rank {ranks[0]}" if ranks else process.name()
+                    return f"{what} (host {socket.gethostname()}, pid {process.pid})"
+        return ""
 
     def _processes(self) -> Iterator[psutil.Process]:
         """Every process of this run on this host, known by the run's mark in its environment."""

@@ -7,6 +7,7 @@ library that holds the interpreter) is left alone.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import signal
@@ -55,8 +56,17 @@ class Limits:
 class Watchdog:
     """Hands out the job, gathers what the ranks say, and raises as soon as the run cannot succeed."""
 
-    def __init__(self, listener: Listener, job: Job, launcher: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        job: Job,
+        launcher: subprocess.Popen[bytes],
+        log: Path,
+        stopped: Callable[[], str],
+    ) -> None:
+        """``stopped`` names a process of the run on this host that was stopped, "" where there is none."""
         self._listener, self._job, self._launcher, self._log = listener, job, launcher, log
+        self._stopped = stopped
         self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
@@ -123,6 +133,7 @@ class Watchdog:
             message = rank.connection.recv()
         except (EOFError, OSError):
             how = self._cause_of_death()
+            self._last_words()
             raise self._lost(self._first_to_die(rank), how) from None
         rank.heard_s = time.monotonic()
         if isinstance(message, Status):
@@ -141,6 +152,14 @@ class Watchdog:
         elif isinstance(message, Failure):
             rank.status = message.state
             self._failed(rank, message)
+
+    def _last_words(self) -> None:
+        """What the others have said since: who waits for the one that is lost, and in which step."""
+        for rank in self.ranks.values():
+            with contextlib.suppress(EOFError, OSError):
+                while not rank.finished and rank.connection.poll():
+                    message = rank.connection.recv()
+                    rank.status = message if isinstance(message, Status) else rank.status
 
     def _failed(self, rank: Rank, failure: Failure) -> None:
         if failure.error is not None:
@@ -179,7 +198,10 @@ class Watchdog:
     def _check_launcher(self) -> None:
         status = self._launcher.poll()
         if status is None:
-            if len(self.ranks) < self._job.ranks and time.monotonic() - self._started_s > START_S:
+            waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.ranks else 0.0
+            if waited_s > SILENCE_S and (name := self._stopped()):
+                raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
+            if waited_s > START_S:
                 raise UnavailableError(f"{self._who_started()} within {START_S:.0f} s")
             return
         deadline_s = time.monotonic() + _GRACE_S

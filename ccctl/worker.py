@@ -22,6 +22,7 @@ from typing import Any
 
 from ccctl.control import (
     BEAT_S,
+    RANK_VARIABLES,
     Failure,
     Finished,
     Hello,
@@ -37,9 +38,7 @@ from ccctl.control import (
 )
 from probes.errors import UnavailableError
 
-__all__ = ["RANK_VARIABLES", "Reporter", "function_of", "import_mpi", "main"]
-
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
+__all__ = ["Reporter", "function_of", "import_mpi", "main"]
 
 
 class Reporter:
