@@ -74,10 +74,10 @@ def _lack() -> str:
     """Why this rank has no GPU to use; empty where it has one."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
-    from exec.cuda.device import Device
+    from exec.cuda.device import gpus
 
     try:
-        Device()
+        gpus()
     except UnavailableError as error:
         return error.message
     return ""

@@ -13,27 +13,44 @@ from exec.cuda.source import THREADS
 from exec.redops import Array
 from probes.errors import UnavailableError
 
-__all__ = ["Device", "Kernels", "refuse_too_many"]
+__all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
 
 _HOST_TO_DEVICE = 1
+_HINT = "ccctl doctor says what is missing."
+
+
+def gpus() -> int:
+    """How many GPUs this process sees, at least one; raises UnavailableError where CUDA or CuPy is missing.
+
+    It makes no context, which would take memory of a GPU.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise UnavailableError(
+            f"CuPy cannot be loaded: {error}", hint="pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
+        ) from error
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UnavailableError(f"CUDA: {error}", hint=_HINT) from error
+    if not count:
+        raise UnavailableError("CUDA sees no GPU", hint=_HINT)
+    return count
 
 
 class Device:
     """The GPU that this process works on; raises UnavailableError where there is none."""
 
     def __init__(self, number: int = 0) -> None:
-        try:
-            import cupy
-        except ImportError as error:
-            raise UnavailableError(
-                f"CuPy cannot be loaded: {error}", hint="pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
-            ) from error
+        count = gpus()
+        import cupy
+
+        if number >= count:
+            raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
         self.cupy, self.number = cupy, number
         self._runtime = cupy.cuda.runtime
         with self.told():
-            count = self._runtime.getDeviceCount()
-            if number >= count:
-                raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
             self._device = cupy.cuda.Device(number)
             self._device.use()
             attributes = self._device.attributes
@@ -48,9 +65,7 @@ class Device:
         try:
             yield
         except (self._runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
-            raise UnavailableError(
-                f"CUDA on GPU {self.number}: {error}", hint="ccctl doctor says what is missing."
-            ) from error
+            raise UnavailableError(f"CUDA on GPU {self.number}: {error}", hint=_HINT) from error
 
     def memory(self, size_bytes: int) -> Any:
         """Zeroed memory with a ``ptr``; an allocation of its own, so that an IPC handle names just it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from exec.cuda import nccl
 from exec.cuda.choose import Facts
-from exec.cuda.device import Device
+from exec.cuda.device import Device, gpus
 
 __all__ = ["cuda_aware", "device_of", "gathered"]
 
@@ -22,9 +22,7 @@ def device_of(comm: Any) -> Device:
     mates = comm.Split_type(MPI.COMM_TYPE_SHARED)
     place = int(mates.Get_rank())
     mates.Free()
-    first = Device()
-    count = int(first.cupy.cuda.runtime.getDeviceCount())
-    return first if place % count == 0 else Device(place % count)
+    return Device(place % gpus())
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:
