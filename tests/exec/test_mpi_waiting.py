@@ -1,0 +1,88 @@
+"""A rank that is lost in the middle of a collective is named, and so is the step that waits for it."""
+
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sample_schedules import ring_all_reduce
+
+from ccctl.launch import World, run_ranks
+from exec.layout import Layout
+from exec.moves import moves
+from exec.mpi import kernel
+from exec.mpi.messages import traffic
+from exec.mpi.tables import Memory, Tiling, tables_of
+from exec.mpi.waiting import waits_for
+from probes.errors import LostRankError
+from synth.compiler.lower import lower
+
+TASK = """
+import os
+import numpy as np
+from exec.layout import Layout
+from exec.mpi.plan import Plan
+
+def loses_a_rank(comm, arguments, progress):
+    program, lost, number, runs, told = arguments
+    if comm.Get_rank() == 0:
+        told.write_text(os.environ["CCCTL_SCRATCH"])
+    send = np.ones(200_000, "float32")
+    plan = Plan(Layout(program, send.size), comm, send, np.empty_like(send), "sum", progress)
+    progress.update(0, 1, "running")
+    for run in range(10**6):
+        if comm.Get_rank() == lost and run == runs:
+            os.kill(os.getpid(), number)
+        plan.run()
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("number", "lost", "runs"), [(signal.SIGKILL, 1, 0), (signal.SIGKILL, 2, 300), (signal.SIGSTOP, 0, 40)]
+)
+def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
+    number, lost, runs, tmp_path, monkeypatch
+):
+    (tmp_path / "loses_ranks.py").write_text(TASK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(LostRankError) as caught:
+        arguments = (lower(ring_all_reduce(3)), lost, int(number), runs, tmp_path / "scratch")
+        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), label="test", timeout_s=60)
+    first, *others = caught.value.message.splitlines()
+    assert first.startswith(f"rank {lost} (host ") and signal.Signals(number).name in first
+    after = (lost + 1) % 3
+    waits = rf"rank {after} waited for rank {lost}: rank {after} threadblock \d+ step \d+ \(\w+\)"
+    assert any(re.match(waits, line) for line in others), others
+    scratch = Path((tmp_path / "scratch").read_text())
+    assert scratch.name.startswith("ccctl-") and not scratch.exists()
+
+
+def test_the_peer_whose_message_is_missing_is_found():
+    program = lower(ring_all_reduce(3))
+    layout = Layout(program, 12)
+    every = moves(layout)
+    messages = traffic(
+        layout, every, in_place=False, readable=lambda *_: False, wired=lambda connection: False
+    )
+    rows = {number: row for row, number in enumerate(sorted(messages.per_tile))}
+    counters = np.zeros(2, np.int64)
+    address = counters.ctypes.data
+    tables = tables_of(
+        layout,
+        1,
+        every,
+        messages,
+        Tiling(1, 12),
+        rows,
+        Memory((0, 0, 0), lambda rank, buffer: 0, 4),
+        lambda connection: False,
+    )
+    links = np.array([[address, address + 8, 0, 0, 2, messages.per_tile[number], 0] for number in rows])
+    header = np.array([0, 1, 12, 4, 0, 1, 0])
+    receives = next(at for at, row in enumerate(tables.steps) if row[kernel.IN] >= 0)
+    tables.blocks[0, kernel.AT_STEP] = receives
+    peer, text = waits_for(program, tables, (header, tables.blocks, tables.steps, None, None, links))
+    assert peer == 0
+    assert re.match(rf"rank 1 threadblock \d step {receives} \(", text)
