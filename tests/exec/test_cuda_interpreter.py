@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.algorithms import compiled_algorithm
+from ccctl.errors import CcctlError
+from ccctl.programs import proven_program
 from exec import reference
 from exec.cuda.arena import arenas
 from exec.cuda.blame import waiters
@@ -28,6 +30,7 @@ from synth.program import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "programs"
 HELPERS = Path(__file__).parents[1] / "helpers"
 
 
@@ -85,6 +88,20 @@ def test_types_and_operators_are_exact(dtype, redop):
 def test_every_example_is_exact_with_a_launch_for_each_rank(example):
     program, _ = compiled_algorithm(str(example), [], instances=2)
     assert wrong(program, 999, in_place=not program.out_of_place, launches=2, apart=True) == 0
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared programs are not here")
+def test_every_correct_xml_is_exact():
+    ran = 0
+    for path in sorted(SHARED.glob("*.xml")):
+        try:
+            program = proven_program(str(path)).program
+        except CcctlError:
+            continue
+        if program.ranks <= 16:
+            ran += 1
+            assert wrong(program, 7 * program.collective.share, in_place=not program.out_of_place) == 0
+    assert ran > 10
 
 
 @settings(deadline=None, max_examples=60)
