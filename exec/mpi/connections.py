@@ -24,7 +24,7 @@ from synth.program import SCRATCH
 __all__ = ["Connections"]
 
 # In a tile a chunk is sent, added to and sent on while it is in the caches; a wire wants long messages.
-_TILE_BYTES, _WIRE_TILE_BYTES = 128 << 10, 4 << 20
+_TILE_BYTES, _WIRE_TILE_BYTES = 512 << 10, 4 << 20
 _DEPTH = 2 * FIFO_DEPTH
 # A writer's and a reader's counter, apart from each other and from all else.
 _COUNTERS_BYTES = 256
