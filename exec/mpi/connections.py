@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from exec.mpi import kernel
 from exec.mpi.messages import Message, Traffic
 from exec.mpi.tables import Memory, pieces_of, slot_bytes, tiling_of
 from exec.mpi.window import Origin, host_key, mapped, origin_of, shared_array
-from exec.mpi.wires import Wire, Wires, words
+from exec.mpi.wires import SEGMENT_BYTES, Wire, Wires, words
 from exec.redops import Array
 from probes.columns import Indices
 from synth.compiler.order import FIFO_DEPTH
@@ -23,9 +24,12 @@ from synth.program import SCRATCH
 
 __all__ = ["Connections"]
 
-# In a tile a chunk is sent, added to and sent on while it is in the caches; a wire wants long messages.
+# A tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit closer caches,
+# but the ranks wait for each other more often, which costs most where they share cores; wires want long ones.
 _TILE_BYTES, _WIRE_TILE_BYTES = 512 << 10, 4 << 20
 _DEPTH = 2 * FIFO_DEPTH
+# Short messages on wires need more slots to keep the wire busy while the ranks are not.
+_WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # A writer's and a reader's counter, apart from each other and from all else.
 _COUNTERS_BYTES = 256
 _LINE = 128
@@ -101,7 +105,7 @@ class Connections:
             settle = sender == self.rank and (wired or number in direct)
             slots = place + _COUNTERS_BYTES
             size, per_tile = self.slot_bytes[number], messages.per_tile[number]
-            table.append([place, place + _LINE, slots, size, _DEPTH, per_tile, int(settle)])
+            table.append([place, place + _LINE, slots, size, self._depth(number), per_tile, int(settle)])
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
         links = np.array(table, dtype=np.int64).reshape(-1, len(kernel.LINK_COLUMNS))
@@ -121,13 +125,19 @@ class Connections:
                 sizes[move.to] = max(sizes[move.to], -(-taken // _LINE) * _LINE)
         return sizes
 
+    def _depth(self, number: int) -> int:
+        """The slots of a connection."""
+        if not self.wired(number):
+            return _DEPTH
+        return min(_WIRE_DEPTH, max(_DEPTH, _WIRE_SLOTS_BYTES // max(1, self.slot_bytes[number])))
+
     def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
         """Where in the window of ``rank`` its connections and its scratch begin, and the window's size."""
         places, at = {}, 0
         for number, (sender, receiver, _) in self.ends.items():
             if rank == sender or (rank == receiver and self.wired(number)):
                 places[number] = at
-                at += _COUNTERS_BYTES + _DEPTH * self.slot_bytes[number]
+                at += _COUNTERS_BYTES + self._depth(number) * self.slot_bytes[number]
         at = -(-at // 4096) * 4096
         places[SCRATCH_PLACE] = at
         return places, at + self.layout.elements(rank, SCRATCH) * self.dtype.itemsize
@@ -175,20 +185,22 @@ class Connections:
         """The persistent requests of one connection, in the order of its messages."""
         sender, receiver, channel = self.ends[number]
         outgoing = sender == self.rank
-        requests, early = [], []
+        make = (
+            partial(self.comm.Send_init, dest=receiver)
+            if outgoing
+            else partial(self.comm.Recv_init, source=sender)
+        )
+        requests, early, depth = [], [], self._depth(number)
         for tile in range(self.tiling.tiles):
             for message in messages:
-                at = (tile * len(messages) + message.number) % _DEPTH
+                at = (tile * len(messages) + message.number) % depth
                 first = place + _COUNTERS_BYTES + at * self.slot_bytes[number]
                 slot = self.window[first : first + self.slot_bytes[number]]
                 early.append(message.landed)
-                if outgoing:
-                    view = self._leaving(message, tile, slot)
-                    requests.append(self.comm.Send_init(view, dest=receiver, tag=channel))
-                else:
-                    view = self._arriving(message, tile, slot)
-                    requests.append(self.comm.Recv_init(view, source=sender, tag=channel))
-        return Wire(outgoing, words(self.window, place), requests, _DEPTH, tuple(early))
+                view = (self._leaving if outgoing else self._arriving)(message, tile, slot)
+                cuts = range(0, max(1, view.size), SEGMENT_BYTES)
+                requests.append([make(view[cut : cut + SEGMENT_BYTES], tag=channel) for cut in cuts])
+        return Wire(outgoing, words(self.window, place), requests, depth, tuple(early))
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
         """The bytes that a message of one tile sends."""

@@ -13,18 +13,23 @@ import numpy as np
 from exec.redops import Array
 from probes.columns import Indices
 
-__all__ = ["Wire", "Wires"]
+__all__ = ["SEGMENT_BYTES", "Wire", "Wires", "words"]
+
+
+# Open MPI sends what is longer over TCP by a protocol that halves a link which carries data both ways.
+SEGMENT_BYTES = 60 << 10
 
 
 class Wire(NamedTuple):
     """One end of a connection: where it counts (two words: written, read), and a run's messages in order.
 
-    ``early[n]``: message n arrives where nothing else lies, and need not wait for a slot.
+    A message is one request for each of its segments. ``early[n]``: message n arrives where nothing else
+    lies, and need not wait for a slot.
     """
 
     outgoing: bool
     counters: Indices
-    requests: list[Any]
+    requests: list[list[Any]]
     depth: int
     early: tuple[bool, ...] = ()
 
@@ -42,14 +47,15 @@ class Wires:
         self._base = [0] * len(wires)
         self._started = [0] * len(wires)
         self._prefix = [0] * len(wires)
-        self._over = [bytearray(len(wire.requests)) for wire in wires]
+        # How many segments of each message have not ended yet.
+        self._left: list[list[int]] = [[] for _ in wires]
 
     def begin(self, run: int) -> None:
         """Post what may arrive from the start of run number ``run``."""
         for at, wire in enumerate(self._wires):
             self._base[at] = run * len(wire.requests)
             self._started[at] = self._prefix[at] = 0
-            self._over[at] = bytearray(len(wire.requests))
+            self._left[at] = [len(segments) for segments in wire.requests]
         self._start()
 
     def serve(self, *, wait: bool) -> bool:
@@ -62,7 +68,7 @@ class Wires:
             return False
         for index in found:
             at, number = self._owner[index]
-            self._over[at][number] = 1
+            self._left[at][number] -= 1
         for at in {self._owner[index][0] for index in found}:
             self._count(at)
         gone = set(found)
@@ -74,7 +80,7 @@ class Wires:
     def free(self) -> None:
         """Give the requests back to MPI."""
         for wire in self._wires:
-            for request in wire.requests:
+            for request in (request for segments in wire.requests for request in segments):
                 request.Free()
         self._wires = []
 
@@ -82,10 +88,10 @@ class Wires:
         for at, wire in enumerate(self._wires):
             while self._started[at] < len(wire.requests) and self._may_start(at, wire):
                 number = self._started[at]
-                request = wire.requests[number]
-                request.Start()
-                self._active.append(request)
-                self._owner.append((at, number))
+                for request in wire.requests[number]:
+                    request.Start()
+                    self._active.append(request)
+                    self._owner.append((at, number))
                 self._started[at] = number + 1
 
     def _may_start(self, at: int, wire: Wire) -> bool:
@@ -98,8 +104,8 @@ class Wires:
 
     def _count(self, at: int) -> None:
         """Messages end in any order; the counter tells how many have without a gap."""
-        over, prefix = self._over[at], self._prefix[at]
-        while prefix < len(over) and over[prefix]:
+        left, prefix = self._left[at], self._prefix[at]
+        while prefix < len(left) and not left[prefix]:
             prefix += 1
         self._prefix[at] = prefix
         self._wires[at].counters[1 if self._wires[at].outgoing else 0] = self._base[at] + prefix
