@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.check import check
+from synth.crew import Crew
 from synth.network import Network
 from synth.schedule import Bound, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 from synth.simulate import replay
-from synth.synthesize import Request, synthesize
+from synth.synthesize import Request, bounds_of, synthesize
 
 __all__ = ["Swept", "sizes_between", "sweep", "timed"]
 
@@ -28,6 +29,7 @@ _HOPELESS = 2.0
 _WORTH_A_SWITCH = 0.005
 # How finely the crossing of two winners is looked for, as a part of the size.
 _CROSSING = 64
+_WORTH_PROCESSES_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,14 @@ def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple
 def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -> Swept:
     """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
 
-    O(sizes · candidates · sends) for the timing. ``time_limit_s`` is shared by all sizes; methods that solve
-    integer programs take part only where one is asked for by name. Raises what ``synthesize`` raises, and
-    RuntimeError if the judge refuses a winner, which would be a bug.
+    O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
+    candidates of the others. Methods that solve integer programs take part only if asked for by name.
+    Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
     """
     begun_s = time.perf_counter()
-    pool: dict[str, Algorithm] = {}
-    bounds: list[Bound] = []
-    for done, size in enumerate(sizes):
-        progress.update(done, len(sizes), f"{size} bytes")
-        left_s = None
-        if request.time_limit_s is not None:
-            left_s = (begun_s + request.time_limit_s - time.perf_counter()) / (len(sizes) - done)
-        bound, found = _explored(replace(request, size_bytes=size, time_limit_s=left_s, solving=False))
-        bounds.append(bound)
-        pool |= {_digest(algorithm): algorithm for algorithm in found}
+    explored = _all_explored(replace(request, solving=False), sizes, progress)
+    bounds = [bound for bound, _ in explored]
+    pool = {_digest(algorithm): algorithm for _, found in explored for algorithm in found}
     race = _Race(request.network, tuple(pool.values()))
     winners = race.winners(sizes)
     ranges = tuple(_ranges(race, sizes, winners))
@@ -90,6 +85,38 @@ def timed(selection: Selection) -> Selection:
         for one in selection.points
     )
     return replace(selection, points=points)
+
+
+def _all_explored(
+    request: Request, sizes: Sequence[int], progress: Progress
+) -> list[tuple[Bound, list[Algorithm]]]:
+    """The bound and the candidates of each size; the largest first, which says how long the others take."""
+    begun_s = time.perf_counter()
+    limit_s = request.time_limit_s
+    deadline_s = float("inf") if limit_s is None else begun_s + limit_s
+    asked = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
+    last = replace(asked[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
+    found = {len(sizes) - 1: _explored(last)}
+    rest = range(len(sizes) - 1)
+    each_s = time.perf_counter() - begun_s
+    if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
+        with Crew(request.jobs, _explored) as crew:
+            for at in rest:
+                crew.submit(asked[at])
+            while len(crew.finished) < len(rest) and time.perf_counter() < deadline_s:
+                progress.update(len(crew.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
+                crew.wait(deadline_s)
+            found |= crew.finished
+    else:
+        for at in rest:
+            if time.perf_counter() < deadline_s:
+                progress.update(at + 1, len(sizes), f"{sizes[at]} bytes")
+                found[at] = _explored(asked[at])
+    return [found[at] if at in found else (_bound(one), []) for at, one in enumerate(asked)]
+
+
+def _bound(request: Request) -> Bound:
+    return max(bounds_of(request), key=lambda bound: bound.time_s)
 
 
 def _explored(request: Request) -> tuple[Bound, list[Algorithm]]:

@@ -44,7 +44,7 @@ def show(
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network.
     What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
-    how busy its links are over time, or of a report, bandwidth and time over size.
+    how busy its links are over time, or of a report or selection, bandwidth and time over size.
     """
     from ccctl.reports import read_any
 
@@ -73,15 +73,22 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: artifacts.Artifact, output: str) -> None:
-    if found.kind not in ("schedule", "report") or not (output == "-" or output.endswith(".svg")):
+    if found.kind not in ("schedule", "selection", "report") or not (
+        output == "-" or output.endswith(".svg")
+    ):
         raise UsageError(
-            f"-o {output}: expected a schedule or report, and a name that ends in .svg; found a {found.kind}",
+            f"-o {output}: expected a schedule, selection or report, and a name that ends in .svg; "
+            f"found a {found.kind}",
             hint="Without -o it is drawn as text.",
         )
     if found.kind == "schedule":
         from ccctl.pictures.utilization_svg import picture
 
         content = picture(found.body)
+    elif found.kind == "selection":
+        from ccctl.pictures import selection
+
+        content = selection.plot(found.body).encode()
     else:
         from ccctl.pictures.report_plot import plot
 

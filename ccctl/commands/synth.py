@@ -126,6 +126,10 @@ def synth(
         float | None,
         typer.Option("--time-limit", metavar="SECONDS", help="Then take the best so far."),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", min=1, help="Processes at once, for long work. [one a core]"),
+    ] = None,
     solver: Annotated[
         str,
         typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
@@ -145,6 +149,7 @@ def synth(
     says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
     size, and the artifact is a selection: which schedule to take from which size on.
     """
+    from synth.crew import cores
     from synth.synthesize import warm
 
     loaded, digests = load_network(
@@ -155,7 +160,7 @@ def synth(
         raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
     swept = _sizes(sizes, factor) if sizes is not None else ()
     request = _request(loaded, wishes, size, chunk, chunks, method, seed)
-    request = replace(request, time_limit_s=time_limit, solver=solver)
+    request = replace(request, time_limit_s=time_limit, solver=solver, jobs=jobs or cores())
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
     if swept:

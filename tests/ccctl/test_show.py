@@ -82,3 +82,12 @@ def test_bad_input_is_named_and_nothing_is_printed(content, status, message, run
     assert (done.returncode, done.stdout) == (status, "")
     assert all(line.startswith((f"ccctl: {path}: ", "hint: ")) for line in done.stderr.splitlines())
     assert message in done.stderr
+
+
+def test_a_selection_is_plotted(samples, run_ccctl, tmp_path):
+    artifacts.write(str(tmp_path / "table.json"), "selection", samples["selection"])
+    assert run_ccctl("show", "table.json", "-o", "table.svg").returncode == 0
+    content = (tmp_path / "table.svg").read_text()
+    assert content.startswith("<svg")
+    assert "ring, 4 chunks" in content
+    assert "proven bound" in content
