@@ -125,7 +125,8 @@ def trial(schedule: Path, ranks: int, chance: random.Random, within_s: float, ve
         after_s,
         took_s,
         status,
-        f"rank {rank} " in blamed,
+        # Before it has said hello, a rank is known as one that is missing.
+        f"rank {rank} " in blamed or f"missing: {rank};" in blamed,
         "threadblock" in said,
         len(left),
         sum(path.exists() for path in files),
