@@ -51,7 +51,8 @@ def match(
     ranks, chunks = held.shape
     words = (chunks + 63) // 64
     has = np.zeros((ranks, words), np.uint64)
-    home = np.zeros((ranks if levels > 1 else 1, words), np.uint64)
+    # By level: what a rank holds at first, or has got over links of higher levels, and so is first to have.
+    home = np.zeros((levels, ranks if levels > 1 else 1, words), np.uint64)
     awaited = np.zeros((ranks, words), np.uint64)
     in_cluster = np.zeros((levels, ranks, words), np.uint64)
     copies = np.zeros(chunks, np.int32)
@@ -60,8 +61,7 @@ def match(
         for chunk in range(chunks):
             if held[rank, chunk]:
                 add(has[rank], chunk)
-                if levels > 1:
-                    add(home[rank], chunk)
+                _bring_home(home, levels, rank, chunk)
                 _await(awaited, in_cluster, cluster, rank, chunk)
             elif wanted[rank, chunk]:
                 total += 1
@@ -71,9 +71,8 @@ def match(
     sent_link = np.empty(total, np.int32)
     arrival_s = np.empty(total)
     resource_free = np.ones(links + len(port_start) - 1, np.bool_)
-    # Two kinds of events: of queues of holds, that a link is free again; of travels, that a send has come.
-    # What takes equally long ends in the order it began, so each duration has one queue, a ring of sends,
-    # and the heap holds queues.
+    # Queues of holds: a link is free again; of travels: a send has come. What takes equally long ends in the
+    # order it began, so each duration has one queue, a ring of sends, and the heap holds queues.
     hold_queue, travel_queue, holds, ring_start = queues_of(hold_s, travel_s, total)
     queues = len(ring_start) - 1
     ring_s, ring_send = np.empty(ring_start[-1]), np.empty(ring_start[-1], np.int32)
@@ -85,9 +84,7 @@ def match(
     candidates = links
     for link in range(links):
         candidate[link] = link
-    sent = 0
-    now_s = 0.0
-    instant = 1
+    sent, instant, now_s = 0, 1, 0.0
     turn = after(turns, throw(dice, links), src, dst, ranks) if links else 0
     while True:
         if rotate and 8 * candidates > links:
@@ -106,11 +103,11 @@ def match(
                     continue
                 chunk = _choose(
                     has[src[link]],
-                    home[src[link] if at_level else 0],
+                    home[at_level, src[link] if levels > 1 else 0],
                     awaited[dst[link]],
                     in_cluster[at_level, cluster[at_level, dst[link]]],
                     copies,
-                    PLAIN if at_level == 0 else preference,
+                    preference if levels > 1 else PLAIN,
                     sample,
                     dice,
                 )
@@ -161,6 +158,7 @@ def match(
                 rank = dst[link]
                 chunk = sent_chunk[send]
                 add(has[rank], chunk)
+                _bring_home(home, level[link], rank, chunk)
                 at = out_start[rank]
                 while at < out_start[rank + 1]:
                     link = out_links[at]
@@ -194,12 +192,9 @@ def _choose(
     sample: int,
     dice: Words,
 ) -> int:
-    """A chunk that is held, wanted and not awaited, the rarest of a sample, or -1.
-
-    ``home`` is what the rank held at first.
-    """
+    """A chunk that is held, wanted and not awaited, the rarest of a sample, or -1."""
     if preference != PLAIN:
-        # What a rank starts with goes first: on a switch that alone serves all other clusters evenly.
+        # What a rank alone brings in goes first: nobody else can send it, and each serves its peers evenly.
         chunk = _rarest(home, awaited, clustered, copies, sample, dice)
         if chunk >= 0:
             return chunk
@@ -238,6 +233,13 @@ def _rarest(held: Words, awaited: Words, excluded: Words, copies: Indices, sampl
             if seen >= sample:
                 return best
     return best
+
+
+@compiled
+def _bring_home(home: Words, level: int, rank: int, chunk: int) -> None:
+    if home.shape[1] > 1:
+        for lower in range(level):
+            add(home[lower, rank], chunk)
 
 
 @compiled

@@ -16,7 +16,9 @@ source holds then, and is never exchanged afterwards. O(sends · chunks / 64) at
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -34,6 +36,9 @@ from synth.schedule import COPY, REDUCE, Schedule
 __all__ = ["POLICIES", "Policy", "policies", "synthesize"]
 
 _MOST_LEVELS = 8
+# Starts differ by their dice alone: up to so many of them, of so many sends together.
+_MOST_STARTS, _MOST_SENDS = 8, 50_000
+_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -62,22 +67,40 @@ def policies(network: Network) -> tuple[Policy, ...]:
     return POLICIES
 
 
+@dataclass(frozen=True)
+class _Search:
+    """How to look for a schedule: the starts of a policy until a time, by ``time.perf_counter``."""
+
+    chunk_bytes: int
+    seed: int
+    policy: Policy
+    end_s: float
+
+
 def synthesize(
-    network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, policy: Policy = POLICIES[0]
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    policy: Policy = POLICIES[0],
+    time_limit_s: float = float("inf"),
 ) -> Schedule:
-    """One schedule by one policy and seed.
+    """The best schedule of one policy: of several starts where they take milliseconds, else of one.
 
     reduce_scatter and reduce are the reversal in time of all_gather and broadcast on the transposed
     network; all_reduce is a reduce_scatter and an all_gather in one table, so that each chunk turns
-    round as soon as it is complete (TACOS Sec. IV-D). Raises NotApplicableError if a rank cannot be reached.
+    round as soon as it is complete (TACOS Sec. IV-D). After ``time_limit_s`` nothing more is started.
+    Raises NotApplicableError if a rank cannot be reached.
     """
+    search = _Search(chunk_bytes, seed, policy, time.perf_counter() + time_limit_s)
     if collective.kind == "all_reduce":
-        chunk, link, op = _all_reduce(network, collective, chunk_bytes, seed, policy)
+        chunk, link, op = _all_reduce(network, collective, search)
     elif collective.reduced.all() and (collective.targets.sizes() == 1).all():
-        chunk, link = _gathered(network, collective.wanted(), collective.held(), chunk_bytes, seed, policy)
+        chunk, link = _gathered(network, collective.wanted(), collective.held(), search)
         op = np.full(len(chunk), REDUCE, np.uint8)
     elif not collective.reduced.any():
-        chunk, link = _spread(network, collective.held(), collective.wanted(), chunk_bytes, seed, policy)[:2]
+        chunk, link = _spread(network, collective.held(), collective.wanted(), search)[:2]
         op = np.full(len(chunk), COPY, np.uint8)
     else:
         raise NotApplicableError(f"greedy serves copies or sums, not {collective.label} at once")
@@ -85,65 +108,65 @@ def synthesize(
     return in_start_order(rough) if collective.reduces else rough
 
 
-def _all_reduce(
-    network: Network, collective: Collective, chunk_bytes: int, seed: int, policy: Policy
-) -> tuple[Ints, Ints, Bytes]:
+def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:
     """Each chunk is reduced at one member, in turns, and spread from there."""
     members = collective.held()
     owner = collective.participants[np.arange(collective.chunks) % collective.size]
     owned = np.arange(network.ranks)[:, None] == owner
-    back_chunk, back_link = _gathered(network, owned, members, chunk_bytes, seed, policy)
-    there_chunk, there_link, _ = _spread(network, owned, members, chunk_bytes, seed, policy)
+    back_chunk, back_link = _gathered(network, owned, members, search)
+    there_chunk, there_link, _ = _spread(network, owned, members, search)
     op = np.concatenate((np.full(len(back_chunk), REDUCE), np.full(len(there_chunk), COPY)))
     return np.concatenate((back_chunk, there_chunk)), np.concatenate((back_link, there_link)), op
 
 
-def _gathered(
-    network: Network, wanted: Mask, held: Mask, chunk_bytes: int, seed: int, policy: Policy
-) -> tuple[Ints, Ints]:
+def _gathered(network: Network, wanted: Mask, held: Mask, search: _Search) -> tuple[Ints, Ints]:
     """From all that hold to the one that wants: the mirror image of spreading, last arrival first."""
-    chunk, link, arrival_s = _spread(network.transposed(), wanted, held, chunk_bytes, seed, policy)
+    chunk, link, arrival_s = _spread(network.transposed(), wanted, held, search)
     order = np.argsort(-arrival_s, kind="stable")
     return chunk[order], link[order]
 
 
-def _spread(
-    network: Network, held: Mask, wanted: Mask, chunk_bytes: int, seed: int, policy: Policy
-) -> tuple[Ints, Ints, Floats]:
+def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tuple[Ints, Ints, Floats]:
     """Every chunk from its source to who wants it: (chunk, link, arrival) in the order of starts.
 
     Ranks that do not want a chunk do not relay it.
     """
-    level, cluster = _clusters(network)
-    out_start, out_links, next_group = _by_first_port(network)
-    port_start, port_links = network.port_links
-    chunk, link, arrival_s, missing = match(
+    tables = (
         network.src,
         network.dst,
-        network.hold_s(chunk_bytes),
-        network.travel_s(chunk_bytes),
+        network.hold_s(search.chunk_bytes),
+        network.travel_s(search.chunk_bytes),
         network.link_port_start,
         network.link_port,
-        port_start,
-        port_links,
-        out_start,
-        out_links,
-        next_group,
-        level,
-        cluster,
+        *network.port_links,
+        *_by_first_port(network),
+        *_clusters(network),
         held,
         wanted,
-        policy.preference,
-        policy.sample,
-        policy.rotate,
+        search.policy.preference,
+        search.policy.sample,
+        search.policy.rotate,
         np.argsort((network.dst - network.src) % network.ranks, kind="stable"),
-        seed,
     )
+    starts = int(np.clip(_MOST_SENDS / max(1, int((wanted & ~held).sum())), 1, _MOST_STARTS))
+    best, best_s = _start(network, tables, search.seed)
+    for start in range(1, starts):
+        if time.perf_counter() > search.end_s:
+            break
+        found, found_s = _start(network, tables, search.seed + start * _STRIDE)
+        if found_s < best_s:
+            best, best_s = found, found_s
+    return best
+
+
+def _start(network: Network, tables: Any, seed: int) -> tuple[tuple[Ints, Ints, Floats], float]:
+    """What one start finds, and when the last send of it arrives."""
+    chunk, link, arrival_s, missing = match(*(*tables, seed))
     if missing >= 0:
         raise NotApplicableError(
             f"greedy: {network.name}: rank {missing} cannot be reached over ranks that want the same chunks"
         )
-    return chunk, link, arrival_s
+    return (chunk, link, arrival_s), float(arrival_s.max(initial=0.0))
 
 
 def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
@@ -164,11 +187,17 @@ def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
 
 
 def _clusters(network: Network) -> tuple[Ints, Ints]:
-    """(level of each link, [level, rank] cluster): clusters are joined by links of lower levels."""
+    """(level of each link, [level, rank] cluster): clusters are joined by links of lower levels.
+
+    Of links that cost the same, those between hosts are a level of their own, above those inside hosts.
+    """
+    _, hosts = np.unique(network.hosts, return_inverse=True)
     costs = cost_levels(network)[:_MOST_LEVELS]
-    level = np.minimum(np.searchsorted(costs * (1 + 1e-9), network.beta_s_per_byte), len(costs) - 1)
-    cluster = np.empty((len(costs), network.ranks), np.int32)
-    for at in range(len(costs)):
+    cost = np.minimum(np.searchsorted(costs * (1 + 1e-9), network.beta_s_per_byte), len(costs) - 1)
+    _, level = np.unique(2 * cost + (hosts[network.src] != hosts[network.dst]), return_inverse=True)
+    levels = int(level.max(initial=0)) + 1
+    cluster = np.empty((levels, network.ranks), np.int32)
+    for at in range(levels):
         fast = level < at
         shape = (network.ranks, network.ranks)
         graph = coo_array((np.ones(int(fast.sum())), (network.src[fast], network.dst[fast])), shape=shape)
