@@ -48,17 +48,13 @@ class Contestant:
     def predicted_s(self, size_bytes: int, count: int, itemsize: int) -> float | None:
         """The simulated seconds; None for a program without a profile, for it has no network."""
         from exec.layout import Layout
-        from exec.predict import onto, predicted_s
-        from synth.simulate_program import simulate_program
+        from exec.predict import predicted_s
 
         found = self.at(size_bytes)
-        chunk_bytes = max(1, Layout(found.program, count).largest * itemsize)
-        if found.schedule is not None:
-            schedule = onto(found.schedule, self.network) if self.network else found.schedule
-            return predicted_s(schedule, chunk_bytes)
-        if self.network is None:
+        network = self.network or (found.schedule.network if found.schedule else None)
+        if network is None:
             return None
-        return simulate_program(found.program, self.network, chunk_bytes).time_s
+        return predicted_s(found.program, network, Layout(found.program, count).largest * itemsize)
 
 
 def contestants(

@@ -1,50 +1,30 @@
-"""What the alpha-beta model expects of a schedule at a size, on its own network or on another."""
+"""What a profile expects of a program at a size: between the two ways in which transfers can share a port."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
-from probes.columns import floats
-from probes.errors import UsageError
+from synth.fair_sharing import fair_time_s
 from synth.network import Network
-from synth.schedule import Schedule
-from synth.simulate import replay
+from synth.program import Program
+from synth.simulate_program import Costs, simulate_program
 
-__all__ = ["onto", "predicted_s"]
+__all__ = ["predicted_s"]
+
+# What a step of the interpreters costs, and the slots that a connection between hosts has at least.
+_COSTS = Costs(step_s=1e-6, fifo=8)
+# Beyond so many steps times links the flows are not followed one by one.
+_MOST_WORK = 20_000_000
 
 
-def onto(schedule: Schedule, network: Network) -> Schedule:
-    """The same sends, with each link's costs taken from the same link of ``network``.
+def predicted_s(program: Program, network: Network, chunk_bytes: int) -> float:
+    """Seconds on ``network`` with chunks of ``chunk_bytes``; the geometric mean of two models.
 
-    Parallel links of a pair take those of its first one. Raises UsageError where the numbers of
-    ranks differ or ``network`` lacks a link that the schedule uses.
+    Transfers that meet at a port either wait for each other, in the schedule's order, or slow each other
+    down. TCP does something between: who began first has filled the queues. Where programs are large
+    only the first is asked. Raises UsageError where the network lacks a rank or a link of the program.
     """
-    if network.ranks != schedule.network.ranks:
-        raise UsageError(
-            f"the schedule is for {schedule.network.ranks} ranks, {network.name} has {network.ranks}"
-        )
-    pairs = zip(network.src.tolist(), network.dst.tolist(), strict=True)
-    row_of = {pair: row for row, pair in reversed(list(enumerate(pairs)))}
-    own = schedule.network
-    rows = [row_of.get(pair, -1) for pair in zip(own.src.tolist(), own.dst.tolist(), strict=True)]
-    lacking = [link for link in np.unique(schedule.link).tolist() if rows[link] < 0]
-    if lacking:
-        link = lacking[0]
-        raise UsageError(
-            f"the schedule sends from rank {own.src[link]} to {own.dst[link]}, "
-            f"for which {network.name} has no link"
-        )
-    taken = np.array(rows)
-    costs = replace(
-        own,
-        alpha_s=floats(np.where(taken < 0, own.alpha_s, network.alpha_s[taken])),
-        beta_s_per_byte=floats(np.where(taken < 0, own.beta_s_per_byte, network.beta_s_per_byte[taken])),
-    )
-    return replace(schedule, network=costs)
-
-
-def predicted_s(schedule: Schedule, chunk_bytes: int) -> float:
-    """Seconds that the schedule takes with chunks of ``chunk_bytes``."""
-    return replay(schedule, chunk_bytes=max(1, chunk_bytes)).time_s
+    chunk_bytes = max(1, chunk_bytes)
+    in_turn_s = simulate_program(program, network, chunk_bytes, _COSTS).time_s
+    if program.steps * network.links > _MOST_WORK:
+        return in_turn_s
+    fair_s = fair_time_s(program, network, chunk_bytes, _COSTS)
+    return float((in_turn_s * fair_s) ** 0.5)

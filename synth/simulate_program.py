@@ -19,7 +19,7 @@ from synth.ordering import fastest_links
 from synth.program import READS_SRC, WRITES_DST, Program
 from synth.threadblock_events import CAUSES, run_threadblocks
 
-__all__ = ["Costs", "ProgramTiming", "simulate_program"]
+__all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def simulate_program(
     """
     costs = costs or Costs()
     links = links_of(program)
-    link = _links(program, network, chunk_bytes)
+    link = links_used(program, network, chunk_bytes)
     size = program.count.astype(np.float64) * chunk_bytes
     moved_s = size / costs.threadblock_bytes_per_s
     beta = network.beta_s_per_byte[link]
@@ -109,7 +109,7 @@ def simulate_program(
     )
 
 
-def _links(program: Program, network: Network, chunk_bytes: int) -> Indices:
+def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
     """For each step that sends the link that it uses; 0 for the others."""
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")

@@ -9,19 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_schedules import complete, random_schedule, ring_all_reduce
+from sample_schedules import random_schedule, ring_all_reduce
 
 from exec import reference
 from exec.bench import BenchRequest, busbw_factor
 from exec.buffers import Buffers
 from exec.layout import Layout
-from exec.predict import onto, predicted_s
 from exec.redops import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
-from probes.columns import floats
 from probes.errors import UsageError
 from synth.collective import KINDS
 from synth.compiler.lower import lower
-from synth.network import Link, build
 
 WORKER = """
 import pickle, sys
@@ -125,26 +122,6 @@ def test_out_of_place_a_changed_input_is_wrong():
     buffers.recv[:] = reference.expected(layout, 0, buffers.dtype, "sum")
     buffers.send[3] += 1
     assert buffers.wrong(buffers.recv, "sum") == 1
-
-
-def test_the_prediction_scales_with_the_chunk_and_moves_to_another_network():
-    schedule = ring_all_reduce(4)
-    # Six steps of alpha 1 us and a byte a nanosecond.
-    assert predicted_s(schedule, 1000) == pytest.approx(6 * 2e-6)
-    assert predicted_s(schedule, 1_000_000) == pytest.approx(6 * 1.001e-3)
-    links = [Link(rank, (rank + 1) % 4, 2e-6, 2e-9) for rank in range(4)]
-    slower = onto(schedule, build("slower", ["h"] * 4, links))
-    assert predicted_s(slower, 1000) == pytest.approx(6 * 4e-6)
-    assert (floats(schedule.network.alpha_s) == 1e-6).all()
-
-
-def test_a_network_without_the_links_of_the_schedule_is_refused():
-    schedule = ring_all_reduce(3)
-    with pytest.raises(UsageError, match="for 3 ranks, complete:4 has 4"):
-        onto(schedule, complete(4))
-    line = build("line", ["h"] * 3, [Link(0, 1, 0, 1e-9), Link(1, 2, 0, 1e-9)])
-    with pytest.raises(UsageError, match="from rank 2 to 0, for which line has no link"):
-        onto(schedule, line)
 
 
 def test_names_of_types_and_operators():

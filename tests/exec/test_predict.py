@@ -1,0 +1,46 @@
+"""Predictions against times that can be worked out by hand."""
+
+import pytest
+from sample_schedules import complete, ring_all_reduce
+
+from exec import predict
+from exec.predict import predicted_s
+from probes.errors import UsageError
+from synth.collective import collective
+from synth.compiler.lower import lower
+from synth.families import family
+from synth.methods import direct
+from synth.network import Link, build
+from synth.simulate import replay
+
+RING = lower(ring_all_reduce(4))
+
+
+def ring(alpha_s, beta_s_per_byte):
+    links = [Link(rank, (rank + 1) % 4, alpha_s, beta_s_per_byte) for rank in range(4)]
+    return build("ring", ["h"] * 4, links)
+
+
+def test_the_prediction_scales_with_the_chunk_and_the_network():
+    """Six steps of alpha and beta; instructions cost a microsecond each, three of them in a row at most."""
+    assert predicted_s(RING, ring(1e-6, 1e-9), 1_000_000) == pytest.approx(6 * 1.001e-3, rel=0.02)
+    assert predicted_s(RING, ring(1e-6, 2e-9), 1_000_000) == pytest.approx(6 * 2.001e-3, rel=0.02)
+    assert predicted_s(RING, ring(1e-3, 1e-9), 1) == pytest.approx(6 * 1e-3, rel=0.02)
+
+
+def test_sharing_lies_between_the_two_models(monkeypatch):
+    network = family("switch:5", [1e-6], [1e9])
+    schedule = direct.synthesize(network, collective("all_to_all", 5, 1), 1 << 20)
+    compiled = lower(schedule)
+    both = predicted_s(compiled, network, 1 << 20)
+    assert both == pytest.approx(replay(schedule).time_s, rel=0.1)
+    monkeypatch.setattr(predict, "_MOST_WORK", 0)
+    assert predicted_s(compiled, network, 1 << 20) == pytest.approx(replay(schedule).time_s, rel=0.02)
+
+
+def test_a_network_without_the_links_of_the_program_is_refused():
+    with pytest.raises(UsageError, match="has 3 ranks"):
+        predicted_s(RING, complete(3), 1)
+    line = build("line", ["h"] * 4, [Link(rank, rank + 1, 0, 1e-9) for rank in range(3)])
+    with pytest.raises(UsageError, match="from rank 3 to 0: line has no such link"):
+        predicted_s(RING, line, 1)
