@@ -1,0 +1,234 @@
+"""TACOS's Tables I to V and Figures 6, 19 and 21: ours beside the paper's, row by row.
+
+    python benchmarks/tacos_tables.py [--quick] [FILTER]
+
+The paper gives times as multiples of its own best result, so what compares is how many times slower its
+baselines are than the best. They are simulated as its Sec. VII-C has them: a ring in the order of the ranks
+and direct sends, both along shortest paths, each rank's share whole. ``halves`` is how many times slower
+than ours a reduce_scatter and then an all_gather is, each at its bound: the paper's all_reduce is never
+faster than that. Quoted are the paper's tables and text; no bar of a figure is read off.
+
+``auto`` is CPU seconds of all methods that begin within 15 s, bounds and proof; ``greedy`` those of one run
+with one chunk a share, which is what TACOS-Greedy does (of ``paths`` for the gather), and ``ratio`` the
+paper's seconds over it. Where it gives them for TACOS-ILP only, the remark begins so. All is compiled before.
+
+The paper tells no size but in Fig. 21, no alpha but in Fig. 6, no bandwidth of Ring_Ring, no roots in Table
+IV and not who takes part in Table V. Here: 64 MiB, 0.5 us, 100 GB/s as on its meshes, rank 0; all ranks, but
+in the all_gather those of the last two rows. Tables IV and V move one chunk of 1 MiB a rank and hold links
+for alpha too, so that times are numbers of steps, as the paper's ratios are quotients of such.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from routed_peers import Routed
+
+from synth.bounds import bounds
+from synth.check import check
+from synth.collective import Kind, collective
+from synth.failures import Failures, without
+from synth.families import family
+from synth.methods import greedy, paths
+from synth.network import Network
+from synth.schedule import Outcome
+from synth.serving import serve
+from synth.synthesize import Request, synthesize, warm
+from synth.wish import Wish
+
+SIZE_BYTES = 64 << 20
+CHUNK_BYTES = 1 << 20
+ALPHA_S = 0.5e-6
+TIME_LIMIT_S = 15.0
+NODE = (200.0, 100.0, 50.0)
+TENANTS = (
+    Wish("broadcast", 2, tuple(range(36))),
+    Wish("reduce", 17, tuple(range(36))),
+    Wish("all_gather", 24, tuple(range(24, 36))),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: what is done on which network, and what the paper says of it (0: nothing)."""
+
+    where: str
+    spec: str
+    gbs: tuple[float, ...]
+    ring: float
+    direct: float
+    paper_s: float
+    remark: str = ""
+    kind: Kind = "all_reduce"
+    failed: tuple[int, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    size_bytes: int = SIZE_BYTES
+    quick: bool = False
+
+    def network(self) -> Network:
+        """The whole network less what failed."""
+        bandwidth = [gbs * 1e9 for gbs in self.gbs]
+        whole = family(self.spec, [ALPHA_S], bandwidth, hold_alpha=self.in_steps)
+        return without(whole, Failures(ranks=self.failed))
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether it moves single chunks."""
+        return self.kind != "all_reduce" or bool(self.wishes)
+
+    def asked(self, ranks: int) -> tuple[Wish, ...]:
+        """The collectives, each with the ranks that take part."""
+        left = tuple(rank for rank in range(ranks) if rank not in self.failed)
+        return self.wishes or (Wish(self.kind, 0, left),)
+
+
+CASES = (
+    Case("Table I", "rfs:2x4x1", NODE, 1.44, 3.74, 0.00029, "ILP 70 ms", quick=True),
+    Case("Table I", "rfs:2x4x2", NODE, 3.78, 7.44, 0.00063, "ILP 0.79 s", quick=True),
+    Case("Table I", "rfs:2x4x4", NODE, 11.28, 7.48, 0.0089, "ILP 20.01 s, greedy 1.45x slower", quick=True),
+    Case("Table I", "rfs:2x4x8", NODE, 26.47, 7.54, 0.09792, "ILP 70.16 s, greedy 1.58x slower"),
+    Case("Table I", "rfs:2x4x16", NODE, 36.00, 4.79, 1.08),
+    Case("Table I", "rfs:2x4x32", NODE, 72.24, 4.66, 16.50),
+    Case("Table I", "rfs:2x4x64", NODE, 146.21, 4.64, 365.4),
+    Case("Table II", "torus:8x8", (100.0,), 8.00, 13.81, 600.0, "clustered: 13.88 s, 1.06x slower"),
+    Case("Table II", "torus:10x10", (100.0,), 8.74, 19.61, 900.0, "clustered: 58.18 s, 1.17x slower"),
+    Case("Table II", "torus:12x12", (100.0,), 9.67, 27.33, 1200.0, "clustered: 168.26 s, 1.23x slower"),
+    Case("Table III", "mesh:4x4", (100.0,), 5.38, 5.08, 0.00353, "ILP 4.92 s", failed=(7, 9), quick=True),
+    Case("Table IV", "mesh:6x6", (100.0,), 0, 3.90, 0.10, "ILP", "broadcast", quick=True),
+    Case("Table IV", "mesh:6x6", (100.0,), 0, 1.67, 56.13, "ILP", "gather", quick=True),
+    Case(
+        "Table V", "mesh:6x6", (100.0,), 0, 3.63, 0.00367, "greedy 1.25x slower", wishes=TENANTS, quick=True
+    ),
+    Case("Fig. 6", "ring:100", (100.0,), 1.00, 12.88, 0, "text"),
+    Case("Fig. 6", "fc:100", (100.0,), 99.0, 1.00, 0, "text"),
+    Case("Fig. 6", "mesh:10x10", (100.0,), 3.94, 5.52, 0, "text"),
+    Case("Fig. 19", "mesh:5x5", (100.0,), 0, 0, 0, "text: mean 3.73x (ILP), 3.17x (greedy)", quick=True),
+    Case("Fig. 19", "dragonfly:5x4", (400.0, 200.0), 0, 0, 0, "text: the same mean", quick=True),
+    Case("Fig. 19", "switch_switch:8x4", (300.0, 25.0), 0, 0, 0, "text: the same mean", quick=True),
+    Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 0, "text: mean of 1 to 64", size_bytes=100 << 17),
+    Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 57.87, "text: 64 chunks", size_bytes=6400 << 17),
+)
+
+
+def baselines(case: Case, network: Network) -> tuple[float, float]:
+    """Seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
+    wishes = case.asked(network.ranks)
+    if case.in_steps:
+        pairs = np.array([pair for wish in wishes for pair in pairs_of(wish)]).T
+        return 0.0, Routed(network, CHUNK_BYTES).direct_s(*pairs)
+    members = wishes[0].members
+    routed = Routed(network, -(-case.size_bytes // len(members)))
+    pairs = np.array(list(pairs_of(Wish("all_gather", members=members)))).T
+    return 2 * routed.ring_s(members), 2 * routed.direct_s(*pairs)
+
+
+def pairs_of(wish: Wish) -> Iterator[tuple[int, int]]:
+    """(from, to) of each chunk that direct sends move."""
+    for a in wish.members:
+        for b in wish.members:
+            towards = {"broadcast": a == wish.root, "reduce": b == wish.root, "gather": b == wish.root}
+            if a != b and towards.get(wish.kind, True):
+                yield a, b
+
+
+def halves_s(network: Network, members: tuple[int, ...], share_bytes: int) -> float:
+    """A reduce_scatter and then an all_gather, neither slower than its bound."""
+    kinds: tuple[tuple[Kind, int], ...] = (("reduce_scatter", len(members)), ("all_gather", 1))
+    shapes = (collective(kind, network.ranks, chunks, 0, members) for kind, chunks in kinds)
+    return sum(
+        max(bound.time_s for bound in bounds(network, shape, share_bytes, fluid=True)) for shape in shapes
+    )
+
+
+def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
+    """(outcome, method, CPU seconds) of the best that is found in this process, without integer programs."""
+    asked = Request(
+        network,
+        case.kind,
+        size_bytes=None if case.in_steps else case.size_bytes,
+        chunk_bytes=CHUNK_BYTES if case.in_steps else None,
+        chunks=1 if case.in_steps else None,
+        wishes=case.asked(network.ranks),
+        time_limit_s=TIME_LIMIT_S,
+        solving=False,
+        jobs=0,
+    )
+    begun_s = time.process_time()
+    found = synthesize(asked).schedule
+    used_s = time.process_time() - begun_s
+    if found.outcome is None or check(found):
+        sys.exit(f"{case.where} {case.spec}: a wrong schedule")
+    return found.outcome, found.method, used_s
+
+
+def greedy_s(case: Case, network: Network) -> float:
+    """CPU seconds of one run of the greedy, with one chunk a share; of ``paths`` for the gather."""
+    wishes = case.asked(network.ranks)
+    members = wishes[0].members
+    shape = Request(network, case.kind, wishes=wishes).shape(1)
+    chunk_bytes = CHUNK_BYTES if case.in_steps else case.size_bytes // len(members)
+    method = paths.synthesize if case.kind == "gather" else greedy.synthesize
+    begun_s = time.process_time()
+    serve(method, network, shape, chunk_bytes, others=(paths.synthesize,))
+    return time.process_time() - begun_s
+
+
+def chosen(arguments: list[str]) -> list[Case]:
+    """The cases that the command line asks for: small ones with --quick, those whose name has FILTER."""
+    quick, words = "--quick" in arguments, [word for word in arguments if word != "--quick"]
+    if len(words) > 1 or any(word.startswith("-") for word in words):
+        sys.exit(f"usage: tacos_tables.py [--quick] [FILTER], found {' '.join(arguments)}")
+    wanted = "".join(words)
+    return [case for case in CASES if wanted in f"{case.where} {case.spec}" and (case.quick or not quick)]
+
+
+def row(case: Case) -> str:
+    """One line of the table, measured."""
+    network = case.network()
+    outcome, method, used_s = best(case, network)
+    once_s = greedy_s(case, network)
+    halves = 0.0
+    if not case.in_steps:
+        members = case.asked(network.ranks)[0].members
+        halves = halves_s(network, members, case.size_bytes // len(members)) / outcome.time_s
+    ring, direct = (peer_s / outcome.time_s for peer_s in baselines(case, network))
+    kind = "three at once" if case.wishes else case.kind
+    multiples = "".join(map(multiple, (halves, ring, case.ring, direct, case.direct)))
+    return (
+        f"{case.where:10}{case.spec:18}{kind:14}{method[:16]:17}{outcome.time_s * 1e6:10.1f}us"
+        f"{outcome.percent_of_optimal:7.1f}%{multiples}{seconds(used_s)}{seconds(once_s)}"
+        f"{seconds(case.paper_s)}{multiple(case.paper_s / once_s)}  {case.remark}"
+    )
+
+
+def multiple(value: float) -> str:
+    """``value`` times, or a dash for nothing."""
+    return f"{value:8.{2 if value < 1000 else 0}f}x" if value else f"{'-':>9}"
+
+
+def seconds(value: float) -> str:
+    """``value`` in a cell, or a dash for nothing."""
+    return f"{value:9.4g}s" if value else f"{'-':>10}"
+
+
+def main(*arguments: str) -> None:
+    """Print a row for each case that is asked for."""
+    cases = chosen(list(arguments))
+    print(
+        f"{'where':10}{'network':18}{'collective':14}{'method':17}{'ours':>12}{'bound':>8}{'halves':>9}"
+        f"{'ring':>9}{'paper':>9}{'direct':>9}{'paper':>9}{'auto':>10}{'greedy':>10}{'paper':>10}{'ratio':>9}"
+        "  remark"
+    )
+    if cases:
+        warm()
+        greedy_s(CASES[0], CASES[0].network())
+    for case in cases:
+        print(row(case), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
