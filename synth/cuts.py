@@ -15,6 +15,7 @@ from synth.network import Network
 __all__ = ["Cut", "Gates", "candidate_cuts", "cost_levels", "cut_around", "gates", "labelings"]
 
 _LEVEL_RATIO = 1.2
+_MOST_TIERS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
 
 
 def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
-    """(label of each rank, what a label is): by host, and by cluster below each level of cost.
+    """(label of each rank, what a label is): by host, by cluster below each level of cost, by shared ports.
 
     Where several links join two ranks, also by cluster of those that are joined best by all together.
     """
@@ -113,12 +114,30 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
     yield hosts, "host of ranks"
     for level in cost_levels(network)[:-1]:
         yield _joined(network, network.beta_s_per_byte <= level * (1 + 1e-9)), "ranks"
+    for labels in _behind_ports(network):
+        yield labels, "ranks"
     _, pair = np.unique(network.src.astype(np.int64) * network.ranks + network.dst, return_inverse=True)
     if len(pair) == pair.max(initial=-1) + 1:
         return
     rate = np.bincount(pair, weights=1.0 / network.beta_s_per_byte)[pair]
     for level in _levels(1.0 / rate)[:-1]:
         yield _joined(network, 1.0 / rate <= level * (1 + 1e-9)), "ranks"
+
+
+def _behind_ports(network: Network) -> Iterator[Indices]:
+    """Labels by which ports the ranks send through together: those of a trunk, of a leaf, of a spine.
+
+    Ports that as many ranks share are of one tier, and a tier has its own labels.
+    """
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    table = [np.zeros((len(network.ports), network.ranks), dtype=bool) for _ in "io"]
+    table[0][network.link_port, network.src[owner]] = True
+    table[1][network.link_port, network.dst[owner]] = True
+    several = (table[0].sum(axis=1) > 1) & (table[1].sum(axis=1) > 1)
+    senders = np.unique(table[0][several], axis=0)
+    sizes = senders.sum(axis=1)
+    for size in np.unique(sizes)[:_MOST_TIERS].tolist():
+        yield np.unique(senders[sizes == size].T, axis=0, return_inverse=True)[1].ravel()
 
 
 def _joined(network: Network, through: Mask) -> Indices:

@@ -22,14 +22,14 @@ from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from probes.columns import Floats, Indices, Mask, floats
 from synth.collective import Collective
 from synth.concurrent_flow import fits, least_time_s
-from synth.cuts import Cut, candidate_cuts, cost_levels, cut_around, gates
+from synth.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.distances import distances_s
 from synth.network import Network
+from synth.prices import Prices
 from synth.schedule import Bound
 
 __all__ = ["point_bounds"]
@@ -38,7 +38,6 @@ _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
-_FAR_S = 1e30
 
 
 def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool) -> list[Bound]:
@@ -153,7 +152,7 @@ class _Problem:
         held_s = network.beta_s_per_byte * self.chunk_bytes
         if self._holds_alpha:
             held_s = held_s + network.alpha_s
-        prices = _Prices(network, floats(held_s))
+        prices = Prices(network, floats(held_s))
         work = network.ranks * network.links
         for price in prices.fixed():
             yield self._priced(prices, price)[0]
@@ -167,7 +166,7 @@ class _Problem:
             price = price * np.exp(2.0 / (1 + at) ** 0.5 * load_s / load_s.max())
             price = price / price.sum()
 
-    def _priced(self, prices: _Prices, price: Floats) -> tuple[Bound, Floats]:
+    def _priced(self, prices: Prices, price: Floats) -> tuple[Bound, Floats]:
         """The bound that these prices prove, and how long the cheapest ways hold each resource."""
         length = prices.of_links(price)
         reach, before = prices.cheapest(length)
@@ -196,77 +195,3 @@ def _axis(network: Network) -> Floats:
     both = rate.toarray() + rate.toarray().T
     laplacian = np.diag(both.sum(axis=1)) - both
     return floats(np.linalg.eigh(laplacian)[1][:, min(1, network.ranks - 1)])
-
-
-class _Prices:
-    """Links, then ports, as resources with prices; a link costs all that it holds, times how long."""
-
-    def __init__(self, network: Network, held_s: Floats) -> None:
-        self.network, self.held_s = network, held_s
-        self.owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
-        self.resources = network.links + len(network.ports)
-        # A link whose port never waits for another link holds nothing back that the port does not.
-        self.free = np.ones(network.links, dtype=bool)
-        self.free[self.owner] = False
-
-    def even(self) -> Floats:
-        """All resources alike: links without ports, and ports."""
-        price = floats(np.concatenate((self.free, np.ones(len(self.network.ports)))))
-        return floats(price / price.sum())
-
-    def fixed(self) -> Iterator[Floats]:
-        """For each level of cost its links without ports, and one side of its ports or the other."""
-        yield self.even()
-        levels = cost_levels(self.network)
-        level = np.searchsorted(levels * (1 + 1e-9), self.network.beta_s_per_byte)
-        first = self.network.link_port_start[:-1]
-        for at in range(len(levels)):
-            links = np.flatnonzero(level == at)
-            ported = links[~self.free[links]]
-            for side in (0, 1):
-                price = np.zeros(self.resources)
-                price[links[self.free[links]]] = 1.0
-                deep = ported[np.diff(self.network.link_port_start)[ported] > side]
-                price[self.network.links + self.network.link_port[first[deep] + side]] = 1.0
-                if price.any():
-                    yield price / price.sum()
-
-    def of_links(self, price: Floats) -> Floats:
-        total = price[: self.network.links].copy()
-        np.add.at(total, self.owner, price[self.network.links + self.network.link_port])
-        return floats(total * self.held_s)
-
-    def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
-        """(ranks, ranks): the least length of a way, and for each end the link by which it arrives, or -1."""
-        ranks = self.network.ranks
-        order = np.argsort(-length, kind="stable")
-        link = np.full((ranks, ranks), -1)
-        link[self.network.src[order], self.network.dst[order]] = order
-        src, dst = np.nonzero(link >= 0)
-        cost = np.maximum(length[link[src, dst]], np.finfo(float).tiny)
-        graph = coo_array((cost, (src, dst)), shape=(ranks, ranks)).tocsr()
-        reach, before = dijkstra(graph, return_predecessors=True)
-        came = np.where(before >= 0, link[np.maximum(before, 0), np.arange(ranks)], -1)
-        return np.minimum(reach, _FAR_S), came
-
-    def loads_s(self, demands: Floats, came: Indices) -> Floats:
-        """Seconds for which each resource is held when every demand goes its cheapest way."""
-        network = self.network
-        used = np.zeros(network.links)
-        flow = demands.copy()
-        at, rows = (
-            np.broadcast_to(np.arange(network.ranks), came.shape).copy(),
-            np.arange(network.ranks)[:, None],
-        )
-        while True:
-            link = came[rows, at]
-            moving = link >= 0
-            if not (moving & (flow > 0)).any():
-                break
-            np.add.at(used, link[moving], flow[moving])
-            at = np.where(moving, network.src[np.maximum(link, 0)], at)
-            flow = np.where(moving, flow, 0.0)
-        held = used * self.held_s
-        ports = np.zeros(len(network.ports))
-        np.add.at(ports, network.link_port, held[self.owner])
-        return np.concatenate((np.where(self.free, held, 0.0), ports))

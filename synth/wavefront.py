@@ -9,18 +9,18 @@ alpha on the way to a bottleneck. Ports are left out.
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
-from probes.columns import Floats, Mask
+from probes.columns import Floats, Indices, Mask
 from synth.distances import distances_s
+from synth.events import pop, push
+from synth.jit import compiled
 from synth.network import Network
 from synth.schedule import Bound
 
 __all__ = ["wavefront"]
 
-_MOST_EVENTS = 2_000_000
+_MOST_EVENTS = 1_000_000
 
 
 def wavefront(network: Network, held: Mask, wanted: Mask, chunk_bytes: int) -> Bound | None:
@@ -31,44 +31,73 @@ def wavefront(network: Network, held: Mask, wanted: Mask, chunk_bytes: int) -> B
     lacking = wanted & ~held
     if network.links * int(lacking.sum()) > _MOST_EVENTS:
         return None
-    distance_s = distances_s(network, network.travel_s(chunk_bytes), np.arange(network.ranks))
+    hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
+    distance_s = distances_s(network, travel_s, np.arange(network.ranks))
     best = Bound("wavefront", 0.0)
     for rank in np.flatnonzero(lacking.any(axis=1)).tolist():
         chunks = np.flatnonzero(lacking[rank])
         near_s = np.array([distance_s[held[:, chunk]].min(axis=0) for chunk in chunks])
-        time_s = float(_filled_s(network, rank, np.sort(near_s, axis=0).T, chunk_bytes))
+        ordered_s = np.ascontiguousarray(np.sort(near_s, axis=0).T)
+        time_s = float(_filled_s(network.dst, *network.out_links, hold_s, travel_s, rank, ordered_s))
         if time_s > best.time_s:
             best = Bound("wavefront", time_s, f"{len(chunks)} chunks on their way to rank {rank}")
     return best
 
 
-def _filled_s(network: Network, sink: int, near_s: Floats, chunk_bytes: int) -> float:
+@compiled
+def _filled_s(
+    dst: Indices,
+    out_start: Indices,
+    out_links: Indices,
+    hold_s: Floats,
+    travel_s: Floats,
+    sink: int,
+    near_s: Floats,
+) -> float:
     """When ``sink`` can have received all; [rank, n] ``near_s`` is when n + 1 chunks can be near enough."""
-    start, out_links = network.out_links
-    hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
-    has = (near_s <= 0.0).sum(axis=1).tolist()
-    free_s = [0.0] * network.links
-    arrivals: list[tuple[float, int]] = []
-    leaving = [out_links[start[rank] : start[rank + 1]].tolist() for rank in range(network.ranks)]
-
-    def pass_on(rank: int, now_s: float) -> None:
-        for link in leaving[rank]:
-            begin_s = max(now_s, free_s[link])
-            free_s[link] = begin_s + hold_s[link]
-            heapq.heappush(arrivals, (begin_s + travel_s[link], link))
-
-    for rank, number in enumerate(has):
-        for _ in range(number):
-            pass_on(rank, 0.0)
-    while arrivals:
-        now_s, link = heapq.heappop(arrivals)
-        rank = int(network.dst[link])
-        if has[rank] >= near_s.shape[1]:
+    ranks, most = near_s.shape
+    has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
+    heap_s, heap_link = np.empty(len(dst) * most + 1), np.empty(len(dst) * most + 1, np.int64)
+    size = 0
+    for rank in range(ranks):
+        while has[rank] < most and near_s[rank, has[rank]] <= 0.0:
+            has[rank] += 1
+            size = _pass_on(
+                rank, 0.0, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
+            )
+    while size > 0:
+        now_s, rank = heap_s[0], dst[heap_link[0]]
+        size = pop(heap_s, heap_link, size)
+        if has[rank] >= most:
             continue
         # One more has arrived, but no more than can have come from where they are: it counts when it can.
-        ready_s = max(now_s, float(near_s[rank, has[rank]]))
+        ready_s = max(now_s, near_s[rank, has[rank]])
         has[rank] += 1
-        if rank == sink and has[rank] == near_s.shape[1]:
-            return ready_s
-        pass_on(rank, ready_s)
-    return float("inf")
+        if rank == sink and has[rank] == most:
+            return float(ready_s)
+        size = _pass_on(
+            rank, ready_s, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
+        )
+    return np.inf
+
+
+@compiled
+def _pass_on(
+    rank: int,
+    now_s: float,
+    out_start: Indices,
+    out_links: Indices,
+    hold_s: Floats,
+    travel_s: Floats,
+    free_s: Floats,
+    heap_s: Floats,
+    heap_link: Indices,
+    size: int,
+) -> int:
+    """One more chunk is at ``rank``: every link out of it carries one more; the heap's new size."""
+    for at in range(out_start[rank], out_start[rank + 1]):
+        link = out_links[at]
+        begin_s = max(now_s, free_s[link])
+        free_s[link] = begin_s + hold_s[link]
+        size = push(heap_s, heap_link, size, begin_s + travel_s[link], link)
+    return size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import networkx
 import numpy as np
@@ -53,9 +53,9 @@ def test_hosts_behind_a_switch_are_a_cut():
     network = family("rfs:2x4x4", [5e-7], [200e9, 100e9, 50e9])
     bound = _largest(network, "all_gather", 1 << 20)
     assert bound.name == "cut into host of ranks 0–7"
-    slots = 24 / 8
-    spread_s = 2**20 / 200e9 + 2**20 / 100e9 + 2 * 5e-7
-    assert bound.time_s == pytest.approx(slots * 2**20 / 50e9 + 5e-7 + spread_s, rel=1e-9)
+    # Three slots of the switch bring 24 chunks; of the last eight a rank gets one at once, three over the
+    # ring and three from its clique in a fourth slot, at whose end the switch could bring one more.
+    assert bound.time_s == pytest.approx((24 / 8 + 1) * 2**20 / 50e9 + 5e-7, rel=1e-9)
 
 
 def test_reduce_scatter_is_all_gather_turned_round():
@@ -135,3 +135,47 @@ def test_mixed_costs_agree_with_the_named_networks():
         found = bounds(named(name), collective("all_gather", named(name).ranks), 1 << 20)
         assert found[0].time_s == max(bound.time_s for bound in found)
         assert {"latency", "ingress", "egress"} <= {bound.name.split()[0] for bound in found}
+
+
+def _racks(per_rack, racks, beta_s_per_byte):
+    """Racks of hosts, links between all; those between racks share a trunk up and a trunk down."""
+    links = []
+    for src, dst in permutations(range(per_rack * racks), 2):
+        ports = (f"trunk {src // per_rack} →", f"trunk → {dst // per_rack}")
+        far = src // per_rack != dst // per_rack
+        links.append(Link(src, dst, 1e-4, beta_s_per_byte[far], ports if far else ()))
+    return build("racks", [f"h{rank}" for rank in range(per_rack * racks)], links)
+
+
+def test_two_racks_are_parted_by_the_trunk_between_them():
+    network = _racks(2, 2, (8 / 100e6, 8 / 50e6))
+    for fluid in (False, True):
+        found = bounds(network, collective("all_reduce", 4, 4), 2 << 20, fluid=fluid)
+        assert found[0].time_s == pytest.approx((8 << 20) * 8 / 50e6, rel=1e-3)
+        assert {"cut into ranks 0–1", "partition into 2 clusters"} <= {bound.name for bound in found}
+
+
+def test_trunks_part_racks_though_every_link_alone_is_as_fast():
+    network = _racks(4, 4, (8e-8, 8e-8))
+    found = bounds(network, collective("all_reduce", 16, 16), 1 << 20)
+    assert found[0].name == "partition into 4 clusters"
+    # 2 (4 − 1) crossings of 16 MiB over four trunks.
+    assert found[0].time_s == pytest.approx(6 * (16 << 20) * 8e-8 / 4, rel=1e-3)
+
+
+def test_the_chunks_that_cross_last_still_go_to_every_rank_of_a_host():
+    network = family("switch_switch:4x4", [5e-7], [200e9, 50e9])
+    bound = _largest(network, "all_gather", 1 << 20)
+    assert bound.name.startswith("cut into host")
+    # Four chunks arrive at the end of the third slot, and each rank needs three of them over one port.
+    assert bound.time_s == pytest.approx(3 * 2**20 / 50e9 + 5e-7 + 3 * 2**20 / 200e9 + 5e-7, rel=1e-9)
+
+
+def test_a_wavefront_sees_the_alpha_before_a_bottleneck():
+    links = [Link(0, 1, 1e-3, 1e-9), Link(1, 2, 1e-3, 1e-9), Link(2, 3, 1e-3, 1e-6)]
+    network = build(
+        "chain", ["a", "b", "c", "d"], [*links, *(Link(each.dst, each.src, 0, 1e-9) for each in links)]
+    )
+    found = bounds(network, collective("broadcast", 4, 10), 1000)
+    assert found[0].name == "wavefront"
+    assert found[0].time_s == pytest.approx(3e-3 + 2e-6 + 10e-3)
