@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
 
 __all__ = ["compiled"]
@@ -60,7 +61,14 @@ class _Cache(FunctionCache):
     Before it looks a loop up numba imports all that it could compile, 0.15 s of every command; a loop that
     is there already needs just the runtime that allocates its arrays. One that is not there is compiled,
     and before that numba does the rest itself.
+
+    A loop has the loops that it calls inside it, so it is stale, too, where the file of one of them changed:
+    with tables that others lay out anew it would read past their ends.
     """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call] # as all of numba
+        self._cache_file._source_stamp = _stamps(function.__module__, function.__globals__)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -72,6 +80,24 @@ class _Cache(FunctionCache):
         with (_folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             super().save_overload(sig, data)  # type: ignore[no-untyped-call] # as all of numba
+
+
+def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    """What the module's file, and those of all loops that it can call, are now: name, time and size."""
+    found = {module: _stamp(names["__file__"])}
+    waiting = [names]
+    while waiting:
+        for called in tuple(waiting.pop().values()):
+            if isinstance(called, Dispatcher) and called.__module__ not in found:
+                there = called.py_func.__globals__
+                found[called.__module__] = _stamp(there["__file__"])
+                waiting.append(there)
+    return tuple((name, *stamp) for name, stamp in sorted(found.items()))
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = Path(path).stat()
+    return status.st_mtime_ns, status.st_size
 
 
 _folder = cache_folder()

@@ -1,0 +1,43 @@
+"""Compiled loops are kept between processes, and compiled anew when what they call has changed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CALLED = """
+from synth.jit import compiled
+
+@compiled
+def called(x):
+    return x + {addend}
+"""
+CALLER = """
+from called import called
+from synth.jit import compiled
+
+@compiled
+def caller(x):
+    return 2 * called(x)
+
+if __name__ != "__main__":
+    print(caller(1), sum(caller.stats.cache_hits.values()))
+"""
+
+
+def run(folder):
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; import caller"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_a_loop_is_compiled_anew_when_one_that_it_calls_in_another_file_has_changed(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    assert run(tmp_path) == ["22", "0"]
+    assert run(tmp_path) == ["22", "1"]
+    (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
+    assert run(tmp_path) == ["2002", "0"]
