@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from synth.memory import peak_of
+
 __all__ = ["Crew", "cores"]
 
 Task = TypeVar("Task")
@@ -32,7 +34,8 @@ def cores() -> int:
 class Crew(Generic[Task, Result]):
     """At most ``jobs`` processes that each do ``work(task)``, task after task as they were submitted.
 
-    ``work`` and all tasks and results must be picklable.
+    ``work`` and all tasks and results must be picklable. ``peak_bytes`` says, after the block, the sum of
+    the most memory that each process held.
     """
 
     def __init__(self, jobs: int, work: Callable[[Task], Result]) -> None:
@@ -44,6 +47,7 @@ class Crew(Generic[Task, Result]):
         self._queue: list[tuple[int, Task]] = []
         self._count = 0
         self.finished: dict[int, Result] = {}
+        self.peak_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -52,6 +56,7 @@ class Crew(Generic[Task, Result]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for pipe, process in self._workers.items():
+            self.peak_bytes += peak_of(process.pid)
             _end(process)
             pipe.close()
         self._workers.clear()
@@ -62,6 +67,10 @@ class Crew(Generic[Task, Result]):
         self._count += 1
         self._hand_out()
         return self._count - 1
+
+    def withdraw(self, number: int) -> None:
+        """Do not begin with task ``number``, unless somebody has begun already."""
+        self._queue = [(one, task) for one, task in self._queue if one != number]
 
     def wait(self, until_s: float = float("inf")) -> None:
         """Return once more has finished, nothing is left, or ``time.perf_counter`` says ``until_s``.

@@ -31,11 +31,16 @@ from synth.wish import Wish, counted, divided
 __all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "plans"]
 
 _SMALLEST_CHUNK_BYTES = 4096
-# Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name.
+# Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name;
+# and above so many the paths of what is spread or summed, for which others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
-# What methods that solve integer programs may take altogether, and each time that auto asks one.
+_PATHS_DELIVERIES = 10_000
+# Methods that find something else in every cut; what others gain by finer chunks can be foretold.
+_SEARCHING = ("greedy", "forest")
+_SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
+# What methods that solve integer programs may take altogether, by name or where auto asks them.
 _SOLVING_S = 60.0
-_SOLVING_IN_AUTO_S = 3.0
+_SOLVING_IN_AUTO_S = 5.0
 # A solver is worth its time only where this much may be left to gain.
 _WORTH_SOLVING = 1.02
 
@@ -129,21 +134,33 @@ class Plan:
     shape: Collective
     chunk_bytes: int
     options: dict[str, object]
+    variant: int = 0
 
-    def pointless(self, request: Request, best: Schedule | None, ratio: float) -> bool:
-        """Whether auto had better not start a solver; ``ratio`` is how far the best is from the bound."""
+    @property
+    def searches(self) -> bool:
+        return self.name in _SEARCHING
+
+    def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
+        """Whether auto had better not start a solver, after ``solving_s`` of solving.
+
+        ``ratio`` is how far the best is from the bound.
+        """
         if request.method != "auto" or not self.method.solves or best is None:
             return False
         # Where chunks are chosen, an optimum for other chunks than the best ones is of no use.
         coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
-        return coarser or ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
+        close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
+        return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
 
-    def run(self, request: Request, seed: int, taken_s: float, left: int) -> Schedule:
-        """One of ``left`` attempts, after ``taken_s`` of the request's time."""
+    def run(self, request: Request, taken_s: float, left: int) -> Schedule:
+        """One of ``left`` attempts, after ``taken_s`` of the request's time.
+
+        All plans of a method have the same seeds, so that it need not find twice what it remembers.
+        """
         limits: dict[str, object] = {}
         if self.method.solves:
             share_s = max(0.5, (request.time_limit_s or _SOLVING_S) - taken_s) / left
-            most_s = _SOLVING_IN_AUTO_S if request.method == "auto" else share_s
+            most_s = _SOLVING_IN_AUTO_S / 2 if request.method == "auto" else share_s
             limits = {"solver": request.solver, "time_limit_s": min(share_s, most_s) / _runs_of(self.shape)}
         return serve(
             self.method.synthesize,
@@ -152,7 +169,7 @@ class Plan:
             self.chunk_bytes,
             relays=self.method.relays,
             others=(greedy.synthesize, paths.synthesize),
-            seed=seed,
+            seed=request.seed + self.variant,
             **limits,
             **self.options,
         )
@@ -171,6 +188,8 @@ def plans(request: Request) -> Iterator[Plan]:
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in ("greedy", "forest", "paths"):
                 continue
+            if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
+                continue
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             if unsuited and request.method == "auto":
                 continue
@@ -178,7 +197,13 @@ def plans(request: Request) -> Iterator[Plan]:
             if name == "greedy":
                 tried = greedy.policies(request.network)[: _runs(shape)]
                 variants = [{"policy": policy} for policy in tried]
-            yield from (Plan(name, method, shape, chunk_bytes, options) for options in variants)
+            for variant, options in enumerate(variants):
+                yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def _too_many_paths(request: Request, shape: Collective) -> bool:
+    spread = not any(wish.kind in _SCATTERED for wish in request.asked)
+    return spread and deliveries(shape) > _PATHS_DELIVERIES
 
 
 def _runs_of(shape: Collective) -> int:
@@ -201,7 +226,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     if request.chunk_bytes is not None:
         yield request.shape(), request.chunk_bytes
         return
-    most = 1024 if all(wish.kind in ("broadcast", "reduce") for wish in request.asked) else 64
+    most = 4096 if all(wish.kind in ("broadcast", "reduce") for wish in request.asked) else 64
     split = 1
     while split <= most:
         found, chunk_bytes = cut(request, split)

@@ -15,6 +15,7 @@ from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.check import check
 from synth.crew import Crew
+from synth.memory import peak_bytes
 from synth.network import Network
 from synth.schedule import Bound, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
@@ -34,11 +35,15 @@ _WORTH_PROCESSES_S = 4.0
 
 @dataclass(frozen=True)
 class Swept:
-    """The selection, and how many candidates were timed at how many sizes in what time."""
+    """The selection, and how many candidates were timed in what time.
+
+    ``peak_bytes`` is the most memory that this process and its workers held.
+    """
 
     selection: Selection
     candidates: int
     sweep_s: float
+    peak_bytes: int
 
 
 def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
@@ -62,15 +67,16 @@ def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -
     Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
     """
     begun_s = time.perf_counter()
-    explored = _all_explored(replace(request, solving=False), sizes, progress)
-    bounds = [bound for bound, _ in explored]
-    pool = {_digest(algorithm): algorithm for _, found in explored for algorithm in found}
+    explored, workers_bytes = _all_explored(replace(request, solving=False), sizes, progress)
+    bounds = [one.bound for one in explored]
+    pool = {_digest(algorithm): algorithm for one in explored for algorithm in one.found}
     race = _Race(request.network, tuple(pool.values()))
     winners = race.winners(sizes)
     ranges = tuple(_ranges(race, sizes, winners))
     selection = _selection(request.network, race, ranges, zip(sizes, winners, bounds, strict=True))
     progress.update(len(sizes), len(sizes))
-    return Swept(_judged(selection), len(pool), time.perf_counter() - begun_s)
+    took_s = time.perf_counter() - begun_s
+    return Swept(_judged(selection), len(pool), took_s, peak_bytes() + workers_bytes)
 
 
 def timed(selection: Selection) -> Selection:
@@ -87,10 +93,20 @@ def timed(selection: Selection) -> Selection:
     return replace(selection, points=points)
 
 
-def _all_explored(
-    request: Request, sizes: Sequence[int], progress: Progress
-) -> list[tuple[Bound, list[Algorithm]]]:
-    """The bound and the candidates of each size; the largest first, which says how long the others take."""
+@dataclass(frozen=True)
+class _Explored:
+    """One size: its bound, the candidates found there, and the memory that workers held meanwhile."""
+
+    bound: Bound
+    found: tuple[Algorithm, ...] = ()
+    workers_bytes: int = 0
+
+
+def _all_explored(request: Request, sizes: Sequence[int], progress: Progress) -> tuple[list[_Explored], int]:
+    """What is at each size, and the memory that workers held at most.
+
+    The largest size comes first and says how long the others take.
+    """
     begun_s = time.perf_counter()
     limit_s = request.time_limit_s
     deadline_s = float("inf") if limit_s is None else begun_s + limit_s
@@ -98,7 +114,7 @@ def _all_explored(
     last = replace(asked[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
     found = {len(sizes) - 1: _explored(last)}
     rest = range(len(sizes) - 1)
-    each_s = time.perf_counter() - begun_s
+    each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
         with Crew(request.jobs, _explored) as crew:
             for at in rest:
@@ -107,27 +123,31 @@ def _all_explored(
                 progress.update(len(crew.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
                 crew.wait(deadline_s)
             found |= crew.finished
+        workers_bytes = max(workers_bytes, crew.peak_bytes)
     else:
         for at in rest:
             if time.perf_counter() < deadline_s:
                 progress.update(at + 1, len(sizes), f"{sizes[at]} bytes")
                 found[at] = _explored(asked[at])
-    return [found[at] if at in found else (_bound(one), []) for at, one in enumerate(asked)]
+    told = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(asked)]
+    return told, workers_bytes
 
 
 def _bound(request: Request) -> Bound:
     return max(bounds_of(request), key=lambda bound: bound.time_s)
 
 
-def _explored(request: Request) -> tuple[Bound, list[Algorithm]]:
-    """The bound at the request's size, and what was found there, but for the hopeless."""
-    found: list[Schedule] = []
-    best = synthesize(request, keep=found.append).schedule.outcome
+def _explored(request: Request) -> _Explored:
+    """What is at the request's size, but for the hopeless."""
+    kept: list[Schedule] = []
+    synthesis = synthesize(request, keep=kept.append)
+    best = synthesis.schedule.outcome
     assert best is not None
-    hopeful = [one for one in found if replay(one).time_s <= best.time_s * _HOPELESS]
-    return best.binding, [
+    hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
+    found = tuple(
         Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op) for one in hopeful
-    ]
+    )
+    return _Explored(best.binding, found, synthesis.workers_bytes)
 
 
 class _Race:

@@ -5,51 +5,43 @@ Every schedule is judged by ``synth.check`` before it leaves here, and comes wit
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.check import check
+from synth.choice import Attempt, Choice
 from synth.collective import KINDS, collective
+from synth.memory import peak_bytes, require_memory
 from synth.methods import forest, greedy
 from synth.milp import require
-from synth.plans import METHODS, Request, cut, plans
+from synth.plans import METHODS, Plan, Request, cut, deliveries, plans
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulate import replay
 from synth.trials import Trials
 
 __all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "bounds_of", "synthesize", "warm"]
 
-# Every send costs its ranks some time that no alpha holds, so each doubling of them must gain.
-_FINER_MUST_GAIN = 0.008
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One schedule that was tried, or why it could not be."""
-
-    method: str
-    chunks: int
-    time_s: float | None
-    reason: str = ""
-    sends: int = 0
-
 
 @dataclass(frozen=True)
 class Synthesis:
     """The best schedule, proven and bounded, and everything that was tried.
 
-    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took.
+    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took, ``peak_bytes``
+    the most memory that this process held, ``workers_bytes`` what its workers did. ``why`` says why the
+    schedule was kept.
     """
 
     schedule: Schedule
     attempts: tuple[Attempt, ...]
     synthesis_s: float
     proof_s: float
+    why: str
+    peak_bytes: int
+    workers_bytes: int
 
 
 def synthesize(
@@ -57,50 +49,70 @@ def synthesize(
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 
-    Raises UsageError where nothing applies, and RuntimeError if the judge refuses the winner, which
-    would be a bug.
+    Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
+    RuntimeError if the judge refuses the winner, which would be a bug.
     """
     if request.solver != "cbc" or (request.method in METHODS and METHODS[request.method].solves):
         require(request.solver)
     begun_s = time.perf_counter()
+    tried = list(plans(request))
+    require_memory(min((deliveries(plan.shape) for plan in tried), default=0))
     proven = bounds_of(request)
     bounded_s = time.perf_counter()
-    target_s = max(bound.time_s for bound in proven)
-    tried = list(plans(request))
-    best: Schedule | None = None
-    best_s = float("inf")
-    attempts: list[Attempt] = []
+    choice = Choice(max(bound.time_s for bound in proven))
     with Trials(request, tried, begun_s) as trials:
-        for done, plan in enumerate(tried):
-            progress.update(done, len(tried), plan.name)
-            if best_s <= target_s * (1 + 1e-9):
-                break
-            if plan.pointless(request, best, best_s / target_s if target_s else 1.0):
-                continue
-            trial = trials.result(done)
-            if trial is None:  # its time is up
-                continue
-            if trial.schedule is None:
-                attempts.append(Attempt(plan.name, plan.shape.chunks, None, trial.reason))
-                continue
-            schedule, time_s = trial.schedule, trial.time_s
-            if keep is not None:
-                keep(schedule)
-            if request.chunk_bytes is not None and schedule.outcome is not None:
-                proven = (*proven, *schedule.outcome.bounds)
-                target_s = max(bound.time_s for bound in proven)
-            attempts.append(Attempt(plan.name, plan.shape.chunks, time_s, sends=schedule.sends))
-            finer = best is not None and schedule.sends > best.sends
-            gain = _FINER_MUST_GAIN * math.log2(schedule.sends / best.sends) if best and finer else 1e-12
-            if time_s < best_s * (1 - gain):
-                best, best_s = replace(schedule, seed=request.seed), time_s
+        proven = _carried_out(request, trials, tried, choice, proven, progress, keep)
     progress.update(len(tried), len(tried))
-    if best is None:
-        raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in attempts)))
+    if choice.best is None:
+        raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in choice.attempts)))
     found_s = time.perf_counter()
-    schedule = _proven(best, proven)
+    schedule = _proven(replace(choice.best, seed=request.seed), proven)
     proof_s = bounded_s - begun_s + time.perf_counter() - found_s
-    return Synthesis(schedule, tuple(attempts), found_s - bounded_s, proof_s)
+    return Synthesis(
+        schedule,
+        tuple(choice.attempts),
+        found_s - bounded_s,
+        proof_s,
+        choice.why(),
+        peak_bytes(),
+        trials.peak_bytes,
+    )
+
+
+def _carried_out(
+    request: Request,
+    trials: Trials,
+    tried: Sequence[Plan],
+    choice: Choice,
+    proven: tuple[Bound, ...],
+    progress: Progress,
+    keep: Callable[[Schedule], object] | None,
+) -> tuple[Bound, ...]:
+    """Hand the results of all plans that are worth it to ``choice``; the bounds with what solvers proved."""
+    solving_s = 0.0
+    for done, plan in enumerate(tried):
+        progress.update(done, len(tried), plan.name)
+        if choice.optimal:
+            break
+        spared = request.method == "auto" and choice.spares(plan, deliveries(plan.shape))
+        if spared or plan.pointless(request, choice.best, choice.ratio, solving_s):
+            trials.skip(done)
+            continue
+        begun_s = time.perf_counter()
+        trial = trials.result(done)
+        solving_s += time.perf_counter() - begun_s if plan.method.solves else 0.0
+        if trial is None:  # its time is up
+            continue
+        if trial.schedule is None:
+            choice.refuse(plan, trial.reason)
+            continue
+        if keep is not None:
+            keep(trial.schedule)
+        if request.chunk_bytes is not None and trial.schedule.outcome is not None:
+            proven = (*proven, *trial.schedule.outcome.bounds)
+            choice.target_s = max(bound.time_s for bound in proven)
+        choice.take(plan, trial.schedule, trial.time_s)
+    return proven
 
 
 def warm() -> None:

@@ -41,7 +41,7 @@ class Trial:
 class Trials:
     """The results of ``tried``, the plans of ``request``, whose time began at ``begun_s``.
 
-    When the block ends, so do all processes.
+    When the block ends, so do all processes; ``peak_bytes`` is then the most memory that they held.
     """
 
     def __init__(self, request: Request, tried: Sequence[Plan], begun_s: float) -> None:
@@ -50,6 +50,7 @@ class Trials:
         self._crew: Crew[tuple[int, float], Trial] | None = None
         self._tickets: dict[int, int] = {}
         self._found = False
+        self.peak_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +60,12 @@ class Trials:
     ) -> None:
         if self._crew is not None:
             self._crew.__exit__(kind, error, trace)
+            self.peak_bytes = self._crew.peak_bytes
+
+    def skip(self, number: int) -> None:
+        """Nobody will ask for the result of plan ``number``."""
+        if self._crew is not None and number in self._tickets:
+            self._crew.withdraw(self._tickets[number])
 
     def result(self, number: int) -> Trial | None:
         """The result of plan ``number``; None where the time is up and there is a schedule already."""
@@ -131,7 +138,7 @@ class _Carry:
 
 def _carried(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -> Trial:
     try:
-        schedule = tried[number].run(request, request.seed + number, taken_s, len(tried) - number)
+        schedule = tried[number].run(request, taken_s, len(tried) - number)
     except (NotApplicableError, UnavailableError) as error:
         return Trial(None, reason=error.message)
     return Trial(schedule, replay(schedule).time_s)

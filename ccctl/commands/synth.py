@@ -186,10 +186,20 @@ def _sweep(
     if output is not None:
         artifacts.write(output, "selection", found.selection, digests)
     if json and output != "-":
-        told = {"candidates": found.candidates, "synthesis_s": found.sweep_s, "seed": request.seed}
+        told = {
+            "candidates": found.candidates,
+            "synthesis_s": found.sweep_s,
+            "peak_bytes": found.peak_bytes,
+            "seed": request.seed,
+        }
         console.summary(selection.summary(found.selection) | told)
     else:
-        selection.draw(found.selection, console.data if output is None else console.note)
+        say = console.data if output is None else console.note
+        selection.draw(found.selection, say)
+        say(
+            f"{found.candidates} candidates timed at every size in {found.sweep_s:.1f} s, memory at most "
+            f"{found.peak_bytes / 1e6:.0f} MB"
+        )
     console.next_step(f"ccctl show {output if output not in (None, '-') else 'table.json'}")
 
 
@@ -281,6 +291,8 @@ def _summary(found: Synthesis) -> dict[str, Any]:
         "gap_percent": None if outcome.gap is None else 100 * outcome.gap,
         "synthesis_s": found.synthesis_s,
         "proof_s": found.proof_s,
+        "peak_bytes": found.peak_bytes + found.workers_bytes,
+        "why": found.why,
         "attempts": [
             {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
             for tried in found.attempts
@@ -310,6 +322,7 @@ def _say(found: Synthesis, say: Callable[[str], None]) -> None:
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == schedule.method else " "
         say(f"{mark} {name:8s} {seconds(time_s)}")
+    say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
     say(
         f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
@@ -320,5 +333,6 @@ def _say(found: Synthesis, say: Callable[[str], None]) -> None:
         )
     say(
         f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
-        f"the proof {found.proof_s:.2f} s"
+        f"the proof {found.proof_s:.2f} s, memory at most "
+        f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
     )

@@ -1,0 +1,52 @@
+"""What memory synthesis needs and has taken, and what this machine has."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from probes.errors import UnavailableError
+
+__all__ = ["machine_bytes", "peak_bytes", "peak_of", "require_memory"]
+
+# The least that a send takes, in the table and while it is timed and judged.
+_BYTES_A_SEND = 40
+_CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def machine_bytes() -> int:
+    """The memory of this machine, or what this process may use of it."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CGROUP:
+        with suppress(OSError, ValueError):
+            found = min(found, int(Path(path).read_text()))
+    return found
+
+
+def require_memory(sends: int) -> None:
+    """Raises UnavailableError where a table of so many sends cannot be made on this machine."""
+    needed, there = sends * _BYTES_A_SEND, machine_bytes()
+    if needed > there:
+        raise UnavailableError(
+            f"at least {sends:.3g} sends take {needed / 1e9:.1f} GB; this machine has {there / 1e9:.1f} GB",
+            hint="fewer or larger chunks take less: --chunk, --chunks, --size",
+        )
+
+
+def peak_bytes() -> int:
+    """The most that this process has held at once, and the largest of the solvers that it has run."""
+    own, children = (
+        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return (own + children) * 1024
+
+
+def peak_of(pid: int) -> int:
+    """The most that another process has held at once; 0 where it has ended."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
