@@ -10,22 +10,20 @@ import numpy as np
 
 from probes import findings
 from probes.columns import Floats, floats, ints
+from probes.company import disturbed, held_up
 from probes.findings import Names, SlowPart
-from probes.fit import LinkFit, fit, fit_paces
+from probes.fit import LinkFit
+from probes.pace import better, pace
 from probes.ports import Share, ports
 from probes.profile import HostCopies, Links, Profile, ProfiledRank
 from probes.rounds import Pair
 from probes.samples import Place, Samples
-from probes.trains import Trains, is_buffered
 
-__all__ = ["Fits", "assemble", "still_slow", "to_retest"]
+__all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled"]
 
 _LARGEST_RESIDUAL = 0.25
-# By so much does a byte of a small message cost more than of a larger one where messages cost something.
-_OVERHEAD = 1.25
 # Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
 _CONTENDED = 1.25
-_BURST = 1.5
 _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
@@ -42,13 +40,13 @@ class Fits:
 
     @cached_property
     def together(self) -> list[LinkFit]:
-        return [_fit(self.samples.trains[pair]) for pair in self.pairs]
+        return [pace(self.samples.trains[pair]) for pair in self.pairs]
 
     @cached_property
     def fits(self) -> list[LinkFit]:
         again = self.samples.again
         return [
-            _better(first, _fit(again[pair])) if pair in again else first
+            better(first, pace(again[pair])) if pair in again else first
             for pair, first in zip(self.pairs, self.together, strict=True)
         ]
 
@@ -86,6 +84,19 @@ class Fits:
         return {row: gain for row, gain in gains.items() if gain > _CONTENDED and self._leaves_its_host(row)}
 
     @cached_property
+    def unsteady(self) -> list[int]:
+        """Rows of links between hosts that are no longer at their best for most of the time."""
+        return [row for row in self.rows["noisy"] if self._leaves_its_host(row)]
+
+    @property
+    def between_hosts(self) -> dict[Pair, float]:
+        """Beta of the links that leave their host."""
+        beta = zip(self.pairs, self.fits, strict=True)
+        return {
+            pair: one.beta_s_per_byte for row, (pair, one) in enumerate(beta) if self._leaves_its_host(row)
+        }
+
+    @cached_property
     def rows(self) -> dict[str, list[int]]:
         """The rows to which each flag belongs."""
         found: dict[str, list[int]] = {name: [] for name in _FLAGS}
@@ -108,9 +119,19 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
     """The links to measure again, alone, worst kinds first."""
     fits = Fits(samples, places)
     suspected = [row for part in fits.suspects for row in part.rows]
-    kinds = (fits.rows["unsound"], suspected, fits.rows["asymmetric"], fits.rows["nonlinear"])
-    ranked = dict.fromkeys(row for rows in kinds for row in rows)
-    return [fits.pairs[row] for row in ranked]
+    rows = fits.rows
+    kinds = (rows["unsound"], suspected, rows["asymmetric"], rows["nonlinear"], fits.unsteady)
+    ranked = [fits.pairs[row] for rows in kinds for row in rows]
+    # Thin trunks hold up most of all links: a few tell of them, so the time grows with the ranks alone.
+    waiting = held_up(fits.between_hosts, samples)[: 2 * len(places)]
+    return list(dict.fromkeys([*ranked, *waiting]))
+
+
+def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links that were not measured alone though they stand out, or not without being disturbed."""
+    fits = Fits(samples, places)
+    new = [pair for pair in to_retest(samples, places) if pair not in samples.again]
+    return [*new, *disturbed([fits.pairs[row] for row in fits.retested], samples)]
 
 
 def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
@@ -164,25 +185,6 @@ def assemble(
     )
 
 
-def _better(together: LinkFit, alone: LinkFit) -> LinkFit:
-    """The faster one; but what was so much faster in company than alone came in bursts and is no pace."""
-    if alone.sound and together.beta_s_per_byte * _BURST < alone.beta_s_per_byte:
-        return alone
-    return min((together, alone), key=lambda one: (not one.sound, one.beta_s_per_byte))
-
-
-def _fit(found: Trains) -> LinkFit:
-    """A line where sizes tell something; the pace alone where a message costs nothing but its bytes."""
-    seconds = found.comparable()
-    if not all(map(is_buffered, seconds)):
-        return fit(seconds)
-    paces = {size: [value / size for value in values] for size, values in seconds.items()}
-    middles = [float(np.median(values)) for values in paces.values()]
-    if max(middles) > _OVERHEAD * min(middles):
-        return fit(seconds)
-    return fit_paces([value for values in paces.values() for value in values])
-
-
 def _flags(fits: Fits) -> tuple[str, ...]:
     words: dict[int, list[str]] = {}
     for word, rows in fits.rows.items():
@@ -203,7 +205,7 @@ def _findings(fits: Fits) -> tuple[str, ...]:
     said = [
         ("slower than the way back", lopsided, beta / way_back),
         ("unsteady", fits.rows["noisy"], unsteady),
-        ("without a sound fit (the time of the largest messages stands instead)", fits.rows["unsound"], beta),
+        ("without a sound fit (the time of whole transfers stands instead)", fits.rows["unsound"], beta),
     ]
     found = [part.text for part in fits.slow]
     if fits.doubtful:

@@ -32,7 +32,7 @@ class Links:
     ``beta_low/high_s_per_byte`` a 95 % bootstrap interval; ``residual`` the relative misfit of
     alpha + beta·bytes; ``samples`` how many messages or trains were timed. ``flags`` holds words joined
     by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric, nonlinear (a knee between
-    sizes), noisy, unsound (no positive slope), retested (measured again, alone), contended (faster alone).
+    sizes), noisy, unsound (no fit that holds), retested (measured again, alone), contended (faster alone).
     """
 
     src: Ints

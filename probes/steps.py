@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from probes.assemble import Fits, still_slow, to_retest
+from probes.assemble import Fits, still_slow, to_retest, unsettled
 from probes.budget import Cost, Plan, fitted
+from probes.company import kept_waiting
 from probes.effort import PASSES, Effort
 from probes.gpu_copies import host_copies
 from probes.nics import nic_shares
@@ -22,6 +23,7 @@ from probes.trunks import trunk_shares
 __all__ = ["Steps"]
 
 _MORE_PASSES = 2
+_MORE_TIMES_ALONE = 2
 
 Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
 
@@ -60,8 +62,9 @@ class Steps:
     def retest(self, samples: Samples) -> None:
         """Measure links that stand out once more, alone, and add that to ``samples``.
 
-        Where they are too many for that, first again in company: most were disturbed only once. Single
-        links that are still slow then are measured a last time: of so many, some are disturbed twice.
+        Where they are too many for that, first again in company: most were disturbed only once. What was
+        disturbed even alone, or stands out only now, follows; then, a last time, single links that are
+        still slow: of so many, some are disturbed twice.
         """
         chosen = self._on_every_rank(to_retest, samples)
         for number in range(1, _MORE_PASSES + 1):
@@ -76,6 +79,8 @@ class Steps:
             self._add(found, samples)
             chosen = self._on_every_rank(to_retest, samples)
         self._alone(chosen[: self._most_retests], samples)
+        for _ in range(_MORE_TIMES_ALONE):
+            self._alone(self._on_every_rank(unsettled, samples)[: self._most_retests], samples)
         self._alone(self._on_every_rank(still_slow, samples), samples)
 
     def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
@@ -189,7 +194,8 @@ class Steps:
     def _known(self, samples: Samples) -> Known:
         fits = Fits(samples, self._places)
         beta = {pair: float(value) for pair, value in zip(fits.pairs, fits.column(""), strict=True)}
-        return Known(beta, {fits.pairs[row]: gain for row, gain in fits.contended.items()}, self._places)
+        contended = {fits.pairs[row]: gain for row, gain in fits.contended.items()}
+        return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples))
 
     def _wants_trials(self, known: Known) -> bool:
         """Where nobody said: when links slow each other down, or a host has several ranks."""
@@ -197,7 +203,7 @@ class Steps:
         if len(ranks_of) < 2 or self._effort.ports is False:
             return False
         crowded = len(self._places) > len(ranks_of) and not self._effort.quick
-        return bool(self._effort.ports or known.contended or crowded)
+        return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
 
     def _not_yet_alone(self, shares: Sequence[Share], samples: Samples) -> list[Pair]:
         """Links through a trunk that were only measured in company, as far as that is cheap."""

@@ -4,6 +4,8 @@ Only the receiver's clock counts, so no acknowledgement queues behind data on it
 of large messages has one outstanding at a time and gives a sample for each, which can only be too
 long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, the
 pace from the end of one clump to the end of another, which a late look at the clock may also shorten.
+Each train is asked for, so that all its bytes over the time since then are a pace that the link can only
+beat: trains whose gaps claim more, because they were held back and came in a burst, are not believed.
 Each message starts further on in a large buffer, as the chunks of a collective do: measured on one
 buffer that stays in the cache, a copy looks twice as fast as it will be.
 """
@@ -21,9 +23,11 @@ from probes.columns import Bytes, Floats, floats
 from probes.fit import theil_sen
 
 __all__ = [
+    "HURRY",
     "Train",
     "Trains",
     "is_buffered",
+    "judged",
     "plan",
     "receive",
     "receive_train",
@@ -46,6 +50,8 @@ _LARGE = tuple(128 * KIB << step for step in range(6))
 # So long that the kernel hands over several clumps of 64 KiB, and that the burst which a shaped link
 # lets through at once weighs nothing.
 _TRAIN_BYTES, _SHORTEST_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 512 * KIB, 0.04
+# The gaps of a train that nothing held back are no shorter than this share of its whole time a byte.
+HURRY = 0.94
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 _FEWEST_MESSAGES = 5
@@ -65,13 +71,18 @@ class Train:
 
 @dataclass
 class Trains:
-    """The seconds a message took, by its size; what a link did in all its trains."""
+    """What a link did in all its trains: the seconds a message took, by its size.
+
+    ``whole_s_per_byte`` is of each train the time from asking for it to its end: it can only be too long.
+    """
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
+    whole_s_per_byte: list[float] = field(default_factory=list)
 
     def add(self, other: Trains) -> None:
         for size, values in other.seconds.items():
             self.seconds.setdefault(size, []).extend(values)
+        self.whole_s_per_byte.extend(other.whole_s_per_byte)
 
     def comparable(self) -> dict[int, list[float]]:
         """The samples that one line can describe: those of large messages, unless the link is slow.
@@ -80,8 +91,10 @@ class Trains:
         """
         small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
         large = {size: values for size, values in self.seconds.items() if size not in small}
-        if small and large and np.median(large[max(large)]) / max(large) > _SLOW_S_PER_BYTE:
-            return small
+        if small and large:
+            slowest = min(self.whole_s_per_byte, default=float(np.median(large[max(large)])) / max(large))
+            if slowest > _SLOW_S_PER_BYTE:
+                return small
         return large or small
 
 
@@ -121,7 +134,7 @@ def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
 def send(comm: Any, peer: int) -> None:
     """Send what the receiver asks for."""
     send_train(comm, peer, Train(*_PROBE))
-    for train in comm.recv(source=peer, tag=_TAG):
+    while (train := comm.recv(source=peer, tag=_TAG)) is not None:
         send_train(comm, peer, train)
 
 
@@ -141,14 +154,29 @@ def receive(
     whole = np.diff(np.concatenate(probes)).mean()
     pace = max(float(np.median([np.diff(arrived).mean() for arrived in probes])), float(whole)) / _PROBE[0]
     trains = plan(pace, budget_s, wanted)
-    comm.send(trains, dest=peer, tag=_TAG)
+    # The user's small messages cost more than their bytes: their time says nothing about those.
+    bounded = not wanted or max(wanted) > _EAGER or pace > _SLOW_S_PER_BYTE
     found = Trains()
     for train in trains:
         between()
+        asked_s = time.perf_counter()
+        comm.send(train, dest=peer, tag=_TAG)
         for arrived in receive_train(comm, peer, train):
-            seconds = spacings(arrived, buffered=is_buffered(train.size_bytes))
-            found.add(Trains({train.size_bytes: seconds}))
+            found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
+            asked_s = float(arrived[-1])
+    comm.send(None, dest=peer, tag=_TAG)
     return found
+
+
+def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
+    """What a train of messages of ``size_bytes`` tells: only its whole time where it came in a burst."""
+    buffered = is_buffered(size_bytes)
+    seconds = spacings(arrived_s, buffered=buffered)
+    if asked_s is None:
+        return Trains({size_bytes: seconds})
+    each_s = (float(arrived_s[-1]) - asked_s) / len(arrived_s)
+    burst = buffered and seconds[0] < HURRY * each_s
+    return Trains({} if burst else {size_bytes: seconds}, [each_s / size_bytes])
 
 
 def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,11 +31,15 @@ class SpentError(Exception):
 
 @dataclass(frozen=True)
 class Known:
-    """What the rounds told: seconds a byte of each measured link, and which are contended, how many times."""
+    """What the rounds told: seconds a byte of each measured link, and which are contended, how many times.
+
+    ``kept_waiting`` are those that are faster alone than they mostly were in company: a sign, no proof.
+    """
 
     beta: Mapping[Pair, float]
     contended: Mapping[Pair, float]
     places: Sequence[Place]
+    kept_waiting: Mapping[Pair, float] = field(default_factory=dict)
 
     def host(self, rank: int) -> str:
         return self.places[rank].host

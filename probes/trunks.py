@@ -23,12 +23,13 @@ _MOST_TRUNKS = 8
 def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
     """The trunks that were found, and what is left to tell of contention without one."""
     found: list[Share] = []
-    left = dict(known.contended)
+    left = {**known.kept_waiting, **known.contended}
     with contextlib.suppress(SpentError):
         while left and len(found) < _MOST_TRUNKS:
             seed = _seed(left, known, trials)
             if seed is None:
-                return found, [_unexplained(left)] if len(left) > 1 else []
+                sure = {pair: gain for pair, gain in known.contended.items() if pair in left}
+                return found, [_unexplained(sure)] if len(sure) > 1 else []
             found += _through(seed, known, trials)
             covered = {pair for share in found for pair in share.pairs} | set(seed)
             left = {pair: gain for pair, gain in left.items() if pair not in covered}
@@ -46,17 +47,23 @@ def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
 
 
 def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
-    """Two contended links that share a port although they have no host in common."""
+    """Two links that share a port although they have no host in common, one of them contended.
+
+    Tried twice, as a disturbance may make any two look so.
+    """
     order = sorted(contended, key=lambda pair: (-contended[pair], pair))
+    # Of two that share a port one may take it all, and does not look contended itself.
+    beside = [pair for pair in known.beta if pair not in contended]
     apart = [
         (one, other)
         for at, one in enumerate(order)
-        for other in order[at + 1 :]
+        for other in (*order[at + 1 :], *beside)
         if len({known.host(rank) for rank in (*one, *other)}) == 4
     ]
     # Those of one round were under way at the same time.
-    apart.sort(key=lambda two: _stride(two[0], known) != _stride(two[1], known))
-    return next((trial for trial in apart[:_MOST_SEEDS] if trials.shared([trial])[0]), None)
+    apart.sort(key=lambda two: (_stride(two[0], known) != _stride(two[1], known), two[1] in beside))
+    seeds = (trial for trial in apart[:_MOST_SEEDS] if all(trials.shared([trial])[0] for _ in range(2)))
+    return next(seeds, None)
 
 
 def _stride(pair: Pair, known: Known) -> int:

@@ -118,6 +118,25 @@ def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(la
     assert not any("slower" in text for text in profile.findings)
 
 
+@pytest.mark.parametrize("each", [2, 3])
+def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, each):
+    near, far = range(each), range(each, 2 * each)
+    racks = f'racks = ["gpu[1-{each}]", "gpu[{each + 1}-{2 * each}]"]'
+    done, profile = lab(f"gpu[1-{2 * each}]", racks, 'trunk = "50Mbit/s"').profile()
+    assert done.returncode == 0, done.stderr
+    links = profile.links
+    pairs = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
+    across = [(src in near) != (dst in near) for src, dst in pairs]
+    truth = np.where(across, 50, 100) * GOODPUT / 8e3
+    assert np.allclose(1e-9 / links.beta_s_per_byte, truth, rtol=0.08), done.stderr
+    found = {frozenset(pairs[row] for row in port.links) for port in profile.ports if "trunk" in port.name}
+    assert found == {
+        frozenset((a, b) for a in near for b in far),
+        frozenset((b, a) for a in near for b in far),
+    }
+    assert not any("slower" in text for text in profile.findings), profile.findings
+
+
 def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
     made = lab("gpu[1-4]")
     cut = threading.Thread(target=cut_off, args=(made, "gpu3", 3_000_000))

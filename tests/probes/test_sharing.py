@@ -107,6 +107,22 @@ def test_a_trunk_of_one_direction_is_found_in_that_direction():
     assert found == [Share("trunk h0,h1 → h2,h3", ((0, 2), (0, 3), (1, 2), (1, 3)))]
 
 
+def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
+    where = places(4, 1)
+    there = crossing(where, {"h0", "h1"}, {"h2", "h3"})
+    found, said = trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([there])))
+    assert [share.pairs for share in found] == [((0, 2), (0, 3), (1, 2), (1, 3))]
+    assert said == []
+    assert trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([]))) == ([], [])
+
+
+def test_one_trial_alone_makes_no_trunk():
+    where = places(4, 1)
+    answers = iter([1.0])
+    trials = Trials(lambda asked: [next(answers, 2.0) for _ in asked])
+    assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
+
+
 def test_contention_that_no_two_links_explain_is_told():
     where = places(4, 1)
     found, said = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 1.5}, where), Trials(Network([])))

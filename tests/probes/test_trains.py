@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.trains import Trains, plan, spacings
+from probes.trains import HURRY, Trains, judged, plan, spacings
 
 EAGER = 64 << 10
 
@@ -62,3 +62,29 @@ def test_samples_of_two_passes_are_put_together():
     total = Trains({1024: [1.0]})
     total.add(Trains({1024: [2.0], 2048: [3.0]}))
     assert total.seconds == {1024: [1.0, 2.0], 2048: [3.0]}
+
+
+@given(
+    stalls=st.lists(st.tuples(st.integers(0, 127), st.floats(0, 2)), max_size=4),
+    release_s=st.floats(1e-7, 1e-4),
+)
+def test_whatever_holds_a_train_back_it_is_never_believed_to_be_faster_than_its_bytes(stalls, release_s):
+    sent = np.arange(1, 129) * 1e-3
+    for at, seconds in stalls:
+        sent[at:] = np.maximum(sent[at:], sent[at] + seconds + release_s * np.arange(len(sent) - at))
+    found = judged(4096, sent, 0.0)
+    assert found.whole_s_per_byte[0] >= 1e-3 / 4096 * 0.999
+    for values in found.seconds.values():
+        assert min(values) >= HURRY * 1e-3 * 0.999
+
+
+def test_a_train_that_came_in_a_burst_tells_only_how_long_it_took():
+    burst = judged(8192, 0.5 + np.arange(1, 65) * 1e-6, 0.0)
+    assert burst.seconds == {}
+    assert burst.whole_s_per_byte == pytest.approx([0.5 / 64 / 8192], rel=1e-3)
+    assert judged(8192, np.arange(1, 65) * 1e-3, 0.0).seconds == {8192: pytest.approx([1e-3])}
+
+
+def test_of_small_and_large_messages_the_time_of_whole_trains_says_which_count():
+    burst = Trains({1024: [1e-4], 131072: [1e-5], 262144: [2e-5]}, [1e-7, 1.2e-7])
+    assert sorted(burst.comparable()) == [1024]
