@@ -54,7 +54,7 @@ def match(
     # By level: what a rank holds at first, or has got over links of higher levels, and so is first to have.
     home = np.zeros((levels, ranks if levels > 1 else 1, words), np.uint64)
     awaited = np.zeros((ranks, words), np.uint64)
-    in_cluster = np.zeros((levels, ranks, words), np.uint64)
+    in_cluster = np.zeros((levels, ranks if levels > 1 else 1, words), np.uint64)
     copies = np.zeros(chunks, np.int32)
     total = 0
     for rank in range(ranks):
@@ -105,7 +105,7 @@ def match(
                     has[src[link]],
                     home[at_level, src[link] if levels > 1 else 0],
                     awaited[dst[link]],
-                    in_cluster[at_level, cluster[at_level, dst[link]]],
+                    in_cluster[at_level, cluster[at_level, dst[link]] if levels > 1 else 0],
                     copies,
                     preference if levels > 1 else PLAIN,
                     sample,
@@ -245,5 +245,6 @@ def _bring_home(home: Words, level: int, rank: int, chunk: int) -> None:
 @compiled
 def _await(awaited: Words, in_cluster: Words, cluster: Indices, rank: int, chunk: int) -> None:
     add(awaited[rank], chunk)
-    for at in range(len(cluster)):
-        add(in_cluster[at, cluster[at, rank]], chunk)
+    if len(cluster) > 1:
+        for at in range(len(cluster)):
+            add(in_cluster[at, cluster[at, rank]], chunk)
