@@ -70,6 +70,9 @@ class Choice:
             refused = before[-1].time_s is None
             if refused or _foretold_s(before) > self.best_s * _BEYOND:
                 return True
+        # Not even at the bound would it gain what so many sends must.
+        if self.ratio * (1 - self._must_gain(deliveries)) <= 1:
+            return True
         return self.ratio < _NEAR and deliveries > _LONG_DELIVERIES
 
     def why(self) -> str:

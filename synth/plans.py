@@ -31,12 +31,17 @@ from synth.wish import Wish, counted, divided
 __all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "plans"]
 
 _SMALLEST_CHUNK_BYTES = 4096
+# Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
+# all must come through the same links, so that small chunks fill them sooner.
+_MOST_OF_ONE = 4096
+_SENDS_OF_ONE = 3
 # Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name;
 # and above so many the paths of what is spread or summed, for which others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # Methods that find something else in every cut; what others gain by finer chunks can be foretold.
 _SEARCHING = ("greedy", "forest")
+_ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # What methods that solve integer programs may take altogether, by name or where auto asks them.
 _SOLVING_S = 60.0
@@ -49,13 +54,14 @@ _WORTH_SOLVING = 1.02
 class Method:
     """One way to make a schedule, and how finely it is worth cutting the buffer for it.
 
-    Chunks grow by ``step`` from one an owner while a chunk is at least 4 KiB and there are at most
-    ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between pass on.
-    ``solves``: integer programs, by a solver within a time limit. ``suits`` says whether auto should try.
+    Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB and there are
+    at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between
+    pass on. ``solves``: integer programs, by a solver within a time limit. ``suits``: auto should try it.
     """
 
     synthesize: Callable[..., Schedule]
     most_sends: int = 50_000
+    most_split: int = 64
     step: int = 2
     relays: bool = False
     solves: bool = False
@@ -63,7 +69,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "greedy": Method(greedy.synthesize),
+    "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
     "direct": Method(direct.synthesize),
@@ -75,7 +81,7 @@ METHODS: dict[str, Method] = {
     "two_step": Method(two_step.synthesize),
     "three_step": Method(three_step.synthesize),
     "paths": Method(paths.synthesize, relays=True),
-    "forest": Method(forest.synthesize, most_sends=1_100_000, step=4),
+    "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
 }
@@ -214,7 +220,8 @@ def _runs_of(shape: Collective) -> int:
 
 def _runs(shape: Collective) -> int:
     """How many policies to try: all on small problems, one from 512 ranks on."""
-    return max(1, min(len(greedy.POLICIES), 400_000 // deliveries(shape)))
+    most = 1_000_000 if shape.kind in _ROOTED else 400_000
+    return max(1, min(len(greedy.POLICIES), most // deliveries(shape)))
 
 
 def deliveries(shape: Collective) -> int:
@@ -226,11 +233,13 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     if request.chunk_bytes is not None:
         yield request.shape(), request.chunk_bytes
         return
-    most = 4096 if all(wish.kind in ("broadcast", "reduce") for wish in request.asked) else 64
+    rooted = all(wish.kind in _ROOTED for wish in request.asked)
+    most = _MOST_OF_ONE if rooted else method.most_split
     split = 1
     while split <= most:
         found, chunk_bytes = cut(request, split)
-        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or deliveries(found) > method.most_sends
+        many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
+        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or many
         if split > 1 and small:
             return
         yield found, chunk_bytes

@@ -62,8 +62,15 @@ def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
     choice.take(plan_of("greedy"), few, 1.004)
     choice.refuse(plan_of("tree"), "needs a link")
     assert choice.spares(plan_of("tree", 1), 100)
-    assert not choice.spares(plan_of("ring"), 100)
+    assert not choice.spares(plan_of("ring"), few.sends)
     assert choice.spares(plan_of("ring"), 1_000_000)
+
+
+def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
+    choice = Choice(1.0)
+    choice.take(plan_of("greedy"), few, 1.02)
+    assert not choice.spares(plan_of("greedy", 6), few.sends * 2)
+    assert choice.spares(plan_of("greedy", 6), few.sends * 8)
 
 
 def test_the_reason_names_the_next_best(few):
