@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from synth.compiler.lower import lower
 from synth.fair_sharing import fair_time_s
 from synth.network import Network
 from synth.program import Program
+from synth.schedule import Schedule
 from synth.simulate_program import Costs, simulate_program
 
-__all__ = ["predicted_s"]
+__all__ = ["predicted_s", "soonest"]
 
-# What a step of the interpreters costs, and the slots that a connection between hosts has at least.
-_COSTS = Costs(step_s=1e-6, fifo=8)
+# What a step between hosts costs a rank, and the slots that a connection has there.
+_COSTS = Costs(step_s=10e-6, fifo=8)
 # Beyond so many steps times links the flows are not followed one by one.
 _MOST_WORK = 20_000_000
+# Longer schedules are taken as they are: compiling them would take longer than making them.
+_MOST_SENDS = 20_000
 
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int) -> float:
@@ -28,3 +34,12 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int) -> float:
         return in_turn_s
     fair_s = fair_time_s(program, network, chunk_bytes, _COSTS)
     return float((in_turn_s * fair_s) ** 0.5)
+
+
+def soonest(schedules: Sequence[Schedule]) -> Schedule:
+    """The schedule whose program is predicted to end first on its network; the first where it is long."""
+    first, *others = schedules
+    if first.sends > _MOST_SENDS:
+        return first
+    compared = [first, *(one for one in others if one.sends <= _MOST_SENDS)]
+    return min(compared, key=lambda one: predicted_s(lower(one), one.network, one.chunk_bytes))

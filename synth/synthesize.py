@@ -26,6 +26,10 @@ from synth.trials import Trials
 __all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "bounds_of", "synthesize", "warm"]
 
 
+# What shares ports as schedules do not foresee takes up to so many times its time.
+_NEAR = 1.4
+
+
 @dataclass(frozen=True)
 class Synthesis:
     """The best schedule, proven and bounded, and everything that was tried.
@@ -45,9 +49,14 @@ class Synthesis:
 
 
 def synthesize(
-    request: Request, progress: Progress = SILENT, keep: Callable[[Schedule], object] | None = None
+    request: Request,
+    progress: Progress = SILENT,
+    keep: Callable[[Schedule], object] | None = None,
+    settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
+
+    ``settle`` is given those that come near the best by simulation, the best first, and has the last word.
 
     Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
     RuntimeError if the judge refuses the winner, which would be a bug.
@@ -60,20 +69,29 @@ def synthesize(
     proven = bounds_of(request)
     bounded_s = time.perf_counter()
     choice = Choice(max(bound.time_s for bound in proven))
+    found: list[Schedule] = []
     with Trials(request, tried, begun_s) as trials:
-        proven = _carried_out(request, trials, tried, choice, proven, progress, keep)
+        proven = _carried_out(
+            request, trials, tried, choice, proven, progress, _both(keep, found.append) if settle else keep
+        )
     progress.update(len(tried), len(tried))
     if choice.best is None:
         raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in choice.attempts)))
+    best, why = choice.best, choice.why()
+    if settle is not None:
+        best = settle(_near(best, choice.best_s, found))
+        why = (
+            why if best is choice.best else f"where ports are shared it does better than {choice.best.method}"
+        )
     found_s = time.perf_counter()
-    schedule = _proven(replace(choice.best, seed=request.seed), proven)
+    schedule = _proven(replace(best, seed=request.seed), proven)
     proof_s = bounded_s - begun_s + time.perf_counter() - found_s
     return Synthesis(
         schedule,
         tuple(choice.attempts),
         found_s - bounded_s,
         proof_s,
-        choice.why(),
+        why,
         peak_bytes(),
         trials.peak_bytes,
     )
@@ -113,6 +131,22 @@ def _carried_out(
             choice.target_s = max(bound.time_s for bound in proven)
         choice.take(plan, trial.schedule, trial.time_s)
     return proven
+
+
+def _both(
+    keep: Callable[[Schedule], object] | None, take: Callable[[Schedule], object]
+) -> Callable[[Schedule], object]:
+    def kept(schedule: Schedule) -> None:
+        take(schedule)
+        if keep is not None:
+            keep(schedule)
+
+    return kept
+
+
+def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
+    """The best, then all that are by so little slower that they may yet be the ones to take."""
+    return [best, *(one for one in found if one is not best and replay(one).time_s < _NEAR * best_s)]
 
 
 def warm() -> None:

@@ -204,10 +204,13 @@ def _sweep(
 
 
 def _once(request: Request, output: str | None, json: bool, digests: dict[str, str]) -> None:
+    from exec.predict import soonest
     from synth.synthesize import synthesize
 
+    # Between hosts that were measured nothing keeps transfers to the order of a schedule.
+    flows = "profile" in digests and len(set(request.network.hosts)) > 1 and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(request, _Bar(bar))
+        found = synthesize(request, _Bar(bar), settle=soonest if flows else None)
     if output is not None:
         artifacts.write(output, "schedule", found.schedule, digests)
     if json and output != "-":

@@ -4,7 +4,7 @@ import pytest
 from sample_schedules import complete, ring_all_reduce
 
 from exec import predict
-from exec.predict import predicted_s
+from exec.predict import predicted_s, soonest
 from probes.errors import UsageError
 from synth.collective import collective
 from synth.compiler.lower import lower
@@ -44,3 +44,19 @@ def test_a_network_without_the_links_of_the_program_is_refused():
     line = build("line", ["h"] * 4, [Link(rank, rank + 1, 0, 1e-9) for rank in range(3)])
     with pytest.raises(UsageError, match="from rank 3 to 0: line has no such link"):
         predicted_s(RING, line, 1)
+
+
+def test_the_soonest_is_what_shares_ports_best():
+    """An exchange over one port a rank: pairs in rotation never meet, all at once they do."""
+    network = family("switch:4", [1e-6], [1e9])
+    exchange = collective("all_to_all", 4, 1)
+    rotating = direct.synthesize(network, exchange, 1 << 20)
+    slower = direct.synthesize(family("switch:4", [1e-6], [0.5e9]), exchange, 1 << 20)
+    assert soonest([slower, rotating]) is rotating
+    assert soonest([rotating, slower]) is rotating
+
+
+def test_long_schedules_are_taken_as_they_are(monkeypatch):
+    first, second = ring_all_reduce(3), ring_all_reduce(3)
+    monkeypatch.setattr(predict, "_MOST_SENDS", first.sends - 1)
+    assert soonest([first, second]) is first

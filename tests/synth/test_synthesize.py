@@ -80,3 +80,20 @@ def test_a_fixed_chunk_is_kept():
     found = synthesize(Request(named("mesh"), "all_gather", chunk_bytes=5000, chunks=3))
     assert found.schedule.chunk_bytes == 5000
     assert found.schedule.collective.chunks == 3 * 12
+
+
+def test_who_settles_has_the_last_word_and_is_given_the_best_first():
+    given = []
+
+    def last(schedules):
+        given.extend(schedules)
+        return schedules[-1]
+
+    request = Request(family("switch:4", [1e-6], [1e9]), "all_reduce", size_bytes=1 << 20)
+    usual = synthesize(request)
+    settled = synthesize(request, settle=last)
+    assert given[0].method == usual.schedule.method
+    assert len(given) > 1
+    assert settled.schedule.method == given[-1].method
+    assert settled.schedule.outcome.time_s >= usual.schedule.outcome.time_s * (1 - 1e-9)
+    assert not check(settled.schedule)
