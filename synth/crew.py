@@ -129,7 +129,7 @@ def _follow() -> None:
     assert parent is not None
     parent.join()
     _end_below(os.getpid())
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _end(process: Any) -> None:
