@@ -84,6 +84,9 @@ class Trials:
     def _worth(self, number: int) -> bool:
         """Whether to leave this plan and those after it to processes."""
         request = self._request
+        if number == 0 and request.chunk_bytes is not None and request.time_limit_s is None:
+            # With fixed chunks the first is often the last, and a large table takes long to hand over.
+            return False
         rest = [plan for plan in self._tried[number:] if not plan.method.solves]
         rest_s = sum(map(_guess_s, rest))
         if request.time_limit_s is not None and request.jobs and rest_s > _UNSTOPPABLE_S:
