@@ -19,7 +19,7 @@ from probes.profile import HostCopies, Links, Profile, ProfiledRank
 from probes.rounds import Pair
 from probes.samples import Place, Samples
 
-__all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled"]
+__all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled", "waiting"]
 
 _LARGEST_RESIDUAL = 0.25
 # Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
@@ -116,22 +116,33 @@ class Fits:
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links to measure again, alone, worst kinds first."""
+    """The links to measure again, alone, worst kinds first; a few of those held up, to tell why."""
     fits = Fits(samples, places)
+    held = held_up(fits.between_hosts, samples)
+    return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]
+
+
+def _outstanding(fits: Fits) -> list[Pair]:
     suspected = [row for part in fits.suspects for row in part.rows]
     rows = fits.rows
     kinds = (rows["unsound"], suspected, rows["asymmetric"], rows["nonlinear"], fits.unsteady)
-    ranked = [fits.pairs[row] for rows in kinds for row in rows]
-    # Thin trunks hold up most of all links: a few tell of them, so the time grows with the ranks alone.
-    waiting = held_up(fits.between_hosts, samples)[: 2 * len(places)]
-    return list(dict.fromkeys([*ranked, *waiting]))
+    return [fits.pairs[row] for row in dict.fromkeys(row for rows in kinds for row in rows)]
 
 
 def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """The links that were not measured alone though they stand out, or not without being disturbed."""
+    """The links that were not measured alone though they stand out, or not without being disturbed.
+
+    Without those held up in company: they are measured when it is known what they share.
+    """
     fits = Fits(samples, places)
-    new = [pair for pair in to_retest(samples, places) if pair not in samples.again]
+    later = {*samples.again, *held_up(fits.between_hosts, samples)}
+    new = [pair for pair in _outstanding(fits) if pair not in later]
     return [*new, *disturbed([fits.pairs[row] for row in fits.retested], samples)]
+
+
+def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links held up in company that were not measured alone."""
+    return held_up(Fits(samples, places).between_hosts, samples)
 
 
 def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:

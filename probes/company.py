@@ -6,38 +6,40 @@ nothing: then one of the others has ended, or was held back itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from probes.pace import best_whole, middle_whole, pace
 from probes.rounds import Pair
 from probes.samples import Samples
 
-__all__ = ["disturbed", "held_up", "kept_waiting"]
+__all__ = ["behind", "disturbed", "held_up", "kept_waiting"]
 
 # In the middle of what it did in company a link wanders: further than this, it was kept waiting.
 _WAITED = 1.4
 # So much slower alone than in company, a link was disturbed when it was measured alone.
 _DISTURBED = 1.1
+# Links through one trunk are what it is: further behind most of them, one was disturbed, or is slower still.
+_BEHIND = 1.03
 
 
 def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
     """The links of ``beta`` (s/byte) slower in company than their sender and receiver are elsewhere.
 
-    Without those that were measured alone since.
+    Those that lost most come first; without those that were measured alone since.
     """
     best_from: dict[int, float] = {}
     best_to: dict[int, float] = {}
     for (src, dst), value in beta.items():
         best_from[src] = min(best_from.get(src, value), value)
         best_to[dst] = min(best_to.get(dst, value), value)
-    found = []
+    times = {}
     for pair in beta:
         company_s = middle_whole(samples.trains[pair])
-        if pair in samples.again or company_s is None:
-            continue
-        if company_s > _WAITED * max(best_from[pair[0]], best_to[pair[1]]):
-            found.append(pair)
-    return found
+        if pair not in samples.again and company_s is not None:
+            times[pair] = company_s / max(best_from[pair[0]], best_to[pair[1]])
+    return sorted((pair for pair in times if times[pair] > _WAITED), key=lambda pair: (-times[pair], pair))
 
 
 def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, float]:
@@ -59,3 +61,13 @@ def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
         if slower or not pace(samples.again[pair]).sound:
             found.append(pair)
     return found
+
+
+def behind(beta: Mapping[Pair, float], trunks: Iterable[Sequence[Pair]]) -> list[Pair]:
+    """The links of each trunk that are slower than most links through it."""
+    found: dict[Pair, None] = {}
+    for pairs in trunks:
+        known = [pair for pair in pairs if pair in beta]
+        middle = np.median([beta[pair] for pair in known]) if known else 0.0
+        found |= dict.fromkeys(pair for pair in known if beta[pair] > _BEHIND * middle)
+    return list(found)

@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from probes.assemble import Fits, still_slow, to_retest, unsettled
+from probes.assemble import Fits, still_slow, to_retest, unsettled, waiting
 from probes.budget import Cost, Plan, fitted
-from probes.company import kept_waiting
+from probes.company import behind, kept_waiting
 from probes.effort import PASSES, Effort
 from probes.gpu_copies import host_copies
 from probes.nics import nic_shares
@@ -18,7 +18,7 @@ from probes.profile import HostCopies
 from probes.rounds import Pair, Waves, meetings, waves
 from probes.samples import Place, Samples
 from probes.trials import Known, Trials, attempts
-from probes.trunks import trunk_shares
+from probes.trunks import one_at_a_time, trunk_shares
 
 __all__ = ["Steps"]
 
@@ -89,10 +89,12 @@ class Steps:
         prober.waits_for_all("which ports to try")
         known: Known = prober.comm.bcast(self._known(samples) if prober.rank == 0 else None)
         if not self._wants_trials(known):
+            self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
             return [], []
         trials = Trials(attempts(prober, known))
         shares, said = trunk_shares(known, trials)
-        self._alone(self._not_yet_alone(shares, samples), samples)
+        self._through(shares, samples)
+        self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
         shares += nic_shares(known, trials)
         return shares, said
 
@@ -205,13 +207,25 @@ class Steps:
         crowded = len(self._places) > len(ranks_of) and not self._effort.quick
         return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
 
-    def _not_yet_alone(self, shares: Sequence[Share], samples: Samples) -> list[Pair]:
-        """Links through a trunk that were only measured in company, as far as that is cheap."""
+    def _through(self, shares: Sequence[Share], samples: Samples) -> None:
+        """Measure links through trunks, that only were in company, one at a time through each trunk."""
         through = dict.fromkeys(pair for share in shares for pair in share.pairs)
-        return self._on_every_rank(
+        chosen = self._on_every_rank(
             lambda known, _: [pair for pair in through if pair not in known.again][: self._most_retests],
             samples,
         )
+        found = Samples()
+        cut = one_at_a_time(chosen, shares, self._places)
+        self._prober.expect(len(cut))
+        for index, wave in enumerate(cut, start=1):
+            step = f"bandwidth through trunks, wave {index} of {len(cut)}"
+            found.add(self._prober.beta(wave, step, alone=True) or Samples())
+        self._add(found, samples)
+        slower = self._on_every_rank(
+            lambda known, places: behind(Fits(known, places).between_hosts, [one.pairs for one in shares]),
+            samples,
+        )
+        self._alone(slower[: self._most_retests], samples)
 
     def _agreed(self, decision: bool) -> bool:
         """What rank 0 decides."""

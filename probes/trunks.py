@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from probes.ports import Share
 from probes.rounds import Pair
+from probes.samples import Place
 from probes.trials import Known, SpentError, Trial, Trials
 
-__all__ = ["trunk_shares"]
+__all__ = ["one_at_a_time", "trunk_shares"]
 
 _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
@@ -34,6 +35,23 @@ def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
             covered = {pair for share in found for pair in share.pairs} | set(seed)
             left = {pair: gain for pair, gain in left.items() if pair not in covered}
     return found, []
+
+
+def one_at_a_time(
+    pairs: Sequence[Pair], shares: Sequence[Share], places: Sequence[Place]
+) -> list[list[Pair]]:
+    """Waves of ``pairs`` in which none has a host, or one of ``shares``, in common with another."""
+    waves: list[tuple[list[Pair], set[str]]] = []
+    for pair in pairs:
+        mine = {places[rank].host for rank in pair} | {share.name for share in shares if pair in share.pairs}
+        for wave, busy in waves:
+            if not busy & mine:
+                wave.append(pair)
+                busy |= mine
+                break
+        else:
+            waves.append(([pair], mine))
+    return [wave for wave, _ in waves]
 
 
 def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:

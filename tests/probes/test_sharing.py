@@ -8,7 +8,7 @@ from probes.nics import nic_shares
 from probes.ports import Share
 from probes.samples import Place
 from probes.trials import MOST_TRIALS, Known, SpentError, Trials
-from probes.trunks import trunk_shares
+from probes.trunks import one_at_a_time, trunk_shares
 
 
 def places(hosts, each):
@@ -136,3 +136,17 @@ def test_without_contention_nothing_is_tried():
     network = Network([])
     assert trunk_shares(Known(links(where), {}, where), Trials(network)) == ([], [])
     assert network.asked == []
+
+
+def test_links_through_trunks_are_measured_one_at_a_time_through_each():
+    where = places(6, 1)
+    near, far = {"h0", "h1", "h2"}, {"h3", "h4", "h5"}
+    ways = [crossing(where, near, far), crossing(where, far, near)]
+    shares = [Share(f"trunk {at}", tuple(sorted(way))) for at, way in enumerate(ways)]
+    pairs = sorted(ways[0] | ways[1])
+    waves = one_at_a_time(pairs, shares, where)
+    assert sorted(pair for wave in waves for pair in wave) == pairs
+    assert len(waves) < len(pairs)
+    for wave in waves:
+        assert len({rank for pair in wave for rank in pair}) == 2 * len(wave)
+        assert all(len(way & set(wave)) <= 1 for way in ways)
