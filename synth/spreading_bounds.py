@@ -119,7 +119,8 @@ class _Problem:
         time_s = crossing_s(network, cut, needed, chunk_bytes, self.supply)
         if cut.kind != "cut":
             return time_s
-        once_more_s = crossing_s(network, cut, needed + 1, chunk_bytes, self.supply)
+        # A chunk that crosses once more need not be another one: what the tails hold does not limit it.
+        once_more_s = crossing_s(network, cut, needed + 1, chunk_bytes, None)
         time_s = max(time_s, min(time_s + spread_s(network, cut, chunk_bytes), once_more_s))
         return drained_s(network, cut, needed, chunk_bytes, self.supply, time_s)
 

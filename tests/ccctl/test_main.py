@@ -78,7 +78,7 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
     ("arguments", "message", "hint"),
     [
         (["bake"], "No such command 'bake'", "see ccctl --help"),
-        (["show"], "Missing argument 'ARTIFACT'", "see ccctl show --help"),
+        (["show"], "Missing argument 'ARTIFACT…'", "see ccctl show --help"),
         (["show", "--cake", "x"], "No such option: --cake", "see ccctl show --help"),
         (["show", "--lines", "few", "x"], "'few' is not a valid int", "see ccctl show --help"),
         (["schema", "cake"], "KIND: expected one of topology, ", ""),

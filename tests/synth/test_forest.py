@@ -15,7 +15,7 @@ from synth.synthesize import Request, synthesize
         ("mesh:3x11", [50e9], 94),
         ("torus:6x6", [50e9], 95),
         ("hypercube:32", [50e9], 95),
-        ("switch:8", [50e9], 98),
+        ("switch:8", [50e9], 97),
         ("ring:8", [50e9], 98),
         ("rfs:2x4x4", [200e9, 100e9, 50e9], 93),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sample_schedules import random_schedule
 
@@ -29,8 +29,10 @@ needs_files = pytest.mark.skipif(not FILES, reason="the shared sample programs a
 
 
 def same(one, two):
-    """Whether two programs agree in every field."""
+    """Whether two programs agree in every field that the format has: it knows no turns."""
     for field in fields(one):
+        if field.name == "turn":
+            continue
         a, b = getattr(one, field.name), getattr(two, field.name)
         if field.name == "collective":
             alike = (a.kind, a.ranks, a.chunks, a.root) == (b.kind, b.ranks, b.chunks, b.root)
@@ -236,5 +238,6 @@ def test_whatever_a_file_says_it_is_judged_or_refused(data):
 
 @given(cut=st.integers(0, len(RING.rstrip()) - 1), noise=st.binary(max_size=4))
 def test_a_file_cut_anywhere_is_refused(cut, noise):
+    assume(RING.rstrip().encode() != (RING.encode()[:cut] + noise).rstrip())
     with pytest.raises(DataError):
         read_xml(RING.encode()[:cut] + noise, "cut")
