@@ -32,7 +32,8 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
     used = np.unique(link[links.sends])
     flow = np.full(max(1, network.links), -1, dtype=np.int64)
     flow[used] = np.arange(len(used))
-    rate = 1.0 / network.beta_s_per_byte[used]
+    # What costs nothing a byte is as fast as may be counted.
+    rate = 1.0 / np.maximum(network.beta_s_per_byte[used], 1e-18)
     start, port = _crossed(network, used)
     return float(
         _run(
@@ -170,20 +171,21 @@ def _run(
                 next_s = min(next_s, now_s + left[f] / rate[f])
         if next_s == np.inf:
             return last_s if done == steps else np.inf
-        passed_s = next_s - now_s
-        now_s = next_s
         ended = False
         for f in range(flows):
             if head[f] < 0:
                 continue
-            left[f] -= rate[f] * passed_s
+            # By the same sum as above, so that whatever sets the moment ends at it, however it rounds.
+            over = now_s + left[f] / rate[f] <= next_s
+            left[f] -= rate[f] * (next_s - now_s)
             # What rounding leaves of a message is not worth an event.
-            if left[f] <= 1e-9 * size[head[f]]:
+            if over or left[f] <= 1e-9 * size[head[f]]:
                 step = head[f]
-                events = push(key, what, events, now_s + alpha_s[f], step)
+                events = push(key, what, events, next_s + alpha_s[f], step)
                 head[f] = after[step]
                 left[f] = size[head[f]] if head[f] >= 0 else 0.0
                 ended = ended or head[f] < 0
+        now_s = next_s
         if ended:
             _share(head, rate, capacity, crossed_start, crossed)
         while events > 0 and key[0] <= now_s:
@@ -231,7 +233,8 @@ def _share(head: Indices, rate: Floats, capacity: Floats, start: Indices, crosse
             for at in range(start[f], start[f + 1]):
                 crosses = crosses or crossed[at] == tightest
             if crosses:
-                rate[f], open_[f] = least, False
+                # Rounding may leave nothing of a port; what crosses it still has to end.
+                rate[f], open_[f] = max(least, 1e-9 * capacity[tightest]), False
                 for at in range(start[f], start[f + 1]):
                     free[crossed[at]] = max(0.0, free[crossed[at]] - least)
                     users[crossed[at]] -= 1

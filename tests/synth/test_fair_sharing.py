@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_networks import networks
 from sample_schedules import random_schedule
 
-from synth.collective import KINDS
+from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
 from synth.fair_sharing import fair_time_s
 from synth.lang import chunk, program
+from synth.methods import greedy
 from synth.network import Link, build
 from synth.simulate_program import Costs
 
@@ -68,3 +70,30 @@ def test_no_link_carries_more_than_it_can(kind, ranks, seed):
     time_s = fair_time_s(lower(schedule), network, schedule.chunk_bytes, Costs(0.0, fifo=64))
     loads = np.bincount(schedule.link, minlength=network.links) * schedule.chunk_bytes
     assert (loads * network.beta_s_per_byte).max(initial=0.0) * (1 - 1e-9) <= time_s < np.inf
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    network=networks(),
+    kind=st.sampled_from(("all_gather", "all_reduce", "broadcast")),
+    chunks=st.integers(1, 5),
+    chunk_bytes=st.sampled_from([1, 3, 1000, (1 << 20) + 7, 1 << 30]),
+    step_s=st.sampled_from([0.0, 1e-9, 1e-5, 0.1]),
+)
+def test_on_any_network_everything_ends(network, kind, chunks, chunk_bytes, step_s):
+    """Also where times differ by so much that rounding leaves parts of messages."""
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, chunks), chunk_bytes)
+    compiled = lower(schedule)
+    time_s = fair_time_s(compiled, network, chunk_bytes, Costs(step_s, fifo=4))
+    assert 0 < time_s < np.inf
+
+
+def test_rounding_keeps_no_message_under_way():
+    """Seven flows of one port, whose shares add up to a little more or less than all of it."""
+    rates = [3.3e9 + 7 * number for number in range(7)]
+    links = [Link(0, to, 1e-6, 1 / rate, ("nic",)) for to, rate in enumerate(rates, 1)]
+    network = build("fan", ["h"] * 8, links)
+    for chunk_bytes in (1, 3, 1001, 12345679):
+        schedule = greedy.synthesize(network, collective("broadcast", 8, 3), chunk_bytes)
+        time_s = fair_time_s(lower(schedule), network, chunk_bytes, Costs(0.1))
+        assert 7 * chunk_bytes / rates[-1] < time_s < np.inf
