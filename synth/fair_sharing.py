@@ -149,10 +149,7 @@ def _run(
             last_s = max(last_s, now_s + step_s)
             if receives[step]:
                 taken[recv[tb]] += 1
-                other = writer[recv[tb]]
-                if other >= 0 and not awake[other]:
-                    awake[other], queue[waiting] = True, other
-                    waiting += 1
+                waiting = _wake(writer[recv[tb]], awake, queue, waiting)
             if sends[step]:
                 sent[send[tb]] += 1
                 f = flow[step]
@@ -165,26 +162,10 @@ def _run(
             events = push(key, what, events, now_s + step_s, steps + tb)
         if changed:
             _share(head, rate, capacity, crossed_start, crossed)
-        next_s = key[0] if events > 0 else np.inf
-        for f in range(flows):
-            if head[f] >= 0:
-                next_s = min(next_s, now_s + left[f] / rate[f])
+        next_s = _next_s(now_s, key[0] if events > 0 else np.inf, head, left, rate)
         if next_s == np.inf:
             return last_s if done == steps else np.inf
-        ended = False
-        for f in range(flows):
-            if head[f] < 0:
-                continue
-            # By the same sum as above, so that whatever sets the moment ends at it, however it rounds.
-            over = now_s + left[f] / rate[f] <= next_s
-            left[f] -= rate[f] * (next_s - now_s)
-            # What rounding leaves of a message is not worth an event.
-            if over or left[f] <= 1e-9 * size[head[f]]:
-                step = head[f]
-                events = push(key, what, events, next_s + alpha_s[f], step)
-                head[f] = after[step]
-                left[f] = size[head[f]] if head[f] >= 0 else 0.0
-                ended = ended or head[f] < 0
+        events, ended = _carry(now_s, next_s, head, after, left, rate, size, alpha_s, key, what, events)
         now_s = next_s
         if ended:
             _share(head, rate, capacity, crossed_start, crossed)
@@ -194,19 +175,63 @@ def _run(
             if event < steps:
                 fifo = send[tb_of[event]]
                 arrived[fifo] += 1
-                other = reader[fifo]
-                if other >= 0 and not awake[other]:
-                    awake[other], queue[waiting] = True, other
-                    waiting += 1
+                waiting = _wake(reader[fifo], awake, queue, waiting)
                 continue
             tb = event - steps
             busy[tb] = False
             here = tb_rank[tb]
             # Any threadblock of the rank may have waited for this step.
             for other in range(rank_start[here], rank_start[here + 1]):
-                if not awake[other]:
-                    awake[other], queue[waiting] = True, other
-                    waiting += 1
+                waiting = _wake(other, awake, queue, waiting)
+
+
+@compiled
+def _wake(tb: int, awake: Mask, queue: Indices, waiting: int) -> int:
+    """Put a threadblock (-1: none) among those that may go on; how many there are."""
+    if tb >= 0 and not awake[tb]:
+        awake[tb], queue[waiting] = True, tb
+        return waiting + 1
+    return waiting
+
+
+@compiled
+def _next_s(now_s: float, event_s: float, head: Indices, left: Floats, rate: Floats) -> float:
+    """When something happens next: an event, or the end of a message under way."""
+    for f in range(len(head)):
+        if head[f] >= 0:
+            event_s = min(event_s, now_s + left[f] / rate[f])
+    return event_s
+
+
+@compiled
+def _carry(
+    now_s: float,
+    next_s: float,
+    head: Indices,
+    after: Indices,
+    left: Floats,
+    rate: Floats,
+    size: Floats,
+    alpha_s: Floats,
+    key: Floats,
+    what: Indices,
+    events: int,
+) -> tuple[int, bool]:
+    """Carry every flow on until ``next_s``: (events with the arrivals, whether a flow has nothing left)."""
+    ended = False
+    for f in range(len(head)):
+        if head[f] < 0:
+            continue
+        # By the same sum as in ``_next_s``, so that whatever sets the moment ends at it, however it rounds.
+        over = now_s + left[f] / rate[f] <= next_s
+        left[f] -= rate[f] * (next_s - now_s)
+        # What rounding leaves of a message is not worth an event.
+        if over or left[f] <= 1e-9 * size[head[f]]:
+            events = push(key, what, events, next_s + alpha_s[f], head[f])
+            head[f] = after[head[f]]
+            left[f] = size[head[f]] if head[f] >= 0 else 0.0
+            ended = ended or head[f] < 0
+    return events, ended
 
 
 @compiled

@@ -69,8 +69,8 @@ class Program:
     ``input_chunks`` and ``output_chunks`` are the sizes of the buffers where the collective is unknown,
     as in a file that only says "custom"; else they are empty, and the collective gives the sizes.
     ``source`` and ``line`` (for each step) say which statement made it, where that is known.
-    ``turn``, where a schedule made it, is the place of each step in the schedule's order: connections
-    that share a port serve the earliest turn first, or the port's time goes to what nobody waits for.
+    ``turn``, where a schedule made it, is the place of each step in the schedule's order: of transfers
+    that could take a port at the same moment the simulator lets the earliest turn have it.
     """
 
     name: str

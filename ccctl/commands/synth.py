@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +13,11 @@ from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
 from ccctl.options import Json, Output, Quiet, Seed, Unwind, Verbose, Without
 from ccctl.sizes import parse_size, parse_sizes
+from ccctl.synth_summary import describe, summary_of
 
 if TYPE_CHECKING:
     from synth.network import Network
-    from synth.synthesize import Request, Synthesis
+    from synth.synthesize import Request
     from synth.wish import Wish
 
 __all__ = ["EXAMPLES", "synth"]
@@ -214,11 +214,11 @@ def _once(request: Request, output: str | None, json: bool, digests: dict[str, s
     if output is not None:
         artifacts.write(output, "schedule", found.schedule, digests)
     if json and output != "-":
-        console.summary(_summary(found))
+        console.summary(summary_of(found))
     elif output is None:
-        _say(found, console.data)
+        describe(found, console.data)
     else:
-        _say(found, console.note)
+        describe(found, console.note)
     console.next_step(f"ccctl verify {output if output not in (None, '-') else 'schedule.json'}")
 
 
@@ -268,74 +268,4 @@ def _request(
         chunks=chunks,
         method=method,
         seed=seed,
-    )
-
-
-def _summary(found: Synthesis) -> dict[str, Any]:
-    schedule = found.schedule
-    outcome = schedule.outcome
-    assert outcome is not None
-    return {
-        "method": schedule.method,
-        "ranks": schedule.network.ranks,
-        "links": schedule.network.links,
-        "collective": schedule.collective.label,
-        "size_bytes": schedule.collective.total_bytes(schedule.chunk_bytes),
-        "chunk_bytes": schedule.chunk_bytes,
-        "chunks": schedule.collective.chunks,
-        "sends": schedule.sends,
-        "checked": True,
-        "time_s": outcome.time_s,
-        "bound_s": outcome.binding.time_s,
-        "percent_of_optimal": outcome.percent_of_optimal,
-        "binding_bound": outcome.binding.name,
-        "bounds_s": {bound.name: bound.time_s for bound in outcome.bounds},
-        "status": outcome.status,
-        "gap_percent": None if outcome.gap is None else 100 * outcome.gap,
-        "synthesis_s": found.synthesis_s,
-        "proof_s": found.proof_s,
-        "peak_bytes": found.peak_bytes + found.workers_bytes,
-        "why": found.why,
-        "attempts": [
-            {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
-            for tried in found.attempts
-        ],
-        "seed": schedule.seed,
-    }
-
-
-def _say(found: Synthesis, say: Callable[[str], None]) -> None:
-    from ccctl.pictures.units import about, plural, seconds
-
-    schedule = found.schedule
-    outcome = schedule.outcome
-    assert outcome is not None
-    shape = schedule.collective
-    say(
-        f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
-        f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
-        f"{about(schedule.chunk_bytes)}"
-    )
-    best: dict[str, float] = {}
-    for tried in found.attempts:
-        if tried.time_s is not None:
-            best[tried.method] = min(tried.time_s, best.get(tried.method, float("inf")))
-        else:
-            console.detail(f"{tried.method}: {tried.reason}")
-    for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
-        mark = "*" if name == schedule.method else " "
-        say(f"{mark} {name:8s} {seconds(time_s)}")
-    say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
-    say(
-        f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
-        f"{outcome.binding.name}"
-    )
-    if outcome.gap is not None:
-        say(
-            f"{outcome.status}: {schedule.method}'s integer programs leave a gap of {100 * outcome.gap:.2g} %"
-        )
-    say(
-        f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
-        f"the proof {found.proof_s:.2f} s, memory at most "
-        f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
     )

@@ -48,11 +48,8 @@ class MpiNotices:
         return self._count
 
 
-class PeerOut:
-    """The sender's end where the receiver's memory can be written: ``places`` are addresses there.
-
-    ``full`` are this end's events, ``free`` the receiver's, one for each place.
-    """
+class _PeerEnd:
+    """What both ends of a wire between memories hold: places, their events, and how many messages passed."""
 
     def __init__(
         self,
@@ -64,6 +61,13 @@ class PeerOut:
     ) -> None:
         self._streams, self._places, self._full, self._free = streams, places, full, free
         self._notices, self._number = notices, 0
+
+
+class PeerOut(_PeerEnd):
+    """The sender's end where the receiver's memory can be written: ``places`` are addresses there.
+
+    ``full`` are this end's events, ``free`` the receiver's, one for each place.
+    """
 
     def room(self, stream: Any) -> int:
         place = self._number % len(self._places)
@@ -82,19 +86,8 @@ class PeerOut:
         return True
 
 
-class PeerIn:
+class PeerIn(_PeerEnd):
     """The receiver's end: ``places`` are its own memory; the events as in PeerOut."""
-
-    def __init__(
-        self,
-        streams: Streams,
-        places: Sequence[int],
-        full: Sequence[Any],
-        free: Sequence[Any],
-        notices: Notices,
-    ) -> None:
-        self._streams, self._places, self._full, self._free = streams, places, full, free
-        self._notices, self._number = notices, 0
 
     def message(self, size_bytes: int, stream: Any) -> int:
         if self._notices.seen() <= self._number:
