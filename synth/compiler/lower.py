@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, Ints
+from probes.columns import Indices
 from probes.errors import UsageError
 from synth.cells import Side, side_of
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
@@ -16,9 +16,12 @@ from synth.compiler.compile import compiled_program
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 from synth.schedule import REDUCE as REDUCING
 from synth.schedule import Schedule
-from synth.simulate import replay
+from synth.simulate import Timing, replay
 
 __all__ = ["chunk_dag_of", "lower"]
+
+# The share of a schedule in which sums and results are both under way, from which they are kept apart.
+_OVERLAP = 0.1
 
 
 def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
@@ -46,13 +49,13 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     # A sum that is added to nothing is a copy.
     reduces = (schedule.op == REDUCING) & (with_slot >= 0)
     kept_rank, kept_in, kept_out = homes.kept()
-    kept, channel = len(kept_rank), _channels(network.src, network.dst)[schedule.link]
+    timing = replay(schedule)
+    kept, channel = len(kept_rank), _channels(schedule, timing)
 
     def column(values: Indices, of_kept: Indices | int) -> Indices:
         return np.concatenate([values, np.broadcast_to(np.int64(of_kept), kept)]).astype(np.int64)
 
     nothing = np.full(schedule.sends, -1)
-    timing = replay(schedule)
     moments = np.unique(np.concatenate([timing.start_s, timing.arrival_s]))
     return ChunkDag(
         name=name or f"{schedule.method} {collective.label}",
@@ -79,12 +82,26 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     )
 
 
-def _channels(src: Ints, dst: Ints) -> Ints:
-    """For each link its number among the parallel links of the same pair."""
-    order = np.lexsort((dst, src))
-    key = src[order].astype(np.int64) * (int(dst.max(initial=0)) + 1) + dst[order]
-    channel = np.empty(len(src), dtype=np.int32)
-    channel[order] = np.arange(len(src)) - np.searchsorted(key, key)
+def _channels(schedule: Schedule, timing: Timing) -> Indices:
+    """For each send the number of its connection among those between the same ranks.
+
+    Each parallel link is one, and two where it carries sums and results and many results are under way
+    before the last sum: in one connection whatever is late holds up all that is behind it.
+    """
+    network, link = schedule.network, schedule.link
+    adds = schedule.op == REDUCING
+    last_sum_s = timing.start_s[adds].max(initial=0.0)
+    first_result_s = timing.start_s[~adds].min(initial=np.inf)
+    overlap = last_sum_s - first_result_s > _OVERLAP * timing.time_s
+    carries = [np.bincount(link[one], minlength=network.links) > 0 for one in (adds, ~adds)]
+    apart = carries[0] & carries[1] & overlap
+    order = np.lexsort((network.dst, network.src))
+    pair = network.src[order].astype(np.int64) * network.ranks + network.dst[order]
+    needed = 1 + apart[order].astype(np.int64)
+    before = np.cumsum(needed) - needed
+    first = np.empty(network.links, dtype=np.int64)
+    first[order] = before - before[np.searchsorted(pair, pair)]
+    channel: Indices = first[link] + (apart[link] & ~adds)
     return channel
 
 

@@ -56,6 +56,15 @@ def test_the_soonest_is_what_shares_ports_best():
     assert soonest([rotating, slower]) is rotating
 
 
+@pytest.mark.parametrize("rate", [0.96e9, 0.9e9])
+def test_what_is_sooner_by_less_than_predictions_are_good_to_does_not_win(rate):
+    exchange = collective("all_to_all", 4, 1)
+    first, second = (
+        direct.synthesize(family("switch:4", [1e-6], [one]), exchange, 1 << 20) for one in (rate, 1e9)
+    )
+    assert soonest([first, second]) is (first if rate == 0.96e9 else second)
+
+
 def test_long_schedules_are_taken_as_they_are(monkeypatch):
     first, second = ring_all_reduce(3), ring_all_reduce(3)
     monkeypatch.setattr(predict, "_MOST_SENDS", first.sends - 1)

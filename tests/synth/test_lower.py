@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_schedules import complete, random_schedule, schedule_of
+from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
 from probes.columns import bytes_of, ints
 from probes.errors import UsageError
@@ -11,7 +11,7 @@ from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
 from synth.compiler.replay import examine, judge
 from synth.program import OPS
-from synth.schedule import COPY, Schedule
+from synth.schedule import COPY, REDUCE, Schedule
 
 
 @settings(deadline=None)
@@ -40,6 +40,26 @@ def test_parallel_links_get_channels_of_their_own():
     program = lower(schedule)
     assert program.channels == 2
     assert judge(program) == []
+
+
+def test_sums_and_results_under_way_together_get_connections_of_their_own():
+    """Chunks go from rank to rank and back, even ones from one end and odd ones from the other."""
+    sends = []
+    for chunk in range(12):
+        path = [0, 1, 2] if chunk % 2 else [2, 1, 0]
+        sends += [(chunk, path[0], path[1], REDUCE), (chunk, path[1], path[2], REDUCE)]
+        sends += [(chunk, path[2], path[1], COPY), (chunk, path[1], path[0], COPY)]
+    program = lower(schedule_of(complete(3), collective("all_reduce", 3, 12), sends))
+    assert program.channels == 2
+    assert judge(program) == []
+    links = zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True)
+    assert sorted(pair for pair in links if pair[1] >= 0) == [
+        (0, 1), (0, 1), (1, 0), (1, 0), (1, 2), (1, 2), (2, 1), (2, 1)
+    ]  # fmt: skip
+
+
+def test_results_that_begin_after_the_sums_share_their_connection():
+    assert lower(ring_all_reduce(4)).channels == 1
 
 
 def test_a_wait_that_is_already_known_is_dropped():
