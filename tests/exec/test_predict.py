@@ -1,5 +1,7 @@
 """Predictions against times that can be worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 from sample_schedules import complete, ring_all_reduce
 
@@ -63,6 +65,16 @@ def test_what_is_sooner_by_less_than_predictions_are_good_to_does_not_win(rate):
         direct.synthesize(family("switch:4", [1e-6], [one]), exchange, 1 << 20) for one in (rate, 1e9)
     )
     assert soonest([first, second]) is (first if rate == 0.96e9 else second)
+
+
+def test_of_what_is_predicted_alike_a_forest_is_taken_where_links_differ():
+    for slow, taken in ((1e-9, "ring"), (4e-9, "forest")):
+        links = [
+            Link(a, b, 1e-6, slow if 3 in (a, b) else 1e-9) for a in range(4) for b in range(4) if a != b
+        ]
+        network = build("hosts", [f"h{rank}" for rank in range(4)], links)
+        made = replace(ring_all_reduce(4), network=network, method="ring")
+        assert soonest([made, replace(made, method="forest")]).method == taken
 
 
 def test_long_schedules_are_taken_as_they_are(monkeypatch):
