@@ -1,4 +1,4 @@
-"""Our all_reduce on one host against the libraries' own, in the same run: the one-host table of issue 6.
+"""Our all_reduce on one host against the libraries' own, in the same run.
 
 Prints, for each number of ranks and each size, with the data in private memory and with the data in the
 window that the ranks share, the library's median time over ours: above 1 we are faster. All run in turn on
