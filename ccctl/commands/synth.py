@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ccctl import artifacts, console
 from ccctl.collectives import parse_collectives
@@ -13,6 +11,24 @@ from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
 from ccctl.options import Json, Output, Quiet, Seed, Unwind, Verbose, Without
 from ccctl.sizes import parse_size, parse_sizes
+from ccctl.synth_options import (
+    Alpha,
+    Bandwidth,
+    Chunk,
+    Chunks,
+    CollectiveName,
+    Factor,
+    HoldAlpha,
+    Jobs,
+    Members,
+    Method,
+    NetworkName,
+    Root,
+    Size,
+    Solver,
+    Sweep,
+    TimeLimit,
+)
 from ccctl.synth_summary import describe, summary_of
 
 if TYPE_CHECKING:
@@ -53,90 +69,24 @@ EXAMPLES = (
 
 
 def synth(
-    network: Annotated[
-        str,
-        typer.Option(
-            "--network",
-            metavar="NETWORK|FILE",
-            help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
-            "switch_switch:AxB, ring_fc_switch:AxBxC, dragonfly:GxA, fat_tree:AxB/2; a machine such as "
-            "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); or a profile or topology "
-            "artifact.",
-        ),
-    ],
-    collective: Annotated[
-        str,
-        typer.Option(
-            "--collective",
-            metavar="NAME|FILE",
-            help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
-            "all_to_next; several at once on ranks of their own: broadcast@3:0-7,all_reduce:8-15; or a TOML "
-            "or JSON file of collectives, or of chunks with who holds and who wants each.",
-        ),
-    ] = "all_reduce",
-    alpha: Annotated[
-        str | None,
-        typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
-    ] = None,
-    bandwidth: Annotated[
-        str | None,
-        typer.Option(
-            "--bandwidth",
-            metavar="RATE",
-            help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
-        ),
-    ] = None,
+    network: NetworkName,
+    collective: CollectiveName = "all_reduce",
+    alpha: Alpha = None,
+    bandwidth: Bandwidth = None,
     unwind: Unwind = None,
     without: Without = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option("--ranks", metavar="SET", help="Only these take part, others may relay: 0,2,4-7."),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
-        ),
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(
-            "--sizes", metavar="FROM:TO", help="Sweep: the best schedule for each range of sizes, 1K:1G."
-        ),
-    ] = None,
-    factor: Annotated[
-        float, typer.Option("-f", "--factor", metavar="X", help="From one size of a sweep to the next.")
-    ] = 2.0,
-    chunk: Annotated[
-        str | None, typer.Option("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
-    ] = None,
-    chunks: Annotated[
-        int | None, typer.Option("--chunks", metavar="N", help="How many chunks each rank starts with.")
-    ] = None,
-    root: Annotated[
-        int | None,
-        typer.Option(
-            "--root", metavar="RANK", help="Of broadcast, reduce, scatter, gather. [the first rank]"
-        ),
-    ] = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
-    ] = "auto",
-    time_limit: Annotated[
-        float | None,
-        typer.Option("--time-limit", metavar="SECONDS", help="Then take the best so far."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", metavar="N", min=1, help="Processes at once, for long work. [one a core]"),
-    ] = None,
-    solver: Annotated[
-        str,
-        typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
-    ] = "cbc",
-    hold_alpha: Annotated[
-        bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
-    ] = False,
+    ranks: Members = None,
+    size: Size = None,
+    sizes: Sweep = None,
+    factor: Factor = 2.0,
+    chunk: Chunk = None,
+    chunks: Chunks = None,
+    root: Root = None,
+    method: Method = "auto",
+    time_limit: TimeLimit = None,
+    jobs: Jobs = None,
+    solver: Solver = "cbc",
+    hold_alpha: HoldAlpha = False,
     seed: Seed = 0,
     json: Json = False,
     output: Output = None,
