@@ -12,7 +12,10 @@ from ccctl.atomic import refuse_unwritable
 from ccctl.hosts import HOSTS_VARIABLE
 
 __all__ = [
+    "Alpha",
+    "Bandwidth",
     "Device",
+    "HoldAlpha",
     "Hostfile",
     "Hosts",
     "Json",
@@ -103,4 +106,22 @@ Without = Annotated[
 TimeoutSeconds = Annotated[
     float | None,
     typer.Option("--timeout", metavar="SECONDS", help="End the command after this long (exit 124)."),
+]
+
+Alpha = Annotated[
+    str | None,
+    typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
+]
+
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth",
+        metavar="RATE",
+        help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+    ),
+]
+
+HoldAlpha = Annotated[
+    bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
 ]

@@ -7,13 +7,10 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "Alpha",
-    "Bandwidth",
     "Chunk",
     "Chunks",
     "CollectiveName",
     "Factor",
-    "HoldAlpha",
     "Jobs",
     "Members",
     "Method",
@@ -45,20 +42,6 @@ CollectiveName = Annotated[
         help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
         "all_to_next; several at once on ranks of their own: broadcast@3:0-7,all_reduce:8-15; or a TOML "
         "or JSON file of collectives, or of chunks with who holds and who wants each.",
-    ),
-]
-
-Alpha = Annotated[
-    str | None,
-    typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
-]
-
-Bandwidth = Annotated[
-    str | None,
-    typer.Option(
-        "--bandwidth",
-        metavar="RATE",
-        help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
     ),
 ]
 
@@ -115,8 +98,4 @@ Jobs = Annotated[
 Solver = Annotated[
     str,
     typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
-]
-
-HoldAlpha = Annotated[
-    bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
 ]

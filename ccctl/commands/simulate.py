@@ -13,7 +13,7 @@ from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.atomic import refuse_unwritable
 from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
-from ccctl.options import Json, Parameters, Quiet, Unwind, Verbose, Without
+from ccctl.options import Alpha, Bandwidth, HoldAlpha, Json, Parameters, Quiet, Unwind, Verbose, Without
 from ccctl.sizes import parse_rate, parse_seconds, parse_size
 
 if TYPE_CHECKING:
@@ -58,12 +58,8 @@ def simulate(
             "--network", metavar="NETWORK|FILE", help="What to time it on; as ccctl synth names networks."
         ),
     ] = None,
-    alpha: Annotated[
-        str | None, typer.Option("--alpha", metavar="TIME", help="Latency of a family's links.")
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option("--bandwidth", metavar="RATE", help="Bandwidth of a family's links.")
-    ] = None,
+    alpha: Alpha = None,
+    bandwidth: Bandwidth = None,
     unwind: Unwind = None,
     without: Without = None,
     size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Time it for this size.")] = None,
@@ -76,9 +72,7 @@ def simulate(
     fifo: Annotated[
         int, typer.Option("--fifo", metavar="N", min=1, help="Messages that a connection holds.")
     ] = 2,
-    hold_alpha: Annotated[
-        bool, typer.Option("--hold-alpha", help="A chunk holds its link for alpha too: TACOS's cost model.")
-    ] = False,
+    hold_alpha: HoldAlpha = False,
     trace: Annotated[
         str | None,
         typer.Option(

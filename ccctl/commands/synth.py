@@ -9,16 +9,13 @@ from ccctl import artifacts, console
 from ccctl.collectives import parse_collectives
 from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
-from ccctl.options import Json, Output, Quiet, Seed, Unwind, Verbose, Without
+from ccctl.options import Alpha, Bandwidth, HoldAlpha, Json, Output, Quiet, Seed, Unwind, Verbose, Without
 from ccctl.sizes import parse_size, parse_sizes
 from ccctl.synth_options import (
-    Alpha,
-    Bandwidth,
     Chunk,
     Chunks,
     CollectiveName,
     Factor,
-    HoldAlpha,
     Jobs,
     Members,
     Method,
