@@ -54,11 +54,8 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
         return first
     compared = [first, *(one for one in others if one.sends <= _MOST_SENDS)]
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes) for one in compared]
-    clearly_s = min(expected_s) / _CLEARLY
+    near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]
     beta = first.network.beta_s_per_byte
-    if beta.max(initial=0.0) > _UNEVEN * beta.min(initial=np.inf):
-        forests = [at for at, one in enumerate(compared) if one.method == "forest"]
-        forests = [at for at in forests if expected_s[at] < clearly_s]
-        if forests:
-            return compared[min(forests, key=lambda at: expected_s[at])]
-    return first if expected_s[0] < clearly_s else compared[expected_s.index(min(expected_s))]
+    uneven = beta.max(initial=0.0) > _UNEVEN * beta.min(initial=np.inf)
+    forests = [at for at in near if uneven and compared[at].method == "forest"]
+    return compared[min(forests or ([0] if 0 in near else near), key=lambda at: expected_s[at])]
