@@ -73,7 +73,9 @@ class Watchdog:
         self._value: Any = None
         self._keep: Callable[[Any], None] = lambda value: None
         self._started_s = self._looked_s = self._advanced_s = time.monotonic()
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        self._closed = False
+        self._greeter = threading.Thread(target=self._accept, name="accept", daemon=True)
+        self._greeter.start()
 
     def result(self, bar: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
@@ -100,13 +102,18 @@ class Watchdog:
         return {name for rank in self.ranks.values() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
-        """Hang up on every rank: one that still runs then ends itself."""
+        """Hang up on every rank: one that still runs then ends itself. No more are greeted."""
         for rank in self.ranks.values():
             rank.connection.close()
+        self._closed = True
+        # Closing a socket does not wake who waits for a connection to it.
+        with contextlib.suppress(OSError), socket.create_connection(self._listener.address, timeout=1):
+            pass
+        self._greeter.join(2)
 
     def _accept(self) -> None:
-        """Greet the ranks one by one; ends when the listener is closed."""
-        while True:
+        """Greet the ranks one by one until there is an end to it."""
+        while not self._closed:
             try:
                 connection = self._listener.accept()
                 hello: Hello = connection.recv()

@@ -120,6 +120,15 @@ def test_the_value_of_rank_0_comes_back():
 
 
 @pytest.mark.mpi
+def test_no_thread_is_left_that_waits_for_ranks():
+    before = set(threading.enumerate())
+    assert run("total", 2, plus=1) == 2
+    with pytest.raises(LostRankError):
+        run("signalled", rank=1, signal=int(signal.SIGKILL))
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
 def test_a_rank_that_is_killed_or_stopped_is_named_with_those_who_waited(number, how):
     with pytest.raises(LostRankError) as caught:
