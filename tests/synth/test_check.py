@@ -67,24 +67,23 @@ def test_a_reduce_that_is_done_twice_is_always_caught(network, kind, data):
 
 
 def _fits(schedule, timing, row, start_s):
-    """Whether ``row`` could start at ``start_s``, among the others: its wires are free, its chunk is there."""
+    """Whether ``row`` could start at ``start_s`` among the others: its wires free, its chunk there."""
     network = schedule.network
     hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
+    src, dst = network.src[schedule.link], network.dst[schedule.link]
 
     def wires(send):
         link = schedule.link[send]
         first, end = network.link_port_start[link : link + 2]
         return {("link", int(link))} | {("port", int(port)) for port in network.link_port[first:end]}
 
-    for other in range(schedule.sends):
+    for other in set(range(schedule.sends)) - {row}:
         there_s = timing.start_s[other]
-        if other != row and wires(other) & wires(row):
-            if there_s < start_s + hold_s[row] and start_s < there_s + hold_s[other]:
-                return False
-        brings = network.dst[schedule.link[other]] == network.src[schedule.link[row]]
-        if brings and schedule.chunk[other] == schedule.chunk[row]:
-            if start_s < timing.arrival_s[other] <= timing.start_s[row]:
-                return False
+        overlaps = there_s < start_s + hold_s[row] and start_s < there_s + hold_s[other]
+        brings = dst[other] == src[row] and schedule.chunk[other] == schedule.chunk[row]
+        too_late = start_s < timing.arrival_s[other] <= timing.start_s[row]
+        if (overlaps and wires(other) & wires(row)) or (brings and too_late):
+            return False
     return True
 
 
