@@ -10,10 +10,11 @@ import fcntl
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache
@@ -23,6 +24,9 @@ from numba.core.runtime.nrt import rtsys
 __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The longest loop takes some seconds to compile, on a busy machine a multiple.
+_PATIENCE_S = 60.0
 
 
 def cache_folder() -> Path:
@@ -64,22 +68,54 @@ class _Cache(FunctionCache):
 
     A loop has the loops that it calls inside it, so it is stale, too, where the file of one of them changed:
     with tables that others lay out anew it would read past their ends.
+
+    Processes that need the same loop at once, as the ranks of a host do, wait for one that compiles it.
     """
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call] # as all of numba
         self._cache_file._source_stamp = _stamps(function.__module__, function.__globals__)
+        self._turns: list[IO[str]] = []
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
-        with _without_blas(), self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call] # as all of numba
+        found = self._look_up(sig, target_context)
+        if found is None:
+            self._turns.append(self._turn())
+            found = self._look_up(sig, target_context)
+            if found is not None:
+                self._turns.pop().close()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """One process at a time: two at once would give two signatures one file, and the next one crashes."""
-        with (_folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(fcntl.LOCK_EX):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call] # as all of numba
+        self._turns.pop().close()
+
+    def _look_up(self, sig: Any, target_context: Any) -> Any:
+        """None where it is not there. Nobody writes meanwhile: an index is written before what it names."""
+        with _locked(fcntl.LOCK_SH), _without_blas(), self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call] # as all of numba
+
+    def _turn(self) -> IO[str]:
+        """The right to compile this loop: until closed, or after a while for whoever has waited in vain."""
+        turn = (Path(self._impl.locator.get_cache_path()) / f"{self._impl.filename_base}.turn").open("w")
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while not self._turns and time.monotonic() < deadline_s:
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.02)
+        return turn
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[None]:
+    with (_folder / "lock").open("a") as lock:
+        fcntl.flock(lock, how)
+        yield
 
 
 def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CALLED = """
@@ -41,3 +42,23 @@ def test_a_loop_is_compiled_anew_when_one_that_it_calls_in_another_file_has_chan
     assert run(tmp_path) == ["22", "1"]
     (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
     assert run(tmp_path) == ["2002", "0"]
+
+
+def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(run, [tmp_path] * 4))
+    assert [value for value, _ in found] == ["22"] * 4
+    assert sorted(hits for _, hits in found) == ["0", "1", "1", "1"]
+
+
+def test_a_loop_whose_compiler_was_killed_is_compiled_by_the_next(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; from synth import jit; "
+    dies = "jit._Cache.save_overload = lambda *a: os.kill(os.getpid(), 9); import caller"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
+    assert killed.returncode == -9
+    assert run(tmp_path) == ["22", "0"]
