@@ -56,8 +56,8 @@ def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_pa
 def test_a_loop_whose_compiler_was_killed_is_compiled_by_the_next(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
-    start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; from synth import jit; "
-    dies = "jit._Cache.save_overload = lambda *a: os.kill(os.getpid(), 9); import caller"
+    start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; "
+    dies = "from synth import jit; jit._Cache.save_overload = lambda *a: os.kill(os.getpid(), 9); import caller"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
     assert killed.returncode == -9
