@@ -7,7 +7,9 @@ command needs them.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
+import secrets
 import sys
 import tempfile
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
@@ -119,8 +122,8 @@ def _locked(how: int) -> Iterator[None]:
 
 
 def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    """What the module's file, and those of all loops that it can call, are now: name, time and size."""
-    found = {module: _stamp(names["__file__"])}
+    """What the module's file, those of all loops that it can call, and this are now: name, time, size."""
+    found = {module: _stamp(names["__file__"]), __name__: _stamp(__file__)}
     waiting = [names]
     while waiting:
         for called in tuple(waiting.pop().values()):
@@ -136,6 +139,18 @@ def _stamp(path: str) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
+def _name_apart() -> None:
+    """Let names of what this process compiles differ from those of any other.
+
+    numba numbers what it generates from 1 in every process, and of functions with one name the linker keeps
+    the first: two loops from the cache, compiled in two processes, would share what only has the same name,
+    such as the helpers that sort numbers and those that sort their places.
+    """
+    FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
+
+
+_name_apart()
+os.register_at_fork(after_in_child=_name_apart)
 _folder = cache_folder()
 _cached = _writable(_folder)
 if _cached:

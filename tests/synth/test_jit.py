@@ -24,11 +24,29 @@ def caller(x):
 if __name__ != "__main__":
     print(caller(1), sum(caller.stats.cache_hits.values()))
 """
+SORTING = """
+import numpy as np
+from synth.jit import compiled
+
+@compiled
+def nothing(x):
+    return x
+
+@compiled
+def ordered(values):
+    return np.sort(values)
+
+@compiled
+def order(values):
+    return np.argsort(values)
+
+values = np.arange(50.0)[::-1].copy()
+"""
 
 
-def run(folder):
+def run(folder, code="import caller"):
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
-    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; import caller"
+    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
     done = subprocess.run(
         [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
     )
@@ -62,3 +80,12 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
     killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
     assert killed.returncode == 9
     assert run(tmp_path) == ["22", "0"]
+
+
+def test_loops_that_different_processes_compiled_do_not_share_their_helpers(tmp_path):
+    (tmp_path / "sorting.py").write_text(SORTING)
+    run(tmp_path, "from sorting import *; ordered(values)")
+    # As many numbered functions before the one that sorts as the other process had.
+    run(tmp_path, "from sorting import *; nothing(1), nothing(1.0), nothing(True), order(values)")
+    found = run(tmp_path, "from sorting import *; ordered(values); print(*order(values))")
+    assert found == [str(49 - place) for place in range(50)]
