@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
+from numba import types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
@@ -157,9 +158,18 @@ if _cached:
     numba.config.CACHE_DIR = str(_folder)  # type: ignore[attr-defined] # numba fills its config at import
 
 
+def _writable_too(found: Any) -> Any:
+    """The type of an argument, whether an array may be written to or not: one machine code is for both.
+
+    No loop writes to what its caller has locked, and each combination would be compiled for seconds.
+    """
+    return found.copy(readonly=False) if isinstance(found, types.Array) else found
+
+
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache."""
     loop = numba.njit(nogil=True)(function)
+    loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))  # type: ignore
     if _cached:
         loop._cache = _Cache(function)  # type: ignore # what njit(cache=True) does, with numba's own cache
     return cast(Function, loop)

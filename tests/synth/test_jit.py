@@ -89,3 +89,12 @@ def test_loops_that_different_processes_compiled_do_not_share_their_helpers(tmp_
     run(tmp_path, "from sorting import *; nothing(1), nothing(1.0), nothing(True), order(values)")
     found = run(tmp_path, "from sorting import *; ordered(values); print(*order(values))")
     assert found == [str(49 - place) for place in range(50)]
+
+
+def test_locked_and_open_arrays_share_one_machine_code(tmp_path):
+    (tmp_path / "sorting.py").write_text(SORTING)
+    run(tmp_path, "from sorting import *; ordered(values)")
+    locked = "values.setflags(write=False); print(ordered(values)[0], *ordered.stats.cache_hits.values())"
+    assert run(tmp_path, f"from sorting import *; {locked}") == ["0.0", "1"]
+    both = "ordered(values.copy()); ordered(values); print(len(ordered.signatures))"
+    assert run(tmp_path, f"from sorting import *; values.setflags(write=False); {both}") == ["1"]
