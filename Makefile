@@ -1,6 +1,7 @@
 # ccctl: `make run` shows it at work on this machine, `make test` tests it.
 
 BIN := .venv/bin
+PYTEST := $(BIN)/python -P -m pytest
 
 .PHONY: help run test check docs clean
 
@@ -15,9 +16,15 @@ run:
 	@.ci/venv
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh out
 
+# What starts ranks or hosts measures, and wants the machine for itself: it comes after the others.
 test:
 	@.ci/venv dev
-	$(BIN)/python -P -m pytest $(ARGS)
+ifeq ($(ARGS),)
+	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
+	$(PYTEST) -m 'mpi or netns'
+else
+	$(PYTEST) $(ARGS)
+endif
 
 check:
 	@.ci/venv dev
