@@ -19,7 +19,7 @@ from exec.mpi.arithmetic import REDOP_CODES, sample_of
 from exec.mpi.connections import Connections
 from exec.mpi.messages import traffic
 from exec.mpi.tables import tables_of
-from exec.mpi.waiting import waits_for
+from exec.mpi.waiting import Neighbours, waits_for
 from exec.redops import Array, divided, ufunc_of
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
@@ -63,6 +63,7 @@ class Plan:
         self._comm = comm.Dup()
         every = moves(layout)
         self._ends = ends = Connections(layout, self._comm, every, send, recv)
+        self._neighbours = Neighbours(ends.neighbours)
         messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
         self._links, self._wires = ends.linked(messages)
         self._tables = tables_of(
@@ -155,17 +156,10 @@ class Plan:
         self._progress.waiting(peer, text)
 
     def _look(self) -> None:
-        """Raise LostRankError where a rank of this host is no more."""
-        for other, pid in self._ends.neighbours.items():
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                _, text = waits_for(self._program, self._tables, self._arguments)
-                raise LostRankError(
-                    f"rank {other} (pid {pid}) is gone; rank {self._rank} waited: {text}"
-                ) from None
-            except PermissionError:
-                continue
+        """Raise LostRankError where a rank of this host is no more, or stands still."""
+        if lost := self._neighbours.lost():
+            _, text = waits_for(self._program, self._tables, self._arguments)
+            raise LostRankError(f"{lost}; rank {self._rank} waited: {text}")
 
 
 def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:

@@ -1,15 +1,50 @@
-"""Who a rank waits for when its interpreter cannot go on: the threadblock, the step, the peer."""
+"""Who a rank waits for when its interpreter cannot go on: threadblock, step and peer; who is lost."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from exec.mpi import kernel
 from exec.mpi.tables import Tables
 from synth.program import Program
 
-__all__ = ["waits_for"]
+__all__ = ["Neighbours", "waits_for"]
+
+# With a look every half second: after whoever watches all ranks from outside has had time to say so.
+_STOPPED_LOOKS = 16
+
+
+class Neighbours:
+    """The other ranks of this host, by their processes ``pids``: looked at while this rank waits for one."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        self._pids = pids
+        self._stopped = dict.fromkeys(pids, 0)
+
+    def lost(self) -> str:
+        """A rank that has ended, or has been stopped at every look for a while; "" where there is none.
+
+        Looks are counted, not seconds: who suspends a job and resumes it does so with all of its ranks.
+        """
+        import psutil
+
+        for rank, pid in self._pids.items():
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return f"rank {rank} (pid {pid}) is gone"
+            except PermissionError:
+                continue
+            with suppress(psutil.Error):
+                halted = psutil.Process(pid).status() == psutil.STATUS_STOPPED
+                self._stopped[rank] = self._stopped[rank] + 1 if halted else 0
+            if self._stopped[rank] > _STOPPED_LOOKS:
+                return f"rank {rank} (pid {pid}) was stopped (SIGSTOP)"
+        return ""
 
 
 def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> tuple[int, str]:

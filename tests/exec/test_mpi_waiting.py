@@ -2,12 +2,15 @@
 
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sample_schedules import ring_all_reduce
 
+from ccctl import mpirun
 from ccctl.launch import World, run_ranks
 from exec.layout import Layout
 from exec.moves import moves
@@ -57,6 +60,36 @@ def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
     assert any(re.match(waits, line) for line in others), others
     scratch = Path((tmp_path / "scratch").read_text())
     assert scratch.name.startswith("ccctl-") and not scratch.exists()
+
+
+STARTS = """
+import sys
+from pathlib import Path
+from sample_schedules import ring_all_reduce
+from ccctl.launch import World, run_ranks
+from synth.compiler.lower import lower
+
+arguments = (lower(ring_all_reduce(3)), 0, int(sys.argv[1]), 40, Path(sys.argv[2]))
+run_ranks("loses_ranks:loses_a_rank", arguments, World(), label="test")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "is gone"), (signal.SIGSTOP, "was stopped")])
+def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(number, how, tmp_path):
+    (tmp_path / "loses_ranks.py").write_text(TASK)
+    (tmp_path / "starts.py").write_text(STARTS)
+    helpers = Path(__file__).parents[1] / "helpers"
+    environment = mpirun.variables(3, str(tmp_path), str(tmp_path)) | {
+        "CCCTL_SCRATCH": str(tmp_path),
+        "PYTHONPATH": f"{tmp_path}:{helpers}:{Path.cwd()}",
+    }
+    asked = [sys.executable, str(tmp_path / "starts.py"), str(int(number)), str(tmp_path / "told")]
+    command = mpirun.command(mpirun.find(), 3, (), asked)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode != 0
+    # mpirun itself ends all ranks, and says so, as soon as it sees that one was killed.
+    assert how in done.stderr or "signal 9" in done.stderr, done.stderr
 
 
 def test_the_peer_whose_message_is_missing_is_found():
