@@ -74,7 +74,8 @@ def _check_size(mpi: Any, asked: int | None) -> None:
     if size != told:
         raise UnavailableError(
             f"started as one of {told} ranks, but the MPI library of mpi4py sees a world of {size}",
-            hint="Start it with the mpirun of the MPI library that mpi4py loads.",
+            hint="Start it with the mpirun of the MPI library that mpi4py loads; with srun, Open MPI wants "
+            "--mpi=pmix, MPICH --mpi=pmi2.",
         )
     if asked is not None and asked != size:
         # Every rank comes here: leaving MPI together lets it clear its shared memory away.
