@@ -157,10 +157,15 @@ class _Silent:
 
 @contextmanager
 def progress(label: str, total: float) -> Iterator[Progress]:
-    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal."""
+    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal.
+
+    What synth logs meanwhile, such as which loop it compiles, stands beside it until the next update.
+    """
     if _settings["quiet"] or not _is_terminal(sys.stderr):
         yield _Silent()
         return
+    import logging
+
     from rich import progress as bars
 
     columns = (
@@ -176,7 +181,17 @@ def progress(label: str, total: float) -> Iterator[Progress]:
             def update(self, done: float, text: str = "") -> None:
                 drawn.update(task, completed=done, description=f"{label} {text}".strip())
 
-        yield Bar()
+        class Aside(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                drawn.update(task, description=f"{label} {record.getMessage()}")
+
+        logger, aside = logging.getLogger("synth"), Aside()
+        logger.addHandler(aside)
+        logger.setLevel(logging.INFO)
+        try:
+            yield Bar()
+        finally:
+            logger.removeHandler(aside)
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:

@@ -97,10 +97,12 @@ def _contents(schedule: Schedule, timing: Timing) -> list[str]:
     """Sends of what is not held, contributions added twice, results that are not complete."""
     collective, network = schedule.collective, schedule.network
     hold_s = network.hold_s(schedule.chunk_bytes)
-    order = np.argsort(schedule.chunk, kind="stable")
+    by_start = np.lexsort((timing.start_s, schedule.chunk))
+    by_arrival = np.lexsort((timing.arrival_s, schedule.chunk))
     start = np.concatenate(([0], np.cumsum(np.bincount(schedule.chunk, minlength=collective.chunks))))
     codes = follow(
-        order,
+        by_start,
+        by_arrival,
         start,
         timing.start_s,
         timing.arrival_s,

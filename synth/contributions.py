@@ -23,7 +23,8 @@ Words: TypeAlias = NDArray[np.uint64]
 
 @compiled
 def follow(
-    order: Indices,
+    by_start: Indices,
+    by_arrival: Indices,
     chunk_start: Indices,
     start_s: Floats,
     arrival_s: Floats,
@@ -43,7 +44,8 @@ def follow(
 ) -> Indices:
     """Rows of (code, send or -1, rank, chunk), at most ``most`` of each code.
 
-    ``order`` lists the sends chunk by chunk, those of chunk c at ``chunk_start[c]:chunk_start[c + 1]``.
+    ``by_start`` and ``by_arrival`` list the sends chunk by chunk, as they start and as they arrive; those of
+    chunk c are at ``chunk_start[c]:chunk_start[c + 1]``.
     """
     chunks = len(reduced)
     words = (ranks + 63) // 64 if reduced.any() else 1
@@ -52,30 +54,31 @@ def follow(
     busy_until_s = np.zeros(ranks)
     found = np.zeros((5, most, 4), np.int64)
     count = np.zeros(5, np.int64)
+    place = np.zeros(len(by_arrival), np.int64)
     for chunk in range(chunks):
+        for at in range(chunk_start[chunk], chunk_start[chunk + 1]):
+            place[by_arrival[at]] = at - chunk_start[chunk]
         group = source_group[chunk]
         _begin(bits, complete, source_rank[source_start[group] : source_start[group + 1]], reduced[chunk])
         busy_until_s[:] = 0.0
-        rows = order[chunk_start[chunk] : chunk_start[chunk + 1]]
-        by_start = np.argsort(start_s[rows])
-        message = np.zeros((len(rows), words), np.uint64)
-        begun = 0
-        for arriving in np.argsort(arrival_s[rows]):
-            row = rows[arriving]
+        begun, end = chunk_start[chunk], chunk_start[chunk + 1]
+        message = np.zeros((end - begun, words), np.uint64)
+        for at in range(chunk_start[chunk], end):
+            row = by_arrival[at]
             # Of one instant, arrivals come first: what arrives at t can leave at t.
-            while begun < len(rows) and not start_s[rows[by_start[begun]]] >= arrival_s[row]:
+            while begun < end and not start_s[by_start[begun]] >= arrival_s[row]:
                 starting = by_start[begun]
-                sender = src[rows[starting]]
+                sender = src[starting]
                 if _is_empty(bits[sender]):
-                    _report(found, count, NOT_HELD, rows[starting], sender, chunk)
-                message[starting] = bits[sender]
-                ends_s = start_s[rows[starting]] + hold_s[rows[starting]]
+                    _report(found, count, NOT_HELD, starting, sender, chunk)
+                _copy(message[place[starting]], bits[sender])
+                ends_s = start_s[starting] + hold_s[starting]
                 busy_until_s[sender] = max(busy_until_s[sender], ends_s)
                 begun += 1
             if arrival_s[row] == np.inf:
                 _report(found, count, NOT_HELD, row, src[row], chunk)
                 continue
-            twice, changed = _receive(bits[dst[row]], message[arriving], op[row])
+            twice, changed = _receive(bits[dst[row]], message[place[row]], op[row])
             if twice:
                 _report(found, count, TWICE, row, dst[row], chunk)
             if changed and arrival_s[row] < busy_until_s[dst[row]] * (1.0 - _SLACK):
@@ -84,11 +87,21 @@ def follow(
         for rank in target_rank[target_start[group] : target_start[group + 1]]:
             if not _is_equal(bits[rank], complete):
                 _report(found, count, MISSING, -1, rank, chunk)
-    kept = np.zeros((count.sum(), 4), np.int64)
+    return _kept(found, count)
+
+
+@compiled
+def _kept(found: Indices, count: Indices) -> Indices:
+    rows = 0
+    for code in range(len(count)):
+        rows += count[code]
+    kept = np.empty((rows, found.shape[2]), np.int64)
     at = 0
-    for code in range(5):
-        kept[at : at + count[code]] = found[code, : count[code]]
-        at += count[code]
+    for code in range(len(count)):
+        for row in range(count[code]):
+            for column in range(found.shape[2]):
+                kept[at, column] = found[code, row, column]
+            at += 1
     return kept
 
 
@@ -120,12 +133,25 @@ def _receive(slot: Words, content: Words, op: int) -> tuple[bool, bool]:
 
 @compiled
 def _is_empty(words: Words) -> bool:
-    return not words.any()
+    empty = True
+    for word in words:
+        empty = empty and word == 0
+    return empty
 
 
 @compiled
 def _is_equal(first: Words, second: Words) -> bool:
-    return bool((first == second).all())
+    equal = True
+    for word in range(len(first)):
+        equal = equal and first[word] == second[word]
+    return equal
+
+
+@compiled
+def _copy(into: Words, words: Words) -> None:
+    """Word by word: to assign a slice compiles all that could be said of shapes that differ."""
+    for word in range(len(words)):
+        into[word] = words[word]
 
 
 @compiled

@@ -66,21 +66,19 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
     return size
 
 
-@compiled
 def queues_of(hold_s: Floats, travel_s: Floats, total: int) -> tuple[Indices, Indices, int, Indices]:
     """(queue of each link's holds, of its travels, how many are of holds, where each ring starts).
 
-    A link holds one send at a time, and has as many under way as holds fit into a travel.
+    A link holds one send at a time, and has as many under way as holds fit into a travel; ``total`` sends
+    are all.
     """
-    holds, travels = np.unique(hold_s), np.unique(travel_s)
-    hold_queue, travel_queue = np.searchsorted(holds, hold_s), np.searchsorted(travels, travel_s)
+    holds, hold_queue = np.unique(hold_s, return_inverse=True)
+    travels, travel_queue = np.unique(travel_s, return_inverse=True)
+    under_way = 3 + np.minimum(travel_s / hold_s, 1e9).astype(np.int64)
     size = np.ones(len(holds) + len(travels), np.int64)
-    for link in range(len(hold_s)):
-        size[hold_queue[link]] += 2
-        size[len(holds) + travel_queue[link]] += 3 + int(min(travel_s[link] / hold_s[link], 1e9))
-    start = np.zeros(len(size) + 1, np.int64)
-    for queue in range(len(size)):
-        start[queue + 1] = start[queue] + min(size[queue], total + 1)
+    np.add.at(size, hold_queue, 2)
+    np.add.at(size, len(holds) + travel_queue, under_way)
+    start = np.concatenate(([0], np.cumsum(np.minimum(size, total + 1))))
     return hold_queue, travel_queue + len(holds), len(holds), start
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import logging
 import os
 import secrets
 import sys
@@ -29,6 +30,7 @@ __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_log = logging.getLogger(__name__)
 # The longest loop takes some seconds to compile, on a busy machine a multiple.
 _PATIENCE_S = 60.0
 
@@ -79,6 +81,7 @@ class _Cache(FunctionCache):
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call] # as all of numba
         self._cache_file._source_stamp = _stamps(function.__module__, function.__globals__)
+        self._function = function
         self._turns: list[IO[str]] = []
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -89,6 +92,8 @@ class _Cache(FunctionCache):
             found = self._look_up(sig, target_context)
             if found is not None:
                 self._turns.pop().close()
+            else:
+                _log.info("compiling %s, once on this machine", self._function.__qualname__)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from probes.columns import Floats, Indices, Ints, Mask
 from synth.bitsets import Words, add, contains, dice_of, lowest, throw
 from synth.candidates import after, in_turns, offer, shuffled
-from synth.events import is_free, next_event, occupy, push, queues_of
+from synth.events import is_free, next_event, occupy, push
 from synth.jit import compiled
 
 __all__ = ["CLUSTER", "PLAIN", "STRICT", "match"]
@@ -24,6 +24,10 @@ def match(
     dst: Indices,
     hold_s: Floats,
     travel_s: Floats,
+    hold_queue: Indices,
+    travel_queue: Indices,
+    holds: int,
+    ring_start: Indices,
     link_port_start: Indices,
     link_port: Indices,
     port_start: Indices,
@@ -45,6 +49,7 @@ def match(
 
     ``level`` is each link's class of cost and ``cluster[level, rank]`` the rank's cluster of links of
     lower levels; ``next_group`` skips the links of one port; ``turns`` is the order of rotation.
+    ``hold_queue`` to ``ring_start`` are as ``synth.events.queues_of`` gives them.
     """
     dice = dice_of(seed)
     links, levels = len(src), len(cluster)
@@ -73,7 +78,6 @@ def match(
     resource_free = np.ones(links + len(port_start) - 1, np.bool_)
     # Queues of holds: a link is free again; of travels: a send has come. What takes equally long ends in the
     # order it began, so each duration has one queue, a ring of sends, and the heap holds queues.
-    hold_queue, travel_queue, holds, ring_start = queues_of(hold_s, travel_s, total)
     queues = len(ring_start) - 1
     ring_s, ring_send = np.empty(ring_start[-1]), np.empty(ring_start[-1], np.int32)
     first_in, waiting = np.zeros(queues, np.int64), np.zeros(queues, np.int64)

@@ -28,6 +28,7 @@ from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.cuts import cost_levels
 from synth.errors import NotApplicableError
+from synth.events import queues_of
 from synth.matching import CLUSTER, PLAIN, STRICT, match
 from synth.network import Network
 from synth.ordering import in_start_order
@@ -131,11 +132,14 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
 
     Ranks that do not want a chunk do not relay it.
     """
+    total = int(np.count_nonzero(wanted & ~held))
+    hold_s, travel_s = network.hold_s(search.chunk_bytes), network.travel_s(search.chunk_bytes)
     tables = (
         network.src,
         network.dst,
-        network.hold_s(search.chunk_bytes),
-        network.travel_s(search.chunk_bytes),
+        hold_s,
+        travel_s,
+        *queues_of(hold_s, travel_s, total),
         network.link_port_start,
         network.link_port,
         *network.port_links,
@@ -148,7 +152,7 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
         search.policy.rotate,
         np.argsort((network.dst - network.src) % network.ranks, kind="stable"),
     )
-    starts = int(np.clip(_MOST_SENDS / max(1, int((wanted & ~held).sum())), 1, _MOST_STARTS))
+    starts = int(np.clip(_MOST_SENDS / max(1, total), 1, _MOST_STARTS))
     best, best_s = _start(network, tables, search.seed)
     for start in range(1, starts):
         if time.perf_counter() > search.end_s:

@@ -97,6 +97,22 @@ def on_a_terminal(script, columns=80, **environment):
     return seen.getvalue().decode()
 
 
+LOGGED = """
+import logging, time
+from ccctl import console
+with console.progress("work", 2.0):
+    logging.getLogger("synth.jit").info("compiling %s", "a loop")
+    time.sleep(0.3)
+logging.getLogger("synth.jit").info("not shown")
+"""
+
+
+def test_what_synth_logs_stands_beside_the_bar():
+    shown = on_a_terminal(LOGGED)
+    assert "work compiling a loop" in shown
+    assert "not shown" not in shown
+
+
 def test_a_terminal_gets_colour_and_the_next_step():
     seen = on_a_terminal(SHOWN, NO_COLOR=None)
     assert "next: ccctl show" in seen and "\x1b[31m" in seen
