@@ -154,8 +154,8 @@ def _once(request: Request, output: str | None, json: bool, digests: dict[str, s
     from exec.predict import soonest
     from synth.synthesize import synthesize
 
-    # Between hosts that were measured nothing keeps transfers to the order of a schedule.
-    flows = "profile" in digests and len(set(request.network.hosts)) > 1 and request.method == "auto"
+    # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
+    flows = "profile" in digests and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
         found = synthesize(request, _Bar(bar), settle=soonest if flows else None)
     if output is not None:

@@ -1,6 +1,7 @@
 """Predictions against times that can be worked out by hand."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from sample_schedules import complete, ring_all_reduce
@@ -67,14 +68,20 @@ def test_what_is_sooner_by_less_than_predictions_are_good_to_does_not_win(rate):
     assert soonest([first, second]) is (first if rate == 0.96e9 else second)
 
 
-def test_of_what_is_predicted_alike_a_forest_is_taken_where_links_differ():
-    for slow, taken in ((1e-9, "ring"), (4e-9, "forest")):
+def test_of_what_is_predicted_alike_a_forest_is_taken_where_links_between_hosts_differ():
+    for slow, taken, hosts in ((1e-9, "ring", 4), (4e-9, "forest", 4), (4e-9, "ring", 1)):
         links = [
             Link(a, b, 1e-6, slow if 3 in (a, b) else 1e-9) for a in range(4) for b in range(4) if a != b
         ]
-        network = build("hosts", [f"h{rank}" for rank in range(4)], links)
+        network = build("hosts", [f"h{rank % hosts}" for rank in range(4)], links)
         made = replace(ring_all_reduce(4), network=network, method="ring")
         assert soonest([made, replace(made, method="forest")]).method == taken
+
+
+def test_on_one_host_the_fewest_sends_are_taken_of_what_is_predicted_alike():
+    network = build("host", ["host"] * 4, [Link(*ends, 1e-6, 1e-9) for ends in permutations(range(4), 2)])
+    few, many = (direct.synthesize(network, collective("all_gather", 4, n), (1 << 22) // n) for n in (1, 8))
+    assert soonest([many, few]) is few and soonest([few, many]) is few
 
 
 def test_long_schedules_are_taken_as_they_are(monkeypatch):
