@@ -111,6 +111,7 @@ class _Cache(FunctionCache):
         """The right to compile this loop: until closed, or after a while for whoever has waited in vain."""
         turn = (Path(self._impl.locator.get_cache_path()) / f"{self._impl.filename_base}.turn").open("w")
         deadline_s = time.monotonic() + _PATIENCE_S
+        # Whoever compiles the loop for another signature meanwhile has the turn already.
         while not self._turns and time.monotonic() < deadline_s:
             try:
                 fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,6 +175,7 @@ def _writable_too(found: Any) -> Any:
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache."""
     loop = numba.njit(nogil=True)(function)
+    # numba asks the loop itself; mypy does not let a method be replaced in one instance.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))  # type: ignore
     if _cached:
         loop._cache = _Cache(function)  # type: ignore # what njit(cache=True) does, with numba's own cache
