@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ccctl import console
@@ -23,8 +24,9 @@ _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 class _State:
     """What this rank does, for the message at a timeout."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Callable[[Any], None]) -> None:
         self.status = Status()
+        self._keep = keep
 
     def update(self, done: float, total: float, text: str = "") -> None:
         self.status = Status(done, total, text)
@@ -33,7 +35,7 @@ class _State:
         self.status = Status(doing=self.status.doing, peer=peer, step=what)
 
     def partial(self, value: object) -> None:
-        """There is no command apart from the ranks that could keep it."""
+        self._keep(value)
 
     def __str__(self) -> str:
         status = self.status
@@ -42,17 +44,24 @@ class _State:
         return f"waited for {f'rank {status.peer}' if status.peer >= 0 else 'all ranks'}: {status.step}"
 
 
-def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float | None) -> Any:
+def run_inside(
+    task: str,
+    arguments: object,
+    asked: int | None,
+    timeout_s: float | None,
+    keep: Callable[[Any], None] = lambda value: None,
+) -> Any:
     """Call the task on this rank; returns on rank 0, ends the process with status 0 on every other.
 
-    A rank's exception ends the whole job, with a message that names the rank.
+    ``keep`` is called with what rank 0 hands to ``progress.partial``, at once. A rank's exception ends the
+    whole job, with a message that names the rank.
     """
-    from ccctl.worker import function_of, import_mpi
+    from ccctl.worker import expected, function_of, import_mpi
 
     mpi = import_mpi()
     comm = mpi.COMM_WORLD
     _check_size(mpi, asked)
-    state = _State()
+    state = _State(keep if comm.Get_rank() == 0 else lambda value: None)
     over = threading.Event()
     if timeout_s is not None:
         watch = threading.Thread(target=_watch, args=(comm, state, over, timeout_s), daemon=True)
@@ -60,7 +69,7 @@ def run_inside(task: str, arguments: object, asked: int | None, timeout_s: float
     try:
         value = function_of(task)(comm, arguments, state)
     except Exception as error:
-        _abort(comm, error)
+        _abort(comm, expected(error, comm.Get_rank()))
     finally:
         over.set()
     if comm.Get_rank() != 0:
@@ -99,7 +108,7 @@ def _watch(comm: Any, state: _State, over: threading.Event, timeout_s: float) ->
     comm.Abort(exit_status(TimeoutExpired("")))
 
 
-def _abort(comm: Any, error: Exception) -> NoReturn:
+def _abort(comm: Any, error: BaseException) -> NoReturn:
     where = f"rank {comm.Get_rank()} (host {socket.gethostname()}, pid {os.getpid()})"
     if isinstance(error, CcctlError):
         console.error(f"{where}: {error.message}", error.hint)

@@ -77,12 +77,12 @@ def run_ranks(
 
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
-    ``progress.partial``, soon after; inside mpirun or srun it is not.
+    ``progress.partial``, soon after; inside mpirun or srun with those of rank 0, at once.
     """
     if started_by_mpi():
         from ccctl.inside import run_inside
 
-        return run_inside(task, arguments, world.ranks, timeout_s)
+        return run_inside(task, arguments, world.ranks, timeout_s, keep)
     _refuse_lone_tasks()
     ranks, where = world.placed()
     from ccctl.ranks import StartedRanks

@@ -148,8 +148,7 @@ class Watchdog:
                 self._advanced_s = rank.heard_s
             rank.status = message
         elif isinstance(message, Partial):
-            for value in message.values:
-                self._keep(value)
+            self._keep_all(message)
         elif isinstance(message, Started):
             rank.segments = message.segments
         elif isinstance(message, Finished):
@@ -160,12 +159,18 @@ class Watchdog:
             rank.status = message.state
             self._failed(rank, message)
 
+    def _keep_all(self, pieces: Partial) -> None:
+        for value in pieces.values:
+            self._keep(value)
+
     def _last_words(self) -> None:
-        """What the others have said since: who waits for the one that is lost, and in which step."""
+        """Hear what the others have said since: their pieces, and who waits for the lost one, in which step."""
         for rank in self.ranks.values():
             with contextlib.suppress(EOFError, OSError):
                 while not rank.finished and rank.connection.poll():
                     message = rank.connection.recv()
+                    if isinstance(message, Partial):
+                        self._keep_all(message)
                     rank.status = message if isinstance(message, Status) else rank.status
 
     def _failed(self, rank: Rank, failure: Failure) -> None:

@@ -38,7 +38,7 @@ from ccctl.control import (
 )
 from probes.errors import UnavailableError
 
-__all__ = ["Reporter", "function_of", "import_mpi", "main"]
+__all__ = ["Reporter", "expected", "function_of", "import_mpi", "main"]
 
 
 class Reporter:
@@ -49,7 +49,8 @@ class Reporter:
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self._lock = threading.Lock()
+        # Held while pieces are sent, too: what comes after them must not overtake them.
+        self._lock = threading.RLock()
         self._over = threading.Event()
         self.status = Status(doing="starting MPI")
         self._pieces: collections.deque[Any] = collections.deque()
@@ -82,11 +83,12 @@ class Reporter:
 
     def send_pieces(self) -> None:
         """Send what ``partial`` was given since the last time."""
-        pieces = []
-        while self._pieces:
-            pieces.append(self._pieces.popleft())
-        if pieces:
-            self.send(Partial(tuple(pieces)))
+        with self._lock:
+            pieces = []
+            while self._pieces:
+                pieces.append(self._pieces.popleft())
+            if pieces:
+                self.send(Partial(tuple(pieces)))
 
     def close(self) -> None:
         self._over.set()
@@ -121,12 +123,22 @@ def _serve(job: Job, rank: int, reporter: Reporter) -> None:
         comm = _world(job.ranks)
         reporter.send(Started(segments()))
         value = function_of(job.task)(comm, job.arguments, reporter)
+        reporter.send_pieces()
         reporter.send(Finished(value if rank == 0 else None))
     except BaseException as error:
         reporter.send_pieces()
-        reporter.send(Failure(traceback.format_exc(), taken_apart(error), reporter.status))
+        reporter.send(Failure(traceback.format_exc(), taken_apart(expected(error, rank)), reporter.status))
         # Leaving through MPI_Finalize would wait for ranks that wait for this one.
         threading.Event().wait()
+
+
+def expected(error: BaseException, rank: int) -> BaseException:
+    """The error of a rank; memory that runs out is an expected one, wherever it does."""
+    if not isinstance(error, MemoryError):
+        return error
+    return UnavailableError(
+        f"rank {rank} (host {socket.gethostname()}, pid {os.getpid()}): not enough memory: {error}"
+    )
 
 
 def import_mpi() -> Any:

@@ -31,5 +31,8 @@ class _Silent:
     def waiting(self, peer: int, what: str) -> None:
         """Nobody listens."""
 
+    def partial(self, value: object) -> None:
+        """Nobody keeps it."""
 
-SILENT: Progress = _Silent()
+
+SILENT: Safekeeping = _Silent()

@@ -47,6 +47,14 @@ def fails(comm, arguments, progress):
         raise ValueError("a bug on purpose")
     comm.Barrier()
 
+def overfills(comm, arguments, progress):
+    if comm.Get_rank() == 1:
+        raise MemoryError("Unable to allocate 1.00 TiB")
+    comm.Barrier()
+
+def gives_away_last(comm, arguments, progress):
+    progress.partial(("piece", comm.Get_rank()))
+
 def never_ends(comm, arguments, progress):
     progress.waiting((comm.Get_rank() + 1) % comm.Get_size(), "an endless step")
     time.sleep(600)
@@ -317,3 +325,14 @@ def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
     assert (done.returncode, done.stdout) == (69, "")
     assert "srun started 4 tasks without PMI" in done.stderr
     assert "srun --mpi=pmix" in done.stderr
+
+
+def test_memory_that_runs_out_on_a_rank_is_no_bug():
+    with pytest.raises(UnavailableError, match=r"rank 1 .*not enough memory: Unable to allocate 1.00 TiB"):
+        run_ranks(f"{MODULE}:overfills", None, World(2), label="test")
+
+
+def test_pieces_handed_over_at_the_very_end_arrive():
+    pieces = []
+    run_ranks(f"{MODULE}:gives_away_last", None, World(2), label="test", keep=pieces.append)
+    assert ("piece", 0) in pieces
