@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["Malformed", "Wanted", "contents", "total", "wanted"]
@@ -115,7 +116,7 @@ def _custom(sets: Any, ranks: int, chunks: int) -> Wanted:
     if not start or start[0] != 0 or start[-1] != len(listed):
         raise Malformed("groups do not cover their ranks")
     groups = []
-    for low, high in zip(start, start[1:], strict=False):
+    for low, high in pairwise(start):
         group = listed[low:high]
         if not group or group != sorted(set(group)) or group[0] < 0 or group[-1] >= ranks:
             raise Malformed("a group is not a set of rising ranks")

@@ -1,10 +1,10 @@
 """A second opinion on programs: they are run element by element, in several orders drawn at random.
 
-Every chunk is two tiles, and all threadblocks run the whole program once for each of them. A slot holds a sum
-of contributions. A step works on one slot after the other, so that a copy whose ends overlap reads what it has
-just written; between any two slots another threadblock may run. Beyond what those runs show, two accesses to
-one slot of which one writes must be ordered by the threadblock, by waits or by messages, and no step may read
-and write ranges that overlap partly.
+Every chunk is two tiles, and all threadblocks run the whole program once for each of them. A slot holds a
+sum of contributions. A step works on one slot after the other, so that a copy whose ends overlap reads what
+it has just written; between any two slots another threadblock may run. Beyond what those runs show, two
+accesses to one slot of which one writes must be ordered by the threadblock, by waits or by messages, and no
+step may read and write ranges that overlap partly.
 """
 
 from __future__ import annotations
