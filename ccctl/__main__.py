@@ -13,8 +13,11 @@ def main() -> None:
     if problem := shadowed():
         sys.stderr.write(f"ccctl: {problem}\n")
         sys.exit(os.EX_CONFIG)
-    from ccctl.main import main as command_line
-
+    try:
+        from ccctl.main import main as command_line
+    except KeyboardInterrupt:
+        sys.stderr.write("ccctl: interrupted\n")
+        sys.exit(130)
     command_line()
 
 

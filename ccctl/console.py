@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ccctl.errors import CannotWriteError
@@ -25,6 +26,7 @@ __all__ = [
     "detail",
     "error",
     "flush",
+    "hear_libraries",
     "hushed",
     "next_step",
     "note",
@@ -126,6 +128,19 @@ def error(text: str, hint: str = "") -> None:
         _message(f"hint: {hint}", style="")
 
 
+@cache
+def hear_libraries() -> None:
+    """From now on, show what probes, synth and exec log as warnings, as ``warn`` does."""
+    import logging
+
+    class Warnings(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warn(record.getMessage())
+
+    for name in ("probes", "synth", "exec"):
+        logging.getLogger(name).addHandler(Warnings(logging.WARNING))
+
+
 @contextmanager
 def hushed() -> Iterator[None]:
     """Messages below errors stay unsaid while the block runs, unless ``-v`` asks for all."""
@@ -183,7 +198,8 @@ def progress(label: str, total: float) -> Iterator[Progress]:
 
         class Aside(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                drawn.update(task, description=f"{label} {record.getMessage()}")
+                if record.levelno < logging.WARNING:
+                    drawn.update(task, description=f"{label} {record.getMessage()}")
 
         logger, aside = logging.getLogger("synth"), Aside()
         logger.addHandler(aside)

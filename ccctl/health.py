@@ -160,15 +160,13 @@ def _solver() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Iterator[Check]:
-    from synth.jit import cache_folder
+    from synth.loop_store import cache_folder, problem_of
 
     folder = cache_folder()
-    parent = next(place for place in (folder, *folder.parents) if place.exists())
-    if os.access(parent, os.W_OK):
-        yield Check("compiled loops", "ok", f"kept in {folder}")
+    if problem := problem_of(folder):
+        yield Check("compiled loops", "note", problem, "else each command compiles anew, which takes seconds")
     else:
-        hint = "set XDG_CACHE_HOME: else each command compiles anew"
-        yield Check("compiled loops", "note", f"{folder} cannot be written", hint)
+        yield Check("compiled loops", "ok", f"kept in {folder}")
 
 
 def _permissions() -> Iterator[Check]:

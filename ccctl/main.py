@@ -96,6 +96,7 @@ completion_init()
 def main() -> None:
     """Run the command line and exit with the status that ``ccctl.errors`` gives."""
     _prepare_streams()
+    console.hear_libraries()
     status = _run()
     sys.exit(_flush(status))
 
@@ -103,6 +104,8 @@ def main() -> None:
 def _run() -> int:
     try:
         status = typer.main.get_command(app).main(prog_name="ccctl", standalone_mode=False)
+        if status == INTERRUPTED:
+            return _interrupted()
         return status if isinstance(status, int) else 0
     except CcctlError as error:
         return _expected(error)
@@ -112,16 +115,28 @@ def _run() -> int:
         # typer turns a closed pipe into status 1, which here means that a problem was found.
         closed_pipe = isinstance(leaving.__context__, BrokenPipeError)
         return leaving.code if isinstance(leaving.code, int) and not closed_pipe else 0
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+    except KeyboardInterrupt:
+        return _interrupted()
+    except typer.Abort as leaving:
+        # typer takes the end of any file for a user who ends the dialogue.
+        return _bug() if isinstance(leaving.__cause__, EOFError) else _interrupted()
     except BrokenPipeError:
         return 0
     except MemoryError:
         return _expected(UnavailableError("there is not enough memory on this machine for that"))
     except Exception:
-        traceback.print_exc()
-        console.error("this is a bug in ccctl", "please report it with the lines above and the command")
-        return INTERNAL
+        return _bug()
+
+
+def _interrupted() -> int:
+    console.note("ccctl: interrupted")
+    return INTERRUPTED
+
+
+def _bug() -> int:
+    traceback.print_exc()
+    console.error("this is a bug in ccctl", "please report it with the lines above and the command")
+    return INTERNAL
 
 
 def _expected(error: CcctlError) -> int:

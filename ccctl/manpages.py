@@ -36,6 +36,7 @@ _ENVIRONMENT = (
     ("NO_COLOR", "Set to anything: no colour on a terminal."),
     ("TERM", "With the value dumb: neither colour nor progress bars."),
     ("XDG_CACHE_HOME", "Compiled loops are kept in ccctl/numba below it; ~/.cache where it is not set."),
+    ("NUMBA_CACHE_DIR", "Compiled loops are kept in ccctl below it instead."),
     ("CCCTL_HOSTS", "Hosts where --hosts is not given; set for what runs inside a lab."),
     ("CCCTL_LAB", "Which lab, where --lab is not given."),
     ("SOURCE_DATE_EPOCH", "Seconds since 1970 to record as the moment in which an artifact was created."),
@@ -44,7 +45,10 @@ _ENVIRONMENT = (
 _FILES = (
     ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),
     ("/run/ccctl/labs", "The labs that are up."),
-    ("~/.cache/ccctl/numba", "Compiled loops; may be removed at any time."),
+    (
+        "~/.cache/ccctl/numba",
+        "Compiled loops; may be removed at any time. Used only where no other user could change them.",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""How the hot loops of synth are compiled: once, by numba, cached under the XDG cache.
+"""How the hot loops of synth are compiled: once, by numba, and kept in ``synth.loop_store``.
 
 Importing this module costs numba's import; only modules with a hot loop do so, and only when a
 command needs them.
@@ -6,48 +6,42 @@ command needs them.
 
 from __future__ import annotations
 
-import fcntl
+import functools
+import hashlib
 import itertools
+import json
 import logging
 import os
+import pickle
+import re
 import secrets
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+import llvmlite
 import numba
 from numba import types
 from numba.core.bytecode import FunctionIdentity
-from numba.core.caching import FunctionCache
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
+from numba.core.serialize import dumps
+
+from synth.loop_store import LoopStore, cache_folder
 
 __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _log = logging.getLogger(__name__)
-# The longest loop takes some seconds to compile, on a busy machine a multiple.
-_PATIENCE_S = 60.0
-
-
-def cache_folder() -> Path:
-    """Where compiled loops are kept: ``$XDG_CACHE_HOME/ccctl/numba``, else ``~/.cache/ccctl/numba``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118 - Path.home() raises where there is no home
-    return Path(base) / "ccctl" / "numba"
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+# numba's functions have no annotations.
+_dumped: Any = dumps
+_rebuilt: Any = CompileResult._rebuild
 
 
 @contextmanager
@@ -65,12 +59,11 @@ def _without_blas() -> Iterator[None]:
         del sys.modules["scipy.linalg"]
 
 
-class _Cache(FunctionCache):
-    """numba's cache of a function, without what only compiling needs.
+class _Kept(NullCache):
+    """What numba asks for machine code before it compiles a function, and gives what it has compiled.
 
-    Before it looks a loop up numba imports all that it could compile, 0.15 s of every command; a loop that
-    is there already needs just the runtime that allocates its arrays. One that is not there is compiled,
-    and before that numba does the rest itself.
+    Before it looks a loop up, numba's own cache imports all that numba can compile, 0.15 s of every command;
+    a loop that is there already needs just the runtime that allocates its arrays.
 
     A loop has the loops that it calls inside it, so it is stale, too, where the file of one of them changed:
     with tables that others lay out anew it would read past their ends.
@@ -79,53 +72,67 @@ class _Cache(FunctionCache):
     """
 
     def __init__(self, function: Any) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call] # as all of numba
-        self._cache_file._source_stamp = _stamps(function.__module__, function.__globals__)
         self._function = function
-        self._turns: list[IO[str]] = []
+        self._stamps = _stamps(function.__module__, function.__globals__)
+        self._turns = ExitStack()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
-        found = self._look_up(sig, target_context)
+        name, label = self._labelled(sig, target_context.codegen())
+        found = self._look_up(name, label, sig, target_context)
         if found is None:
-            self._turns.append(self._turn())
-            found = self._look_up(sig, target_context)
-            if found is not None:
-                self._turns.pop().close()
-            else:
+            self._turns.enter_context(_store.turn(name))
+            found = self._look_up(name, label, sig, target_context)
+            if found is None:
                 _log.info("compiling %s, once on this machine", self._function.__qualname__)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """One process at a time: two at once would give two signatures one file, and the next one crashes."""
-        with _locked(fcntl.LOCK_EX):
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call] # as all of numba
-        self._turns.pop().close()
+        # What holds addresses of this process is of no use to another.
+        if not data.lifted and not data.library.has_dynamic_globals:
+            _store.write(*self._labelled(sig, data.codegen), _dumped((sig, data._reduce())))
 
-    def _look_up(self, sig: Any, target_context: Any) -> Any:
-        """None where it is not there. Nobody writes meanwhile: an index is written before what it names."""
-        with _locked(fcntl.LOCK_SH), _without_blas(), self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call] # as all of numba
-
-    def _turn(self) -> IO[str]:
-        """The right to compile this loop: until closed, or after a while for whoever has waited in vain."""
-        turn = (Path(self._impl.locator.get_cache_path()) / f"{self._impl.filename_base}.turn").open("w")
-        deadline_s = time.monotonic() + _PATIENCE_S
-        # Whoever compiles the loop for another signature meanwhile has the turn already.
-        while not self._turns and time.monotonic() < deadline_s:
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Give up, at the end of the block, the turns that were taken in it, whatever ends it."""
+        with global_compiler_lock:
+            before, self._turns = self._turns, ExitStack()
             try:
-                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.02)
-        return turn
+                with self._turns:
+                    yield
+            finally:
+                self._turns = before
 
+    def _look_up(self, name: str, label: bytes, sig: Any, target_context: Any) -> Any:
+        """None where it is not there, or not what it says."""
+        content = _store.read(name, label)
+        if content is None:
+            return None
+        try:
+            with _without_blas():
+                kept, reduced = pickle.loads(content)
+                return _rebuilt(target_context, *reduced) if kept == sig else None
+        except Exception as error:
+            _log.info("%s is compiled anew: %s", self._function.__qualname__, error)
+            return None
 
-@contextmanager
-def _locked(how: int) -> Iterator[None]:
-    with (_folder / "lock").open("a") as lock:
-        fcntl.flock(lock, how)
-        yield
+    def _labelled(self, sig: Any, codegen: Any) -> tuple[str, bytes]:
+        """The name of the file for these types on this processor, and what else must be as it was."""
+        function = self._function
+        identity = (
+            function.__code__.co_filename,
+            function.__qualname__,
+            str(sig),
+            codegen.magic_tuple(),
+            sys.version,
+            numba.__version__,
+            llvmlite.__version__,
+        )
+        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
+        code = hashlib.sha256(function.__code__.co_code + _dumped(cells)).hexdigest()
+        short = hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
+        readable = re.sub(r"[^\w.]", "_", f"{function.__module__}.{function.__qualname__}")[:120]
+        return f"{readable}-{short}.loop", json.dumps([identity, code, self._stamps]).encode()
 
 
 def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
@@ -141,6 +148,7 @@ def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], .
     return tuple((name, *stamp) for name, stamp in sorted(found.items()))
 
 
+@functools.cache
 def _stamp(path: str) -> tuple[int, int]:
     status = Path(path).stat()
     return status.st_mtime_ns, status.st_size
@@ -158,10 +166,7 @@ def _name_apart() -> None:
 
 _name_apart()
 os.register_at_fork(after_in_child=_name_apart)
-_folder = cache_folder()
-_cached = _writable(_folder)
-if _cached:
-    numba.config.CACHE_DIR = str(_folder)  # type: ignore[attr-defined] # numba fills its config at import
+_store = LoopStore(cache_folder())
 
 
 def _writable_too(found: Any) -> Any:
@@ -174,9 +179,15 @@ def _writable_too(found: Any) -> Any:
 
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache."""
-    loop = numba.njit(nogil=True)(function)
-    # numba asks the loop itself; mypy does not let a method be replaced in one instance.
-    loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))  # type: ignore
-    if _cached:
-        loop._cache = _Cache(function)  # type: ignore # what njit(cache=True) does, with numba's own cache
+    loop: Any = numba.njit(nogil=True)(function)
+    # numba asks the loop itself.
+    loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
+    loop._cache = kept = _Kept(function)  # what njit(cache=True) does, with numba's own cache
+    compile_one = loop.compile
+
+    def compile_in_turn(sig: Any) -> Any:
+        with kept.compiling():
+            return compile_one(sig)
+
+    loop.compile = compile_in_turn
     return cast(Function, loop)

@@ -113,6 +113,23 @@ def test_what_synth_logs_stands_beside_the_bar():
     assert "not shown" not in shown
 
 
+HEARD = """
+import logging
+from ccctl import console
+console.hear_libraries()
+for quiet in (True, False):
+    console.configure(quiet=quiet)
+    logging.getLogger("synth.loop_store").warning("nothing is kept: %s", quiet)
+    logging.getLogger("exec.bench").info("not shown")
+"""
+
+
+def test_what_libraries_warn_of_is_shown_but_not_with_q():
+    command = [sys.executable, "-P", "-c", HEARD]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "warning: nothing is kept: False\n"
+
+
 def test_a_terminal_gets_colour_and_the_next_step():
     seen = on_a_terminal(SHOWN, NO_COLOR=None)
     assert "next: ccctl show" in seen and "\x1b[31m" in seen

@@ -138,11 +138,11 @@ def ending(monkeypatch, capsys, raised):
     ("raised", "status", "stderr"),
     [
         (None, 0, ""),
-        (130, 130, ""),
+        (130, 130, "ccctl: interrupted\n"),
         (FoundProblem(""), 1, ""),
         (FoundProblem("2 wrong"), 1, "ccctl: 2 wrong\n"),
         (DataError("f", ["a: x", "b: y"], hint="h"), 65, "ccctl: f: a: x\nccctl: f: b: y\nhint: h\n"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "ccctl: interrupted\n"),
         (BrokenPipeError(), 0, ""),
         (SystemExit(143), 143, ""),
         (SystemExit(), 0, ""),
@@ -157,6 +157,19 @@ def test_a_bug_is_told_from_a_mistake(monkeypatch, capsys):
     status, stderr = ending(monkeypatch, capsys, ZeroDivisionError("seven"))
     assert status == 70
     assert "ZeroDivisionError: seven" in stderr and "please report" in stderr
+
+
+def test_the_end_of_a_file_that_nobody_expected_is_no_interruption(monkeypatch, capsys):
+    def broken():
+        raise EOFError("seven")
+
+    app = command_line.typer.Typer(add_completion=False)
+    app.command()(broken)
+    monkeypatch.setattr(command_line, "app", app)
+    monkeypatch.setattr(sys, "argv", ["ccctl"])
+    with pytest.raises(SystemExit) as left:
+        command_line.main()
+    assert left.value.code == 70 and "EOFError: seven" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["schema profile", "--help", "--version"])
@@ -204,7 +217,7 @@ def test_interruption_is_status_130_without_a_traceback(tmp_path):
         time.sleep(0.05)
     waiting.send_signal(signal.SIGINT)
     _, stderr = waiting.communicate(timeout=30)
-    assert (waiting.returncode, stderr) == (130, "")
+    assert (waiting.returncode, stderr) == (130, "ccctl: interrupted\n")
 
 
 def asleep(pid):

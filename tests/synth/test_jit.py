@@ -75,7 +75,7 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; "
-    dies = "from synth import jit; jit._Cache.save_overload = lambda *a: os._exit(9); import caller"
+    dies = "from synth import jit; jit._Kept.save_overload = lambda *a: os._exit(9); import caller"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
     assert killed.returncode == 9
