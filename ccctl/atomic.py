@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
-import time
+import re
+import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from ccctl.errors import CannotWriteError
 
-__all__ = ["refuse_unwritable", "write_atomically"]
+__all__ = ["PART", "refuse_unwritable", "write_atomically"]
 
-_SETTLED_S = 60.0
+# The name of a file that is still being written, or that a killed writer left.
+PART = re.compile(r"\.ccctl-[0-9a-f]{16}\.part")
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | None = None) -> None:
@@ -49,32 +52,57 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _replace(target: Path, parts: Iterable[bytes], mode: int | None) -> None:
-    prefix, suffix = f".{target.name}.", ".part"
-    _sweep(target.parent, prefix, suffix)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
-    temporary = Path(name)
+    _sweep(target.parent)
+    temporary, stream = _part(target.parent)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        with stream:
             stream.writelines(parts)
             stream.flush()
-            os.fsync(stream.fileno())
             kept = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            temporary.chmod(kept if mode is None else mode)
+            os.fchmod(stream.fileno(), kept if mode is None else mode)
+            os.fsync(stream.fileno())
             temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _sweep(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove what killed writers of the same file left: parts that no living writer holds locked."""
-    for part in folder.glob(f"{prefix}*{suffix}"):
-        with contextlib.suppress(OSError), part.open("rb") as stream:
-            # A writer that has just created its part may not have locked it yet.
-            if time.time() - part.stat().st_mtime > _SETTLED_S:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                part.unlink()
+def _part(folder: Path) -> tuple[Path, BinaryIO]:
+    """A new file in ``folder``, which this process holds locked until it is closed."""
+    while True:
+        path = folder / f".ccctl-{secrets.token_hex(8)}.part"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        stream = os.fdopen(descriptor, "wb")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError:
+            # A file system without locks: there nothing is ever swept.
+            return path, stream
+        # Another writer may have found it before it was locked, and have swept it.
+        if path.exists():
+            return path, stream
+        stream.close()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed writers left in ``folder``: parts of this user that no living one holds locked."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if PART.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    _sweep_one(entry.path)
+
+
+def _sweep_one(path: str) -> None:
+    # A pipe under that name would otherwise be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            Path(path).unlink()
+    finally:
+        os.close(descriptor)
 
 
 def _umask() -> int:

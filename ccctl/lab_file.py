@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any
 from ccctl.errors import DataError, MissingInputError, UsageError
 from ccctl.hosts import HostSlots, parse
 from ccctl.lab_rates import names_of, rate_of, rated
-from exec.lab_network import MOST_HOSTS, Lab, LabHost
+from exec.lab_network import MOST_HOSTS, Lab, LabHost, refuse_name
 
 __all__ = ["read_lab"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _KEYS = ("name", "hosts", "slots", "racks", "rate", "trunk", "rates")
 
 
@@ -40,8 +38,11 @@ def read_lab(path: str) -> Lab:
 
 def _name(document: dict[str, Any], path: str, problems: list[str]) -> str:
     name = document.get("name", Path(path).stem)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(f"name: expected up to 32 letters, digits, - and _, found {name!r}")
+    try:
+        refuse_name(name if isinstance(name, str) else str(type(name)))
+    except UsageError as error:
+        problems.append(f"name: {error.message}")
+        return "unnamed"
     return str(name)
 
 

@@ -1,17 +1,21 @@
-"""What the machine knows of the labs that are up: a folder for each, which lasts until the next boot."""
+"""What the machine knows of the labs that are up: a folder for each, which lasts until the next boot.
+
+A folder is read and removed only where nobody but this user can have written it, and where it holds
+what ``remember`` writes. A name reaches a path through ``folder`` alone, which refuses what is no name.
+"""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from ccctl.atomic import write_atomically
-from ccctl.errors import CannotWriteError, UsageError
+from ccctl.atomic import PART, write_atomically
+from ccctl.errors import CannotWriteError, DataError, UnavailableError, UsageError
 from exec.lab import standing
-from exec.lab_network import Lab
-from exec.lab_run import files
+from exec.lab_network import Lab, refuse_name
+from exec.lab_run import FILES, RUN, files
+from probes import ownership
 
-__all__ = ["chosen", "folder", "forget", "known", "remember"]
+__all__ = ["chosen", "folder", "forget", "known", "refuse_foreign", "remember"]
 
 # Namespaces are root's and end with the boot: so does this folder.
 _FOLDER = Path("/run/ccctl/labs")
@@ -19,35 +23,45 @@ _STATE = "lab.json"
 
 
 def remember(lab: Lab) -> None:
-    """Keep ``lab`` and the files that a command inside it needs; raises CannotWriteError."""
+    """Keep ``lab`` and the files that a command inside it needs.
+
+    Raises CannotWriteError, and UnavailableError where others can write to the folder.
+    """
     import msgspec
 
     place = folder(lab.name)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        ownership.make(place)
     except OSError as error:
         raise CannotWriteError(f"{place}: {error.strerror}") from error
     for name, content in files(lab).items():
-        write_atomically(place / name, content.encode())
-        (place / name).chmod(0o755 if content.startswith("#!") else 0o644)
-    write_atomically(place / _STATE, msgspec.json.format(msgspec.json.encode(lab), indent=1) + b"\n")
+        write_atomically(place / name, content.encode(), 0o755 if content.startswith("#!") else 0o644)
+    state = msgspec.json.format(msgspec.json.encode(lab), indent=1) + b"\n"
+    write_atomically(place / _STATE, state, 0o644)
 
 
 def folder(name: str) -> Path:
-    """Where what is known of a lab is kept."""
+    """Where what is known of a lab is kept; raises UsageError for what cannot be a lab's name."""
+    refuse_name(name)
     return _FOLDER / name
 
 
 def known() -> list[str]:
     """The names of the labs that are up, in order."""
-    names = sorted(path.parent.name for path in _FOLDER.glob(f"*/{_STATE}"))
-    return [name for name in names if standing(name)]
+    names = []
+    for path in _FOLDER.glob(f"*/{_STATE}"):
+        try:
+            if standing(path.parent.name):
+                names.append(path.parent.name)
+        except UsageError:
+            continue
+    return sorted(names)
 
 
 def chosen(name: str | None) -> Lab:
     """The lab of that name, or the only one; raises UsageError where that is not one."""
-    import msgspec
-
+    if name is not None:
+        refuse_name(name)
     names = known()
     if name is None and len(names) != 1:
         listed = f"labs {', '.join(names)} are" if names else "no lab is"
@@ -61,9 +75,49 @@ def chosen(name: str | None) -> Lab:
             f"there is no lab {found}; up: {', '.join(names) or 'none'}",
             hint="ccctl lab up lab.toml makes one.",
         )
-    return msgspec.json.decode((folder(found) / _STATE).read_bytes(), type=Lab)
+    refuse_foreign(found)
+    return _read(found)
+
+
+def refuse_foreign(name: str) -> None:
+    """Raise UnavailableError or DataError where the folder of a lab is there and is not what we wrote."""
+    place = folder(name)
+    if ownership.refuse_foreign(place, _is_ours) and (place / _STATE).exists():
+        _read(name)
 
 
 def forget(name: str) -> None:
-    """Remove what is known of a lab; nothing happens where nothing is."""
-    shutil.rmtree(folder(name), ignore_errors=True)
+    """Remove what is known of a lab that is down; nothing happens where nothing is.
+
+    Raises UnavailableError where the lab is up, and as ``refuse_foreign`` does.
+    """
+    if standing(name):
+        raise UnavailableError(f"lab {name} is up, so what is known of it is kept")
+    refuse_foreign(name)
+    ownership.remove(folder(name), _is_ours)
+
+
+def _read(name: str) -> Lab:
+    """What ``remember`` kept of a lab; raises DataError where it is anything else."""
+    import msgspec
+
+    path = folder(name) / _STATE
+    try:
+        lab = msgspec.json.decode(path.read_bytes(), type=Lab)
+    except (msgspec.MsgspecError, OSError, UsageError, RecursionError) as error:
+        raise _wrong_state(path, str(error)) from error
+    if lab.name != name:
+        raise _wrong_state(path, f"found that of {lab.name!r}")
+    return lab
+
+
+def _wrong_state(path: Path, found: str) -> DataError:
+    return DataError(
+        str(path),
+        [f"expected the state of lab {path.parent.name}: {found}"],
+        hint=f"Remove {path.parent} by hand, then ccctl lab down --lab {path.parent.name}.",
+    )
+
+
+def _is_ours(file: str) -> bool:
+    return file in (_STATE, *FILES) or bool(PART.fullmatch(file) or RUN.fullmatch(file))

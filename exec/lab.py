@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from exec.errors import NameTakenError
-from exec.lab_network import DEVICE, SUBNET, Lab
+from exec.lab_network import DEVICE, SUBNET, Lab, refuse_name
 from exec.lab_shaping import commands, port, shapes, uplink_ports
 from exec.lab_tools import batch, in_namespace, ip, ip_json, namespaces, require
+from probes import ownership
 from probes.errors import UnavailableError
 
 __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 
 _FILES = Path("/etc/netns")
+_HOSTS = "hosts"
 _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
@@ -55,20 +56,27 @@ def up(lab: Lab) -> None:
 
 
 def down(name: str) -> bool:
-    """Remove the lab of that name with all that runs in it; whether there was anything to remove."""
+    """Remove the lab of that name with all that runs in it; whether there was anything to remove.
+
+    Raises UsageError where a lab cannot have that name, and UnavailableError, before anything is
+    removed, where a folder of its hosts holds what ``up`` has not written.
+    """
+    refuse_name(name)
     require()
-    found = standing(name)
+    found, folders = standing(name), _folders(name)
+    for folder in folders:
+        ownership.refuse_foreign(folder, _is_ours)
     for namespace in found:
         _kill_inside(namespace)
         ip("netns", "delete", namespace)
-    folders = [path for path in _FILES.glob(f"ccctl.{name}*") if _belongs(path.name, name)]
     for folder in folders:
-        shutil.rmtree(folder)
+        ownership.remove(folder, _is_ours)
     return bool(found or folders)
 
 
 def standing(name: str) -> list[str]:
-    """The namespaces that carry the lab's name, its hosts first."""
+    """The namespaces that carry the lab's name, its hosts first; raises UsageError for what is no name."""
+    refuse_name(name)
     found = [namespace for namespace in namespaces() if _belongs(namespace, name)]
     return sorted(found, key=lambda namespace: (namespace == f"ccctl.{name}", namespace))
 
@@ -105,17 +113,18 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
 
 def _claim(lab: Lab) -> None:
     """Make the switch's namespace, which only one of several at once can; raises NameTakenError."""
-    taken = standing(lab.name)
+    taken = [f"the namespace {space}" for space in standing(lab.name)]
+    taken += [f"the folder {folder}" for folder in _folders(lab.name)]
     if not taken:
         try:
             ip("netns", "add", lab.switch)
             return
         except UnavailableError:
-            taken = standing(lab.name)
+            taken = [f"the namespace {space}" for space in standing(lab.name)]
             if not taken:
                 raise
     raise NameTakenError(
-        f"lab {lab.name}: the namespace {taken[0]} exists already",
+        f"lab {lab.name}: {taken[0]} exists already",
         hint=f"ccctl lab down --lab {lab.name} removes it; or give the lab another name.",
     )
 
@@ -132,8 +141,11 @@ def _write_hosts(lab: Lab) -> None:
     lines = ["127.0.0.1 localhost", *(f"{lab.address(host.name)} {host.name}" for host in lab.hosts)]
     for host in lab.hosts:
         folder = _FILES / lab.namespace(host.name)
-        folder.mkdir(parents=True)
-        (folder / "hosts").write_text("\n".join(lines) + "\n")
+        try:
+            ownership.make(folder)
+            (folder / _HOSTS).write_text("\n".join(lines) + "\n")
+        except OSError as error:
+            raise UnavailableError(f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def _wire(lab: Lab) -> None:
@@ -177,6 +189,15 @@ def _kill_inside(namespace: str) -> None:
         if time.monotonic() > deadline_s:
             raise UnavailableError(f"{namespace}: the processes {', '.join(pids)} do not end")
         time.sleep(0.02)
+
+
+def _folders(name: str) -> list[Path]:
+    """The folders with what the lab's hosts see in place of the machine's /etc."""
+    return sorted(path for path in _FILES.glob("ccctl.*") if _belongs(path.name, name))
+
+
+def _is_ours(file: str) -> bool:
+    return file == _HOSTS
 
 
 def _belongs(namespace: str, name: str) -> bool:

@@ -6,14 +6,40 @@ receiver let through; None is no limit.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-__all__ = ["DEVICE", "MOST_HOSTS", "SUBNET", "Lab", "LabHost", "PairRate"]
+from probes.errors import UsageError
+
+__all__ = [
+    "DEVICE",
+    "MOST_HOSTS",
+    "MOST_HOST_LETTERS",
+    "SUBNET",
+    "Lab",
+    "LabHost",
+    "PairRate",
+    "refuse_name",
+]
 
 # A lab's network touches no other, so every lab may use the same addresses.
 SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
+# What the kernel takes as the name of a host.
+MOST_HOST_LETTERS = 63
+# A lab's name stands in names of namespaces and folders.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_HOST_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{MOST_HOST_LETTERS - 1}}}")
+
+
+def refuse_name(name: str) -> None:
+    """Raise UsageError unless ``name`` can be that of a lab."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "a lab's name: expected a letter or digit, then up to 31 letters, digits, - and _, "
+            f"found {name[:80]!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -37,13 +63,24 @@ class PairRate:
 
 @dataclass(frozen=True)
 class Lab:
-    """An emulated cluster: hosts on one switch, or in ``racks`` whose switches meet over trunks."""
+    """An emulated cluster: hosts on one switch, or in ``racks`` whose switches meet over trunks.
+
+    Raises UsageError for a name that cannot be that of a lab or of a host.
+    """
 
     name: str
     hosts: tuple[LabHost, ...]
     pairs: tuple[PairRate, ...] = ()
     racks: tuple[tuple[str, ...], ...] = ()
     trunk_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        refuse_name(self.name)
+        for host in self.hosts:
+            if not _HOST_NAME.fullmatch(host.name):
+                raise UsageError(
+                    f"expected a host name of up to {MOST_HOST_LETTERS} letters, found {host.name[:80]!r}"
+                )
 
     @property
     def switch(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +16,12 @@ from pathlib import Path
 
 from exec.lab_network import DEVICE, SUBNET, Lab
 
-__all__ = ["environment", "files", "started"]
+__all__ = ["FILES", "RUN", "environment", "files", "started"]
 
 _PATIENCE_S = 3.0
-_LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
+FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
+# The folder of one run.
+RUN = re.compile(r"run-\w+")
 # The kernel takes a host's name from whoever is in its UTS namespace: no need for hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
 # The shell stays as the first process: as such the command itself would be deaf to signals.

@@ -61,6 +61,7 @@ def up(
     from exec.errors import NameTakenError
 
     described = lab_file.read_lab(file)
+    lab_state.refuse_foreign(described.name)
     with unwinding():
         try:
             kernel.up(described)
@@ -70,6 +71,7 @@ def up(
             lab_state.remember(described)
         except BaseException:
             kernel.down(described.name)
+            lab_state.forget(described.name)
             raise
     console.detail(f"what is known of it: {lab_state.folder(described.name)}")
     console.note(f"lab {described.name}: {len(described.hosts)} hosts are up: {described.slots()}")
@@ -178,6 +180,7 @@ def down(chosen: Chosen = None, quiet: Quiet = False, verbose: Verbose = 0) -> N
         console.note("no lab is up")
         return
     name = chosen if chosen is not None else lab_state.chosen(None).name
+    lab_state.refuse_foreign(name)
     removed = kernel.down(name)
     lab_state.forget(name)
     console.note(f"lab {name}: {'removed' if removed else 'was not up'}")

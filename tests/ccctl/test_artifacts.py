@@ -3,11 +3,7 @@
 import dataclasses
 import gzip
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -16,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccctl import artifacts, atomic, json_schema
+from ccctl import artifacts, json_schema
 from ccctl.columns import to_plain
 from ccctl.errors import CannotWriteError, DataError, MissingInputError
 
@@ -273,37 +269,3 @@ def test_schema_describes_what_is_written(kind, samples):
     assert set(written) == set(found["properties"])
     name = found["properties"]["body"]["$ref"].rpartition("/")[2]
     assert set(written["body"]) == set(found["$defs"][name]["properties"])
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from ccctl.atomic import write_atomically
-real = os.fsync
-os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
-write_atomically(Path(sys.argv[1]), b"new" * 100000)
-"""
-
-
-def test_a_killed_writer_leaves_the_old_file_and_its_part_is_swept(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_bytes(b"old")
-    for _ in range(3):
-        killed = subprocess.run([sys.executable, "-P", "-c", KILLED, str(path)], check=False)
-        assert killed.returncode == -signal.SIGKILL
-    assert path.read_bytes() == b"old"
-    parts = [part for part in tmp_path.iterdir() if part != path]
-    assert len(parts) == 3
-    for part in parts:
-        os.utime(part, (0, 0))
-    atomic.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_symbolic_link_stays_one(tmp_path):
-    (tmp_path / "target").write_bytes(b"old")
-    (tmp_path / "link").symlink_to("target")
-    atomic.write_atomically(tmp_path / "link", b"new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_bytes() == b"new"

@@ -10,9 +10,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from lab_traffic import sample_lab
 
-from ccctl import artifacts
+from ccctl import artifacts, lab_state
+from ccctl.main import main
 from exec.lab_tools import namespaces
+from probes.errors import DataError, UnavailableError
 
 NUMBERS = count()
 needs_lab = pytest.mark.netns
@@ -36,6 +39,24 @@ def lab(described):
     made = lab_command(name, "up", path)
     assert (made.returncode, made.stdout) == (0, ""), made.stderr
     return name
+
+
+@pytest.fixture
+def invoke(monkeypatch, capsys):
+    """A function that runs ``ccctl lab WORDS`` in this process: (status, stdout, stderr)."""
+
+    def run(*words, **environment):
+        monkeypatch.setattr(sys, "argv", ["ccctl", "lab", *map(str, words)])
+        with monkeypatch.context() as inside:
+            inside.delenv("CCCTL_LAB", raising=False)
+            for name, value in environment.items():
+                inside.setenv(name, value)
+            with pytest.raises(SystemExit) as left:
+                main()
+        told = capsys.readouterr()
+        return left.value.code, told.out, told.err
+
+    return run
 
 
 def line(*words):
@@ -185,3 +206,148 @@ def test_a_lab_that_is_not_up_is_a_usage_error(run_ccctl, verb):
     done = run_ccctl("lab", *verb.split(), CCCTL_LAB="nobodys-lab")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no lab nobodys-lab" in done.stderr
+
+
+NO_NAMES = ["", ".", "..", "../../etc", "/tmp", "a/b", "a.b", "*", "lab4\n", "-x", "ü", "a" * 33, "a\x1b[2J"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("verb", ["down", "status", "run true", "shape gpu1=1Mbit/s"])
+def test_what_is_no_name_is_refused_by_every_verb(invoke, verb, name):
+    word, *rest = verb.split()
+    found = [invoke(word, "--lab", name, *rest)]
+    if name:
+        found.append(invoke(word, *rest, CCCTL_LAB=name))
+    for status, out, err in found:
+        assert (status, out) == (2, "")
+        assert "a lab's name: expected" in err
+        assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("name", [name for name in NO_NAMES if "\x1b" not in name])
+def test_a_description_has_a_plain_name(invoke, tmp_path, name):
+    (tmp_path / "lab.toml").write_text(f"name = {json.dumps(name)}\nhosts = 2\n")
+    status, _, err = invoke("up", tmp_path / "lab.toml")
+    assert status == 65
+    assert "name: expected" in err
+
+
+def test_a_folder_given_as_a_lab_stays(invoke, tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").write_text("kept")
+    way = os.path.relpath(tmp_path / "victim", "/run/ccctl/labs")
+    for name in (str(tmp_path / "victim"), way):
+        assert invoke("down", "--lab", name)[0] == 2
+        assert invoke("down", CCCTL_LAB=name)[0] == 2
+    assert (tmp_path / "victim" / "file").read_text() == "kept"
+
+
+@pytest.fixture
+def states(tmp_path, monkeypatch):
+    """The folder in which what is known of labs is kept, apart from that of the machine."""
+    monkeypatch.setattr(lab_state, "_FOLDER", tmp_path / "labs")
+    return tmp_path / "labs"
+
+
+def forged(place, name, **fields):
+    place.mkdir(parents=True)
+    (place / "lab.json").write_text(json.dumps({"name": name, "hosts": [{"name": "a"}], **fields}))
+
+
+def test_what_is_known_of_a_lab_is_kept_and_forgotten(states):
+    lab = sample_lab(2, pairs=[("a", "b", 10)])
+    before = os.umask(0)
+    try:
+        lab_state.remember(lab)
+    finally:
+        os.umask(before)
+    place = states / lab.name
+    assert [path.stat().st_mode & 0o022 for path in (states, place, *place.iterdir())] == [0] * 6
+    (place / "run-abc_1").mkdir()
+    lab_state.forget(lab.name)
+    assert list(states.iterdir()) == []
+    lab_state.forget(lab.name)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "expected the state of lab"),
+        ("[" * 5000, "expected the state of lab"),
+        ("{}", "missing required field"),
+        (json.dumps({"name": "other", "hosts": []}), "found that of 'other'"),
+        (json.dumps({"name": "../x", "hosts": []}), "a lab's name: expected"),
+        (json.dumps({"name": "mine", "hosts": [{"name": "../../x"}]}), "expected a host name"),
+    ],
+)
+def test_a_folder_whose_state_is_not_ours_is_not_forgotten(states, content, said):
+    (states / "mine").mkdir(parents=True)
+    (states / "mine" / "lab.json").write_text(content)
+    with pytest.raises(DataError, match=said):
+        lab_state.forget("mine")
+    assert (states / "mine" / "lab.json").exists()
+
+
+def test_a_folder_with_files_of_others_is_not_forgotten(states):
+    forged(states / "mine", "mine")
+    (states / "mine" / "notes.txt").write_text("kept")
+    with pytest.raises(UnavailableError, match=r"notes\.txt"):
+        lab_state.forget("mine")
+    assert (states / "mine" / "lab.json").exists()
+
+
+def test_what_a_killed_up_left_is_forgotten(states):
+    lab_state.remember(sample_lab(1, name="mine"))
+    (states / "mine" / "lab.json").rename(states / "mine" / ".ccctl-0123456789abcdef.part")
+    lab_state.forget("mine")
+    assert not (states / "mine").exists()
+
+
+def test_a_link_in_place_of_a_lab_is_neither_read_nor_forgotten(states, tmp_path):
+    forged(tmp_path / "victim", "mine")
+    states.mkdir()
+    (states / "mine").symlink_to(tmp_path / "victim")
+    with pytest.raises(UnavailableError, match="symbolic link"):
+        lab_state.forget("mine")
+    with pytest.raises(UnavailableError, match="symbolic link"):
+        lab_state.remember(sample_lab(1, name="mine"))
+    assert (tmp_path / "victim" / "lab.json").exists()
+
+
+def test_a_lab_is_not_forgotten_while_it_is_up(states, monkeypatch):
+    lab = sample_lab(1)
+    lab_state.remember(lab)
+    monkeypatch.setattr(lab_state, "standing", lambda name: [lab.switch])
+    with pytest.raises(UnavailableError, match="is up"):
+        lab_state.forget(lab.name)
+    assert (states / lab.name / "lab.json").exists()
+
+
+@needs_lab
+def test_a_lab_whose_state_was_replaced_stays_up(lab):
+    place = Path("/run/ccctl/labs") / lab
+    whole = (place / "lab.json").read_bytes()
+    try:
+        (place / "lab.json").write_text("{}")
+        for verb in ("down", "status"):
+            done = lab_command(lab, verb)
+            assert done.returncode == 65, done.stderr
+        assert len(traces(lab)) == 8
+    finally:
+        (place / "lab.json").write_bytes(whole)
+
+
+@needs_lab
+def test_a_folder_of_a_host_that_holds_more_than_ours_is_left(described):
+    name, path = described
+    place = Path("/etc/netns") / f"ccctl.{name}.gpu2"
+    place.mkdir(parents=True)
+    (place / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    try:
+        assert lab_command(name, "up", path).returncode == 75
+        assert lab_command(name, "down").returncode == 69
+        assert (place / "resolv.conf").exists()
+    finally:
+        (place / "resolv.conf").unlink()
+    assert lab_command(name, "down").returncode == 0
+    assert traces(name) == []

@@ -31,8 +31,8 @@ def sample_lab(hosts=2, rate_mbit=100, pairs=(), **fields):
     """A lab of hosts a, b, c, … under a name that no other test of this machine has."""
     rate = None if rate_mbit is None else rate_mbit * MBIT
     names = "abcdefgh"[:hosts]
+    fields.setdefault("name", f"t{os.getpid()}-{next(_NUMBERS)}")
     return Lab(
-        name=f"t{os.getpid()}-{next(_NUMBERS)}",
         hosts=tuple(LabHost(name, 1, rate, rate) for name in names),
         pairs=tuple(PairRate(src, dst, mbit * MBIT) for src, dst, mbit in pairs),
         **fields,
