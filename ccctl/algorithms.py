@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
+from ccctl.errors import CcctlError, DataError, UsageError
+from probes.reading import read_bytes
 
 if TYPE_CHECKING:
     from synth.lang import Algorithm
@@ -39,7 +39,7 @@ def compiled_algorithm(
     """
     file, _, function = path.partition(".py:")
     file = file if not function else f"{file}.py"
-    content = _content(file)
+    content = read_bytes(file)
     found = _algorithm(file, content, function)
     values = parse_parameters(parameters)
     if instances is not None:
@@ -68,13 +68,6 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
-
-
-def _content(file: str) -> bytes:
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise MissingInputError(f"{file}: {error.strerror}") from error
 
 
 def _algorithm(file: str, content: bytes, function: str) -> Algorithm:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ccctl.atomic import write_atomically
 from ccctl.errors import DataError, MissingInputError, UsageError
+from probes.reading import open_input, read_stream
 
 if TYPE_CHECKING:
     from exec.redops import Array
@@ -60,17 +63,36 @@ def write_ranks(name: str, outputs: Sequence[Array]) -> None:
 def _load(name: str) -> Array:
     import numpy as np
 
-    try:
-        found: Array = np.load(name, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{name}: there is no such file") from error
-    except OSError as error:
-        raise MissingInputError(f"{name}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise DataError(name, [f"expected a .npy file: {error}"]) from error
-    if not isinstance(found, np.ndarray) or found.ndim == 0:
+    with open_input(name) as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        stream: BinaryIO = io.BufferedReader(file) if regular else io.BytesIO(read_stream(file, name))
+        try:
+            _require_whole(stream)
+            found: Array = np.load(stream, allow_pickle=False)
+        # The header is an expression of Python, and numpy lets what its parser raises through.
+        except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
+            raise DataError(name, [f"expected a .npy file: {error}"]) from error
+        except OSError as error:
+            raise MissingInputError(f"{name}: {error.strerror or error}") from error
+    if found.ndim == 0:
         raise DataError(name, ["expected a .npy file with one array of at least one dimension"])
     return found
+
+
+def _require_whole(stream: BinaryIO) -> None:
+    """Raise ValueError where the file is shorter than its header says, which numpy would allocate."""
+    from math import prod
+
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = header(stream)
+    start, end = stream.tell(), stream.seek(0, io.SEEK_END)
+    expected = prod(shape) * dtype.itemsize
+    if end - start < expected:
+        raise ValueError(f"its header says {expected} bytes, it has {end - start}")
+    stream.seek(0)
 
 
 def _npy(found: Array) -> bytes:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib
-import io
 import os
 import socket
-import sys
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +19,9 @@ from typing import Any
 
 from ccctl import __version__, console
 from ccctl.atomic import write_atomically
-from ccctl.errors import DataError, MissingInputError
+from ccctl.errors import DataError
+from ccctl.inputs import read_input
+from probes.reading import inflated
 
 __all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "write"]
 
@@ -34,7 +33,10 @@ KINDS: dict[str, tuple[str, int]] = {
     "program": ("synth.program:Program", 1),
     "report": ("exec.report:Report", 1),
 }
-_MOST_BYTES = 1 << 32
+# What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
+# bytes, 4 a number of 40, and 7 an object with a key of 360.
+_BYTES_OF = {b",": 40, b"[": 72, b"{": 240, b":": 120}
+_MOST_OBJECT_BYTES = 3 << 29
 
 
 @dataclass(frozen=True)
@@ -90,21 +92,13 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
 
 def read(path: str, *kinds: str) -> Artifact:
     """Read an artifact of one of ``kinds`` (any, when none is named); "-" is stdin."""
-    if path == "-":
-        return decode(sys.stdin.buffer.read(), "stdin", *kinds)
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, ValueError) as error:
-        raise MissingInputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return decode(content, path, *kinds)
+    return decode(*read_input(path), *kinds)
 
 
 def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     """An artifact from its bytes; raises DataError with every problem found."""
     digest = hashlib.sha256(content).hexdigest()
-    plain = _inflated(content, source)
+    plain = inflated(content, source)
     if plain[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") and (not kinds or "program" in kinds):
         from synth.msccl.read import read_xml
 
@@ -122,24 +116,13 @@ def _xml(body: Any) -> bytes:
     return write_xml(body)
 
 
-def _inflated(content: bytes, source: str) -> bytes:
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    try:
-        with gzip.open(io.BytesIO(content)) as stream:
-            plain = stream.read(_MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(source, [f"not a whole gzip file: {error}"], hint="was it cut off?") from error
-    if len(plain) > _MOST_BYTES:
-        raise DataError(source, [f"expands to more than {_MOST_BYTES >> 30} GiB"])
-    return plain
-
-
 def _document(content: bytes, source: str) -> Any:
     import msgspec
 
     if not content.strip():
         raise DataError(source, ["empty, expected an artifact"], hint="did the command that wrote it fail?")
+    if sum(content.count(mark) * size for mark, size in _BYTES_OF.items()) > _MOST_OBJECT_BYTES:
+        raise DataError(source, [f"holds more values than fit into {_MOST_OBJECT_BYTES / (1 << 30):g} GiB"])
     try:
         return msgspec.json.decode(content)
     except RecursionError as error:

@@ -43,6 +43,10 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | N
 def refuse_unwritable(path: Path) -> None:
     """Raise CannotWriteError where ``path`` plainly cannot be written, so that no work is done in vain."""
     target = Path(os.path.realpath(path))
+    try:
+        target.is_dir()
+    except OSError as error:  # a name that is too long, say
+        raise CannotWriteError(f"{path}: {error.strerror}") from error
     if not target.parent.is_dir():
         raise CannotWriteError(f"{path}: there is no folder {path.parent}", hint=f"mkdir -p {path.parent}")
     if target.is_dir():

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
+from ccctl.errors import CcctlError, DataError, UsageError
+from ccctl.inputs import read_document
 from ccctl.networks import parse_ranks
+from ccctl.sizes import quoted
 
 if TYPE_CHECKING:
     from synth.wish import Wish
@@ -50,15 +49,15 @@ def _named(text: str, members: str | None, root: int | None) -> Wish:
     from synth.collective import KINDS
     from synth.wish import Wish
 
-    match = re.fullmatch(r"(\w+)(?:@(\d+))?(?::(.+))?", text)
+    match = re.fullmatch(r"(\w+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
     kind = next((kind for kind in KINDS if match and kind == match[1]), None)
     if match is None or kind is None:
         raise UsageError(
-            f"--collective {text}: unknown collective",
+            f"--collective {quoted(text)}: unknown collective",
             hint=f"known: {', '.join(KINDS)}; on some ranks broadcast@3:0-7; several with commas; or a file",
         )
     if match[3] and members is not None:
-        raise UsageError(f"--ranks: --collective {text} has ranks of its own")
+        raise UsageError(f"--ranks: --collective {quoted(text)} has ranks of its own")
     listed = match[3] or members
     chosen = parse_ranks(listed) if listed is not None else ()
     at = int(match[2]) if match[2] else root
@@ -93,7 +92,7 @@ def _read(path: str, ranks: int) -> list[Wish]:
     from synth.collective import KINDS
     from synth.wish import Wish
 
-    document = _document(path)
+    document = read_document(path)
     problems = [
         f"{key}: unknown; expected collective or chunk" for key in document.keys() - {"collective", "chunk"}
     ]
@@ -172,20 +171,3 @@ def _tables(document: dict[str, Any], name: str, problems: list[str]) -> list[di
         problems.append(f"{name}: expected a list of tables")
         return []
     return tables
-
-
-def _document(path: str) -> dict[str, Any]:
-    try:
-        text = Path(path).read_text("utf-8")
-        found = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, [f"cannot be read: {error}"]) from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise DataError(
-            path, [f"expected {'TOML' if path.endswith('.toml') else 'JSON'}: {error}"]
-        ) from error
-    if not isinstance(found, dict):
-        raise DataError(path, ["expected tables named collective or chunk"])
-    return found

@@ -7,6 +7,7 @@ or escapes, so that cron mail and pipes stay readable. Nothing heavy is imported
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ __all__ = [
     "warn",
 ]
 
+_LONG_WORD = re.compile(r"\S{300,}")
 _settings = {"quiet": False, "verbose": 0}
 
 
@@ -123,9 +125,14 @@ def warn(text: str) -> None:
 def error(text: str, hint: str = "") -> None:
     """Why the command failed, and what to do, on stderr; never silenced."""
     for line in text.splitlines() or [""]:
-        _message(f"ccctl: {line}", style="red")
+        _message(f"ccctl: {_shortened(line)}", style="red")
     if hint:
-        _message(f"hint: {hint}", style="")
+        _message(f"hint: {_shortened(hint)}", style="")
+
+
+def _shortened(text: str) -> str:
+    """Text in which a word of hundreds of characters, as somebody may have given us, keeps its beginning."""
+    return _LONG_WORD.sub(lambda word: f"{word[0][:60]}… ({len(word[0])} characters)", text)
 
 
 @cache

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
-from probes.errors import DataError, MissingInputError, UsageError
+from probes.errors import DataError, UsageError
+from probes.reading import read_text
 
 __all__ = ["HOSTS_VARIABLE", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
@@ -83,12 +83,7 @@ def fold(names: Iterable[str]) -> str:
 
 def read_hostfile(path: str) -> tuple[HostSlots, ...]:
     """The hosts of a file with one a line: ``name``, ``name slots=4`` or ``name:4``; # starts a comment."""
-    try:
-        lines = Path(path).read_text().splitlines()
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, [f"cannot be read as text: {error}"]) from error
+    lines = read_text(path).splitlines()
     found: list[HostSlots] = []
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ccctl.errors import DataError, MissingInputError, UsageError
+from ccctl.errors import DataError, UsageError
 from ccctl.hosts import HostSlots, parse
+from ccctl.inputs import parse_document
 from ccctl.lab_rates import names_of, rate_of, rated
 from exec.lab_network import MOST_HOSTS, Lab, LabHost, refuse_name
+from probes.reading import read_text
 
 __all__ = ["read_lab"]
 
@@ -19,12 +20,7 @@ _KEYS = ("name", "hosts", "slots", "racks", "rate", "trunk", "rates")
 
 def read_lab(path: str) -> Lab:
     """The lab that a file describes; raises DataError with every problem, each with its path."""
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataError(path, [f"cannot be read as TOML: {error}"]) from error
+    document = parse_document(read_text(path), path, "TOML")
     problems = [f"{key}: unknown; expected one of {', '.join(_KEYS)}" for key in document if key not in _KEYS]
     hosts = _hosts(document, problems)
     bare = Lab(_name(document, path, problems), hosts)

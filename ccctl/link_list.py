@@ -14,22 +14,28 @@ first line that is one number says how many ranks there are.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.errors import CcctlError, DataError, MissingInputError
+from ccctl.errors import CcctlError, DataError
 from ccctl.sizes import parse_rate, parse_seconds
+from probes.numbers import whole
+from probes.reading import read_text
 
 if TYPE_CHECKING:
     from synth.network import Link, Network
 
 __all__ = ["read_link_list"]
 
+_MOST_BYTES = 128 << 20
+_MOST_LINKS = 1 << 20
 _MOST_PROBLEMS = 20
 _MOST_RANKS = 1 << 16
+_DIGITS = re.compile(r"[0-9]+")
 _COLUMNS = {
     "src": ("src", "source", "from"),
     "dst": ("dst", "dest", "destination", "target", "to"),
@@ -54,14 +60,8 @@ def read_link_list(path: str, *, hold_alpha: bool = False) -> Network:
     """The network in the file ``path``; raises DataError with every problem, each with its line."""
     from synth.network import build
 
-    try:
-        text = Path(path).read_text("utf-8-sig")
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, [f"expected a text file: {error}"]) from error
     reader = _Reader(path)
-    reader.read(text)
+    reader.read(read_text(path, _MOST_BYTES))
     return build(Path(path).name, reader.hosts(), reader.links(), hold_alpha=hold_alpha)
 
 
@@ -75,29 +75,38 @@ class _Reader:
         self.stated = 0
 
     def read(self, text: str) -> None:
+        try:
+            self._collect(text)
+        except csv.Error as error:
+            self.problems.append(f"expected lines with commas: {error}")
+        if not self.rows and not self.problems:
+            self.problems.append("no links; expected lines such as 0,1,0.5us,50GB/s")
+        if len(self.rows) > _MOST_LINKS:
+            self.problems.append(f"expected at most {_MOST_LINKS} links")
+        self.numbered = all(_DIGITS.fullmatch(name) for row in self.rows for name in row[:2])
+        if self.numbered and any(
+            whole(name, 0, _MOST_RANKS - 1) is None for row in self.rows for name in row[:2]
+        ):
+            self.problems.append(f"rank numbers: expected less than {_MOST_RANKS}")
+        if self.problems:
+            more = len(self.problems) - _MOST_PROBLEMS
+            rest = ["… and more problems"] if more > 0 else []
+            hint = "A line is src,dst,alpha,bandwidth and ports: 0,1,0.5us,50GB/s,nic0."
+            raise DataError(self.path, self.problems[:_MOST_PROBLEMS] + rest, hint=hint)
+
+    def _collect(self, text: str) -> None:
         header = _PLAIN
         for line, fields in _lines(text):
+            if len(self.problems) > _MOST_PROBLEMS or len(self.rows) > _MOST_LINKS:
+                return
             if not self.rows and not self.problems and header is _PLAIN:
-                if len(fields) == 1 and fields[0].isdecimal() and not self.stated:
-                    self.stated = int(fields[0])
+                if len(fields) == 1 and (stated := whole(fields[0], 1, _MOST_RANKS)) and not self.stated:
+                    self.stated = stated
                     continue
                 if (found := _header(fields)) is not None:
                     header = found
                     continue
             self._row(line, fields, header)
-        if not self.rows and not self.problems:
-            self.problems.append("no links; expected lines such as 0,1,0.5us,50GB/s")
-        self.numbered = all(name.isdecimal() for row in self.rows for name in row[:2])
-        if (
-            self.numbered
-            and max((int(name) for row in self.rows for name in row[:2]), default=0) >= _MOST_RANKS
-        ):
-            self.problems.append(f"rank numbers: expected less than {_MOST_RANKS}")
-        if self.problems:
-            more = len(self.problems) - _MOST_PROBLEMS
-            rest = [f"… and {more} more problems"] if more > 0 else []
-            hint = "A line is src,dst,alpha,bandwidth and ports: 0,1,0.5us,50GB/s,nic0."
-            raise DataError(self.path, self.problems[:_MOST_PROBLEMS] + rest, hint=hint)
 
     def _row(self, line: int, fields: Sequence[str], header: _Header) -> None:
         if len(fields) <= max(header.at.values()):
@@ -114,7 +123,7 @@ class _Reader:
             self.problems.append(f"line {line}: {error.message}")
             return
         for name, rank in (("src", src), ("dst", dst)):
-            if not re.fullmatch(r"\d+|[^\s:]+:[^\s:]+", rank):
+            if not re.fullmatch(r"[0-9]+|[^\s:]+:[^\s:]+", rank):
                 self.problems.append(
                     f"line {line}: {name}: expected a rank such as 3 or n0:3, found {rank!r}"
                 )
@@ -145,7 +154,7 @@ class _Reader:
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    for line, fields in enumerate(csv.reader(text.splitlines(), skipinitialspace=True), start=1):
+    for line, fields in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), start=1):
         stripped = [field.strip() for field in fields]
         if any(stripped) and not stripped[0].startswith("#"):
             yield line, stripped
@@ -167,4 +176,4 @@ def _header(fields: Sequence[str]) -> _Header | None:
 
 
 def _with_unit(text: str, unit: str) -> str:
-    return text + unit if re.fullmatch(r"[\d.eE+-]+", text) and unit else text
+    return text + unit if re.fullmatch(r"[0-9.eE+-]+", text) and unit else text

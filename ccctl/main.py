@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -16,7 +17,17 @@ from typer._completion_classes import completion_init
 
 from ccctl import __version__, console
 from ccctl.commands import COMMANDS
-from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, UnavailableError, exit_status
+from ccctl.errors import (
+    INTERNAL,
+    INTERRUPTED,
+    CannotWriteError,
+    CcctlError,
+    FoundProblem,
+    UnavailableError,
+    UsageError,
+    exit_status,
+)
+from probes.numbers import LARGEST
 
 __all__ = ["app", "examples", "main", "verbs"]
 
@@ -26,6 +37,21 @@ class _InOrder(typer.core.TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [command.__name__ for command in COMMANDS]
+
+
+class _Bounded(typer.core.TyperCommand):
+    """Refuses numbers that typer lets through and nothing can reckon with: nan, inf, above 63 bits."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name)
+            name = parameter.opts[-1]
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{name}: expected a finite number, found {value}")
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise UsageError(f"{name}: expected at most {LARGEST}, found a number of more digits")
+        return left
 
 
 app = typer.Typer(
@@ -81,7 +107,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
     for verb in verbs(command):
         # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
         interspersed = "command" not in signature(verb).parameters
-        group.command(context_settings={"allow_interspersed_args": interspersed})(verb)
+        group.command(cls=_Bounded, context_settings={"allow_interspersed_args": interspersed})(verb)
     return group
 
 
@@ -89,7 +115,7 @@ for _command in COMMANDS:
     if verbs(_command):
         app.add_typer(_group(_command), name=_command.__name__, epilog=_epilog(_command))
     else:
-        app.command(epilog=_epilog(_command))(_command)
+        app.command(cls=_Bounded, epilog=_epilog(_command))(_command)
 completion_init()
 
 
@@ -140,8 +166,14 @@ def _bug() -> int:
 
 
 def _expected(error: CcctlError) -> int:
-    if error.message:
+    if error.message.strip():
         console.error(error.message, error.hint)
+    elif not isinstance(error, FoundProblem):  # whose output has said it
+        # No command may fail in silence, whatever forgot to say why.
+        console.error(
+            f"the command gave up without a reason ({type(error).__name__})",
+            "this is a bug in ccctl: please report it with the command",
+        )
     return exit_status(error)
 
 

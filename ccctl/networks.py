@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from ccctl import artifacts
 from ccctl.errors import UsageError
-from ccctl.sizes import parse_rates, parse_seconds
+from ccctl.inputs import exists
+from ccctl.sizes import parse_rates, parse_seconds, quoted
+from probes.numbers import whole
 
 if TYPE_CHECKING:
     from synth.failures import Failures
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["load_network", "parse_failures", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
+MOST_RANKS = 1 << 16
 
 
 def load_network(
@@ -53,13 +56,13 @@ def _whole(
     from synth.families import names
     from synth.pods import is_pod, pod, pod_names
 
-    exists = Path(spec).exists()
-    if spec.partition(":")[0] in names() and not exists:
+    there = exists(spec)
+    if spec.partition(":")[0] in names() and not there:
         return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
-    named = is_pod(spec) and not exists
-    if not named and spec != "-" and not exists and ("/" not in spec and "." not in spec):
+    named = is_pod(spec) and not there
+    if not named and spec != "-" and not there and ("/" not in spec and "." not in spec):
         raise UsageError(
-            f"--network {spec}: neither a file nor a network that has a name",
+            f"--network {quoted(spec)}: neither a file nor a network that has a name",
             hint=f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
             "such as dgx-a100:2; or profile.json, links.csv",
         )
@@ -93,9 +96,12 @@ def _family(
 
 
 def _degrees(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UsageError(f"--unwind: expected a degree, or one for each switch such as 7,1, found {text!r}")
-    return tuple(int(degree) for degree in text.split(","))
+    degrees = [whole(part, 1, MOST_RANKS) for part in text.split(",")]
+    if None in degrees:
+        raise UsageError(
+            f"--unwind: expected a degree, or one for each switch such as 7,1, found {quoted(text)}"
+        )
+    return tuple(degree for degree in degrees if degree is not None)
 
 
 def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]]:
@@ -124,8 +130,8 @@ def parse_failures(text: str, network: Network) -> Failures:
     links: list[tuple[int, int]] = []
     for part in text.split(","):
         noun, _, value = part.strip().partition(":")
-        ends = re.fullmatch(r"(\d+)\s*([->])\s*(\d+)", value)
-        if noun == "rank" and re.fullmatch(r"\d+(-\d+)?", value):
+        ends = re.fullmatch(r"([0-9]{1,9})\s*([->])\s*([0-9]{1,9})", value)
+        if noun == "rank" and re.fullmatch(r"[0-9]+(-[0-9]+)?", value):
             ranks += parse_ranks(value, "--without")
         elif noun == "link" and ends:
             src, dst = int(ends[1]), int(ends[3])
@@ -134,7 +140,7 @@ def parse_failures(text: str, network: Network) -> Failures:
             ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
         else:
             raise UsageError(
-                f"--without: found {part.strip()!r}",
+                f"--without: found {quoted(part.strip())}",
                 hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
             )
     return Failures(tuple(sorted(set(ranks))), tuple(dict.fromkeys(links)))
@@ -144,8 +150,12 @@ def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
     """``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
     found: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]) or int(match[2] or 0) > 1 << 20:
-            raise UsageError(f"{option}: expected ranks such as 0,2,4-7, found {text!r}")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        low, dash, high = (word.strip() for word in part.partition("-"))
+        first = whole(low, 0, MOST_RANKS - 1)
+        last = whole(high, 0, MOST_RANKS - 1) if dash else first
+        if first is None or last is None or last < first:
+            raise UsageError(
+                f"{option}: expected ranks below {MOST_RANKS} such as 0,2,4-7, found {quoted(text)}"
+            )
+        found.update(range(first, last + 1))
     return tuple(sorted(found))

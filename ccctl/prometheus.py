@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.atomic import write_atomically
 from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, FoundProblem, exit_status
+from probes.reading import read_text
 
 if TYPE_CHECKING:
     from probes.profile import Profile
@@ -110,8 +111,8 @@ def _write(path: str, found: Exposition, command: str, status: int, *, done: boo
 
 def _last_success(path: str, command: str) -> float | None:
     try:
-        before = Path(path).read_text()
-    except (OSError, UnicodeDecodeError):
+        before = read_text(path)
+    except CcctlError:
         return None
     match = re.search(rf'^{_SUCCESS}\{{command="{command}"\}} ([0-9.e+]+)$', before, re.MULTILINE)
     return float(match[1]) if match else None

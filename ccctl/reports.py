@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from pathlib import Path
 
 from ccctl import artifacts
 from ccctl.artifacts import Artifact
-from ccctl.errors import MissingInputError
+from ccctl.inputs import read_input
+from probes.reading import MOST_TEXT_BYTES
 
 __all__ = ["read_any", "read_report"]
 
@@ -21,7 +20,7 @@ def read_report(path: str) -> Artifact:
 
 def read_any(path: str, *kinds: str) -> Artifact:
     """An artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
-    content, source = _content(path)
+    content, source = read_input(path)
     foreign = _foreign(content, source)
     return foreign or artifacts.decode(content, source, *kinds)
 
@@ -29,11 +28,13 @@ def read_any(path: str, *kinds: str) -> Artifact:
 def _foreign(content: bytes, source: str) -> Artifact | None:
     from exec.files.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
 
+    if len(content) > MOST_TEXT_BYTES:
+        return None
     digest = hashlib.sha256(content).hexdigest()
     if content.lstrip()[:1] == b"{" and b'"nccl_version"' in content:
         try:
             document = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if is_nccl_json(document):
             return Artifact("report", parse_nccl_json(document, source), source, digest)
@@ -42,14 +43,3 @@ def _foreign(content: bytes, source: str) -> Artifact | None:
         if is_nccl_text(text):
             return Artifact("report", parse_nccl_text(text, source), source, digest)
     return None
-
-
-def _content(path: str) -> tuple[bytes, str]:
-    if path == "-":
-        return sys.stdin.buffer.read(), "stdin"
-    try:
-        return Path(path).read_bytes(), path
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, ValueError) as error:
-        raise MissingInputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error

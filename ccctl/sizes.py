@@ -8,6 +8,7 @@ import re
 from ccctl.errors import UsageError
 
 __all__ = [
+    "MOST_BYTES",
     "format_rate",
     "format_size",
     "parse_rate",
@@ -15,27 +16,38 @@ __all__ = [
     "parse_seconds",
     "parse_size",
     "parse_sizes",
+    "quoted",
 ]
 
-_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d+))?"
+MOST_BYTES = 1 << 50
+_LEAST_RATE, _MOST_RATE = 0.125, 1e18
+_LEAST_S, _MOST_S = 1e-15, 1e9
+_SHOWN = 60
+_NUMBER = r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-_SIZE = re.compile(rf"{_NUMBER}\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(rf"{_NUMBER}\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s*([kKmMgGtT]?)(?:(i?)B|b|bit)(?:/s|ps)")
-_TIME = re.compile(rf"{_NUMBER}\s*(\D+)")
+_TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
+
+
+def quoted(text: str) -> str:
+    """A word as messages show it: in quotes, and cut off where it is long."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}… ({len(text)} characters)"
 
 
 def parse_size(text: str, option: str = "size") -> int:
     """Bytes, as nccl-tests reads them: K, M, G and T are powers of 1024, whether or not B or iB follows.
 
-    Raises UsageError, naming ``option``, unless ``text`` is a whole number of bytes, at least one.
+    Raises UsageError, naming ``option``, unless ``text`` is a whole number of bytes from 1 to ``MOST_BYTES``.
     """
     match = _SIZE.fullmatch(text.strip())
-    size = _number(match) * _BINARY[match[3].lower()] if match else 0.0
-    if size < 1 or not size.is_integer():
+    size = float(match[1]) * _BINARY[match[2].lower()] if match else 0.0
+    if not 1 <= size <= MOST_BYTES or not size.is_integer():
         raise UsageError(
-            f"{option}: expected a size, a whole number of bytes ≥ 1, found {text!r}",
+            f"{option}: expected a size, a whole number of bytes from 1 to {format_size(MOST_BYTES)}, "
+            f"found {quoted(text)}",
             hint="Write it as nccl-tests does: 8, 32K, 128M, 1G.",
         )
     return int(size)
@@ -45,7 +57,7 @@ def parse_sizes(text: str, option: str = "sizes") -> tuple[int, int]:
     """The ends of a range of sizes, ``1K:1G``; raises UsageError, naming ``option``."""
     low, colon, high = text.partition(":")
     if not colon:
-        raise UsageError(f"{option}: expected FROM:TO, found {text!r}", hint="For example 1K:1G.")
+        raise UsageError(f"{option}: expected FROM:TO, found {quoted(text)}", hint="For example 1K:1G.")
     return parse_size(low, option), parse_size(high, option)
 
 
@@ -60,14 +72,17 @@ def parse_rate(text: str, option: str = "bandwidth") -> float:
 def parse_rates(text: str, option: str = "bandwidth", *, most: int | None = None) -> tuple[float, ...]:
     """Rates separated by commas; one without a unit takes that of the last: ``200,100,50GB/s``.
 
-    Raises UsageError, naming ``option``, for a rate that is not positive or for more than ``most``.
+    Raises UsageError, naming ``option``, for a rate below 1 bit/s or above 10⁶ TB/s, and for more
+    than ``most`` of them.
     """
     parts = [part.strip() for part in text.split(",")]
     unit = re.sub(rf"^{_NUMBER}", "", parts[-1])
     rates = tuple(_rate(part, unit) for part in parts)
-    if not all(0 < rate < math.inf for rate in rates) or (most is not None and len(rates) > most):
+    if not all(_LEAST_RATE <= rate <= _MOST_RATE for rate in rates) or (
+        most is not None and len(rates) > most
+    ):
         raise UsageError(
-            f"{option}: expected a rate > 0 with its unit, found {text!r}",
+            f"{option}: expected a rate with its unit, from 1bit/s to 1000000TB/s, found {quoted(text)}",
             hint="For example 50GB/s, 50GiB/s or 400Gbit/s.",
         )
     return rates
@@ -82,12 +97,14 @@ def parse_seconds(text: str, option: str = "alpha") -> float:
     if re.fullmatch(r"0+(\.0*)?", stripped):
         return 0.0
     match = _TIME.fullmatch(stripped)
-    if match is None or match[3].strip() not in _SECONDS or not math.isfinite(_number(match)):
+    scale = _SECONDS.get(match[2].strip()) if match else None
+    found = float(match[1]) * scale if match and scale else math.inf
+    if found != 0 and not _LEAST_S <= found <= _MOST_S:
         raise UsageError(
-            f"{option}: expected a time ≥ 0 with its unit, found {text!r}",
+            f"{option}: expected a time with its unit, 0 or from 1e-6ns to 1e9s, found {quoted(text)}",
             hint="For example 0.5us, 20ns or 1ms.",
         )
-    return _number(match) * _SECONDS[match[3].strip()]
+    return found
 
 
 def format_size(size_bytes: int) -> str:
@@ -106,15 +123,12 @@ def format_rate(bytes_per_s: float) -> str:
     return f"{8 * bytes_per_s:g}bit/s"
 
 
-def _number(match: re.Match[str]) -> float:
-    return float(f"{match[1]}e{match[2] or 0}")
-
-
 def _rate(text: str, unit: str) -> float:
     match = _RATE.fullmatch(text) or _RATE.fullmatch(text + unit)
     if match is None:
         return 0.0
-    if match[4] == "i":
-        return _number(match) * _BINARY[match[3].lower()]
+    number, prefix = float(match[1]), match[2].lower()
+    if match[3] == "i":
+        return number * _BINARY[prefix]
     bits = "B" not in match[0]
-    return _number(match) * _DECIMAL[match[3].lower()] / (8 if bits else 1)
+    return number * _DECIMAL[prefix] / (8 if bits else 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import artifacts
-from ccctl.errors import MissingInputError
+from ccctl.inputs import is_folder, read_input
 
 if TYPE_CHECKING:
     from probes.topology import Topology
@@ -31,21 +30,13 @@ def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
     whole: list[Topology] = []
     parts: list[Topology] = [detection.look()] if live else []
     for name in names:
-        source = "stdin" if name == "-" else name
-        if Path(name).is_dir():
+        if name != "-" and is_folder(name):
             parts.append(detection.read_recording(Path(name)))
-        elif (content := _content(name)).startswith(_ARTIFACT):
+            continue
+        content, source = read_input(name)
+        if content.startswith(_ARTIFACT):
             whole.append(artifacts.decode(content, source, "topology").body)
         else:
             parts.append(detection.read_file(content, source))
     found = [*([detection.combined(parts)] if parts else []), *whole]
     return found[0] if len(found) == 1 else detection.side_by_side(found)
-
-
-def _content(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{name}: there is no such file") from error
-    except OSError as error:
-        raise MissingInputError(f"{name}: {error.strerror}") from error

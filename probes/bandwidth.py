@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from probes.errors import DataError, MissingInputError
+from probes.errors import DataError
+from probes.reading import read_bytes
 
 __all__ = ["OVERRIDE", "Bandwidths", "CpuLink", "FabricGeneration", "load"]
 
 OVERRIDE = "CCCTL_BANDWIDTH"
+_MOST_BYTES = 1 << 20
 _SHIPPED = Path(__file__).with_name("bandwidth.json")
 
 
@@ -108,8 +110,6 @@ def _load(path: Path) -> Bandwidths:
     import msgspec
 
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Bandwidths)
-    except OSError as error:
-        raise MissingInputError(f"{path}: bandwidth tables: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(read_bytes(path, _MOST_BYTES), type=Bandwidths)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(str(path), [f"bandwidth tables: {error}"]) from error

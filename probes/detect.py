@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 from probes import disagreements
 from probes.bandwidth import Bandwidths, load
 from probes.complete import complete
+from probes.errors import DataError
 from probes.files import hwloc, nccl_xml, smi
 from probes.live import nvml, recorded, sysfs, sysfs_kfd, system
+from probes.reading import MOST_TEXT_BYTES
 from probes.recognise import by_machine
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
 
@@ -71,6 +73,8 @@ def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> 
 
 def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
     """What a file says and no more: XML of NCCL or hwloc, or matrices of nvidia-smi, by its content."""
+    if len(content) > MOST_TEXT_BYTES:
+        raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if not start.startswith(b"<") and content.strip():

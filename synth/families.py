@@ -27,11 +27,10 @@ from dataclasses import dataclass
 
 from probes.errors import UsageError
 from synth import dragonfly, fat_tree
+from synth.dimensions import parse_dimensions, require_links
 from synth.network import Link, Network, build
 
 __all__ = ["FAMILIES", "family", "names"]
-
-MOST_LINKS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def family(
     name, _, shape = spec.partition(":")
     name = _SHORT.get(name, name)
     if name not in FAMILIES:
-        raise UsageError(f"--network {spec}: unknown family {name!r}", hint=f"known: {', '.join(names())}")
+        raise UsageError(f"network {spec}: unknown family {name!r}", hint=f"known: {', '.join(names())}")
     if name == "fat_tree":
         return _fat_tree(spec, shape, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind)
     sizes = _sizes(spec, name, shape)
@@ -136,7 +135,7 @@ def family(
     if len(kinds) != len(sizes):
         example = f"{name}:{'x'.join(['4'] * len(kinds))}"
         raise UsageError(
-            f"--network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
+            f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
         )
     alphas = _per_dimension("--alpha", alpha_s, len(sizes))
     bandwidths = _per_dimension("--bandwidth", bandwidth_bytes_per_s, len(sizes))
@@ -146,14 +145,16 @@ def family(
     dimensions = [
         Dimension(*values) for values in zip(kinds, sizes, alphas, bandwidths, degrees, strict=True)
     ]
-    return build(spec, _hosts(dimensions), _links(spec, dimensions), hold_alpha=hold_alpha)
+    ranks = math.prod(sizes)
+    require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
+    return build(spec, _hosts(dimensions), _links(dimensions), hold_alpha=hold_alpha)
 
 
 def _dragonfly(
     spec: str, sizes: list[int], alphas: list[float], bandwidths: list[float], *, hold_alpha: bool
 ) -> Network:
     groups, ranks = sizes
-    _refuse_too_many(spec, dragonfly.count(groups, ranks))
+    require_links(spec, dragonfly.count(groups, ranks))
     betas = (1.0 / bandwidths[0], 1.0 / bandwidths[1])
     links = dragonfly.links(groups, ranks, (alphas[0], alphas[1]), betas)
     return build(spec, dragonfly.hosts(groups, ranks), links, hold_alpha=hold_alpha)
@@ -170,7 +171,7 @@ def _fat_tree(
 ) -> Network:
     sizes, oversubscription = fat_tree.shape(spec, shape)
     ranks = math.prod(sizes)
-    _refuse_too_many(spec, ranks * (ranks - 1))
+    require_links(spec, ranks * (ranks - 1))
     _degrees(spec, ("tree",), unwind)
     alpha = _per_dimension("--alpha", alpha_s, 1)[0]
     beta = 1.0 / _per_dimension("--bandwidth", bandwidth_bytes_per_s, 1)[0]
@@ -185,30 +186,22 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
     switches = kinds.count("switch")
     if not switches or len(unwind) not in (1, switches) or min(unwind) < 1:
         raise UsageError(
-            f"--unwind: expected a degree ≥ 1 for the switches of --network {spec}, of which there are "
+            f"--unwind: expected a degree ≥ 1 for the switches of network {spec}, of which there are "
             f"{switches}, found {', '.join(map(str, unwind))}"
         )
     degrees = iter(list(unwind) * (switches if len(unwind) == 1 else 1))
     return [next(degrees) if kind == "switch" else 0 for kind in kinds]
 
 
-def _refuse_too_many(spec: str, links: int) -> None:
-    if links > MOST_LINKS:
-        raise UsageError(f"--network {spec}: {links} links are more than the {MOST_LINKS} that fit")
-
-
 def _sizes(spec: str, name: str, shape: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in shape.lower().split("x")]
-    except ValueError:
-        raise UsageError(f"--network {spec}: expected sizes such as {name}:4x4, found {shape!r}") from None
-    if min(sizes) < 1 or math.prod(sizes) < 2:
-        raise UsageError(f"--network {spec}: a network needs at least two ranks")
+    sizes = parse_dimensions(spec, shape, f"{name}:4x4")
+    if math.prod(sizes) < 2:
+        raise UsageError(f"network {spec}: a network needs at least two ranks")
     if name != "hypercube":
         return sizes
     ranks = math.prod(sizes)
     if len(sizes) != 1 or ranks & (ranks - 1):
-        raise UsageError(f"--network {spec}: a hypercube has 2, 4, 8, 16, … ranks")
+        raise UsageError(f"network {spec}: a hypercube has 2, 4, 8, 16, … ranks")
     return [2] * (ranks.bit_length() - 1)
 
 
@@ -227,9 +220,8 @@ def _hosts(dimensions: Sequence[Dimension]) -> list[str]:
     return [f"n{rank // per_host}" for rank in range(ranks)]
 
 
-def _links(spec: str, dimensions: Sequence[Dimension]) -> Iterator[Link]:
+def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
     ranks = math.prod(dimension.size for dimension in dimensions)
-    _refuse_too_many(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
     stride = 1
     for axis, dimension in enumerate(dimensions):
         pairs = dimension.pairs()

@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from probes.errors import UsageError
+from probes.numbers import whole
+from synth.dimensions import MOST_RANKS, parse_dimensions
 from synth.network import Link
 
 __all__ = ["links", "shape"]
@@ -23,20 +25,20 @@ def shape(spec: str, text: str) -> tuple[list[int], int]:
     A k-ary tree has k/2 ranks a leaf, k/2 leaves a pod and k pods. Raises UsageError.
     """
     levels, slash, over = text.lower().partition("/")
-    try:
-        sizes = [int(size) for size in levels.split("x")]
-        oversubscription = int(over) if slash else 1
-    except ValueError:
+    example = "fat_tree:16x4 or fat_tree:16x4/2"
+    sizes = parse_dimensions(spec, levels, example)
+    oversubscription = whole(over, 1, MOST_RANKS) if slash else 1
+    if oversubscription is None:
         raise UsageError(
-            f"--network {spec}: expected sizes such as fat_tree:16x4 or fat_tree:16x4/2, found {text!r}"
-        ) from None
+            f"network {spec}: expected sizes such as {example}, found {over!r} for the oversubscription"
+        )
     if len(sizes) == 1:
         arity = sizes[0]
         if arity < 2 or arity % 2:
-            raise UsageError(f"--network {spec}: a k-ary fat tree has an even k ≥ 2, found {arity}")
+            raise UsageError(f"network {spec}: a k-ary fat tree has an even k ≥ 2, found {arity}")
         sizes = [size for size in (arity // 2, arity // 2, arity) if size > 1]
-    if min(sizes) < 1 or oversubscription < 1 or math.prod(sizes) < 2:
-        raise UsageError(f"--network {spec}: a network needs at least two ranks")
+    if math.prod(sizes) < 2:
+        raise UsageError(f"network {spec}: a network needs at least two ranks")
     return sizes, oversubscription
 
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from probes.errors import UsageError
+from probes.numbers import whole
 from synth.network import Link, Network, build
 
 __all__ = ["is_pod", "pod", "pod_names"]
@@ -22,6 +23,7 @@ __all__ = ["is_pod", "pod", "pod_names"]
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
 _NIC_ALPHA_S = 1.7e-6
+_MOST_MACHINES = 128
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,10 @@ def _count(spec: str) -> int:
     _, colon, number = spec.partition(":")
     if not colon:
         return 1
-    if not number.isdecimal() or not 1 <= int(number) <= 128:
-        raise UsageError(f"--network {spec}: expected 1 to 128 machines, found {number!r}")
-    return int(number)
+    found = whole(number, 1, _MOST_MACHINES)
+    if found is None:
+        raise UsageError(f"network {spec[:60]}: expected 1 to {_MOST_MACHINES} machines")
+    return found
 
 
 def _machine(spec: str) -> _Machine:

@@ -10,7 +10,7 @@ import typer
 
 from ccctl import artifacts, console, prometheus
 from ccctl.atomic import refuse_unwritable
-from ccctl.errors import DataError, FoundProblem, LostRankError, MissingInputError, TimeoutExpired, UsageError
+from ccctl.errors import FoundProblem, LostRankError, TimeoutExpired, UsageError
 from ccctl.hosts import HOSTS_VARIABLE
 from ccctl.launch import World, run_ranks
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
@@ -189,15 +189,11 @@ def _effort(
 
 def _pairs(path: str | None) -> WantedPairs | None:
     from probes.pairs import parse_pairs
+    from probes.reading import read_text
 
     if path is None:
         return None
-    try:
-        return parse_pairs(Path(path).read_text(), path)
-    except FileNotFoundError as error:
-        raise MissingInputError(f"{path}: there is no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, [f"cannot be read as text: {error}"]) from error
+    return parse_pairs(read_text(path), path)
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from probes.errors import DataError, MissingInputError
 from probes.live import nvml, sysfs, sysfs_kfd
 from probes.live.nvml_record import RecordedNvml, RecordingNvml
 from probes.live.sysfs_record import packed, unpack
+from probes.reading import read_text
 from probes.topology import Topology
 
 __all__ = ["NVML", "SYSFS", "read", "record"]
@@ -49,12 +50,10 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        hint = f"A recording of ccctl detect --record is a folder with {SYSFS} and {NVML} in it."
-        raise MissingInputError(f"{path}: {error.strerror}", hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise DataError(str(path), [f"not text: {error.reason}"]) from error
+        return read_text(path)
+    except MissingInputError as error:
+        error.hint = f"A recording of ccctl detect --record is a folder with {SYSFS} and {NVML} in it."
+        raise
 
 
 def _answers(path: Path) -> dict[str, dict[str, Any]] | None:
@@ -63,7 +62,7 @@ def _answers(path: Path) -> dict[str, dict[str, Any]] | None:
         return None
     try:
         answers = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(str(path), [f"not whole JSON: {error}"]) from error
     if not isinstance(answers, dict) or not all(isinstance(known, dict) for known in answers.values()):
         raise DataError(str(path), ["expected answers by function and arguments"])

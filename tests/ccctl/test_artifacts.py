@@ -269,3 +269,11 @@ def test_schema_describes_what_is_written(kind, samples):
     assert set(written) == set(found["properties"])
     name = found["properties"]["body"]["$ref"].rpartition("/")[2]
     assert set(written["body"]) == set(found["$defs"][name]["properties"])
+
+
+@pytest.mark.parametrize("unit", ["[],", "{},", "0,", '{"a":0},'])
+def test_values_that_would_not_fit_into_memory_are_refused_before_they_are_made(unit, monkeypatch):
+    monkeypatch.setattr(artifacts, "_MOST_OBJECT_BYTES", 1 << 20)
+    content = b"[" + (unit * 30_000).encode()
+    with pytest.raises(DataError, match="more values than fit into"):
+        artifacts.decode(content, "x.json")

@@ -127,7 +127,7 @@ def test_what_cannot_be_built_is_refused(described, text, path):
 
 
 def test_what_is_no_toml_or_no_file_is_refused(described, tmp_path):
-    with pytest.raises(DataError, match="cannot be read as TOML"):
+    with pytest.raises(DataError, match="expected TOML"):
         described("hosts = ")
     with pytest.raises(MissingInputError):
         read_lab(str(tmp_path / "absent.toml"))

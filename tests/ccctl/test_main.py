@@ -42,6 +42,18 @@ HEAVY = [
 ]
 
 
+@pytest.fixture
+def run_in_process(monkeypatch, capsys):
+    """A function that runs a command line in this process: (exit status, what it said on stderr)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["ccctl", *words])
+        status = command_line._run()
+        return status, capsys.readouterr().err
+
+    return run
+
+
 def test_help_is_light():
     script = (
         "import sys; sys.argv = ['ccctl', '--help']\n"
@@ -240,3 +252,22 @@ def test_a_file_that_shadows_a_package_is_named(name, tmp_path):
     assert done.returncode == 78
     assert f"expected the package {name!r}" in done.stderr and str(tmp_path / f"{name}.py") in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_command_fails_in_silence(monkeypatch, capsys):
+    status, said = ending(monkeypatch, capsys, UsageError(""))
+    assert status == 2
+    assert "gave up without a reason (UsageError)" in said
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "9" * 400])
+@pytest.mark.parametrize("option", ["--timeout", "--tolerance"])
+def test_a_number_that_is_none_is_a_usage_error(run_in_process, option, value):
+    assert run_in_process("bench", "x.json", f"{option}={value}")[0] == 2
+
+
+def test_words_of_thousands_of_characters_are_not_repeated(run_in_process):
+    for words in (["verify", "9" * 5000], ["synth", "--network", "9" * 5000]):
+        status, said = run_in_process(*words)
+        assert status in (2, 66)
+        assert 0 < len(said) < 1500

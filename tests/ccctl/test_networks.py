@@ -180,3 +180,19 @@ def test_synth_on_what_is_left(run_ccctl, tmp_path):
         done = run_ccctl("compile", "s.json", "-o", "p.json")
         assert done.returncode == 0, done.stderr
         assert run_ccctl("verify", "p.json").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["²", "٣", "0-²", "9" * 5000, "0-99999999999", "65536", "5-", "-", "0--1", ",", "1 2"]
+)
+def test_ranks_are_bounded_and_written_in_ascii(text):
+    with pytest.raises(UsageError, match="--ranks") as caught:
+        parse_ranks(text)
+    assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("spec", ["9" * 5000, "dgx-a100:²", "dgx-a100:99999999999", "ring:4/x" * 1000, "\0"])
+def test_what_no_network_has_for_a_name_is_refused(spec):
+    with pytest.raises(CcctlError) as caught:
+        load_network(spec, None, None)
+    assert caught.value.message

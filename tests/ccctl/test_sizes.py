@@ -1,9 +1,11 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ccctl.errors import UsageError
-from ccctl.sizes import format_size, parse_rate, parse_rates, parse_seconds, parse_size
+from ccctl.sizes import format_size, parse_rate, parse_rates, parse_seconds, parse_size, parse_sizes
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,44 @@ def test_a_bad_time_names_the_option_and_the_text(text):
 @given(st.integers(min_value=1, max_value=1 << 44))
 def test_a_formatted_size_reads_back(size_bytes):
     assert parse_size(format_size(size_bytes)) == size_bytes
+
+
+NASTY = [
+    "9e30",
+    "1e999",
+    "9" * 5000,
+    "9" * 5000 + "K",
+    "²",
+    "٣",
+    "1e-320GB/s",
+    "1e400GB/s",
+    "1e308s",
+    "1e-300s",
+    "1e" + "9" * 5000,
+    "nan",
+    "infGB/s",
+    "",
+    ",",
+    "💥",
+]
+
+
+@pytest.mark.parametrize("text", NASTY)
+@pytest.mark.parametrize("parse", [parse_size, parse_sizes, parse_rate, parse_seconds])
+def test_what_is_out_of_range_is_refused_in_a_short_message(parse, text):
+    with pytest.raises(UsageError, match=r"expected .*found") as caught:
+        parse(text)
+    assert len(caught.value.message) < 300
+
+
+@given(st.text(alphabet="0123456789.eE+-kKMGTiB/bits sunmµ²٣,:nafx") | st.text())
+def test_any_text_is_a_value_in_range_or_refused(text):
+    for parse, low, high in (
+        (parse_size, 1, 1 << 50),
+        (parse_rate, 0.125, 1e18),
+        (parse_seconds, 0.0, 1e9),
+    ):
+        with contextlib.suppress(UsageError):
+            assert low <= parse(text) <= high
+    with contextlib.suppress(UsageError):
+        assert all(1 <= size <= 1 << 50 for size in parse_sizes(text))

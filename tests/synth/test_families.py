@@ -176,3 +176,30 @@ def test_unwinding_takes_a_degree_for_each_switch_and_never_more_than_there_are_
 def test_refuses_to_unwind_what_is_no_switch(spec, unwind):
     with pytest.raises(UsageError, match="--unwind"):
         family(spec, [0.0], [1e9], unwind=unwind)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "ring:99999999999",
+        "ring:" + "9" * 5000,
+        "mesh:100000x100000",
+        "mesh:" + "x".join(["2"] * 5000),
+        "hypercube:4294967296",
+        "fc:5000",
+        "switch:65536",
+        "dragonfly:300x300",
+        "fat_tree:400",
+        "fat_tree:99999999999",
+        "fat_tree:4x4/" + "9" * 5000,
+        "ring:²",
+        "ring:٣",
+        "ring:1_0",
+        "ring:-4",
+        "ring:",
+        "ring:1e3",
+    ],
+)
+def test_a_network_is_bounded_before_it_is_made(spec):
+    with pytest.raises(UsageError, match="network"):
+        family(spec, [1e-6], [1e9])

@@ -1,0 +1,44 @@
+"""The sizes in the name of a network, ``4x4x4``, bounded before anything of that size is made."""
+
+from __future__ import annotations
+
+import math
+
+from probes.errors import UsageError
+from probes.numbers import whole
+
+__all__ = ["MOST_LINKS", "MOST_RANKS", "parse_dimensions", "require_links"]
+
+MOST_RANKS = 1 << 16
+MOST_LINKS = 4_000_000
+_MOST_DIMENSIONS = 32
+_SHOWN = 60
+
+
+def parse_dimensions(spec: str, text: str, example: str) -> list[int]:
+    """The sizes of ``4x4x4``, which multiply to at most ``MOST_RANKS``; raises UsageError."""
+    words = text.lower().split("x")
+    sizes = [whole(word, 0, 1 << 62) for word in words]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or len(sizes) > _MOST_DIMENSIONS:
+        more = f", at most {_MOST_DIMENSIONS} of them" if len(sizes) > _MOST_DIMENSIONS else ""
+        raise UsageError(
+            f"network {_cut(spec)}: expected sizes such as {example}{more}, found {_cut(text)!r}"
+        )
+    if min(known) < 1:
+        raise UsageError(f"network {spec}: a network needs at least two ranks")
+    if math.prod(known) > MOST_RANKS:
+        raise UsageError(
+            f"network {_cut(spec)}: {math.prod(known)} ranks are more than the {MOST_RANKS} that fit"
+        )
+    return known
+
+
+def require_links(spec: str, links: int) -> None:
+    """Raise UsageError where a network would have more links than fit."""
+    if links > MOST_LINKS:
+        raise UsageError(f"network {spec}: {links} links are more than the {MOST_LINKS} that fit")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
