@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from probes.columns import Floats
-from synth.solvers import bound_of, require, run, solver_of
+from synth.solvers import Effort, bound_of, require, run, solver_of
 
 __all__ = ["Model", "Solution", "Status", "require"]
 
@@ -72,6 +72,10 @@ class Model:
         """A continuous column."""
         return self._column(low, high, False)
 
+    def integer_number(self, low: float = 0.0, high: float = math.inf) -> int:
+        """A column of whole numbers."""
+        return self._column(low, high, True)
+
     def binary(self) -> int:
         """A column that is 0 or 1."""
         return self._column(0.0, 1.0, True)
@@ -94,10 +98,12 @@ class Model:
         gap: float = 0.0,
         threads: int = 1,
         seed: int = 0,
+        node_limit: int | None = None,
     ) -> Solution:
         """The best solution within the time, with its proof as far as it came.
 
-        ``gap`` is the relative gap that is good enough. Raises UnavailableError if the solver is
+        ``gap`` is the relative gap that is good enough; ``node_limit`` ends the search after so many nodes
+        of the tree, which depends on no machine's speed. Raises UnavailableError if the solver is
         not installed, UsageError if it is not known.
         """
         begun_s = time.perf_counter()
@@ -105,13 +111,15 @@ class Model:
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with tempfile.TemporaryDirectory(prefix="ccctl-milp-") as folder:
             log = Path(folder) / "solver.log"
-            program = solver_of(solver)(bool(self.start), self.preprocess, left_s, gap, threads, seed, log)
+            effort = Effort(left_s, gap, threads, seed, node_limit)
+            program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
             program.tmpDir = folder
             solving_s = time.perf_counter()
             code = run(program, problem, solver, left_s)
             taken_s = time.perf_counter() - solving_s
             text = log.read_text(errors="replace") if log.exists() else ""
-        ended = taken_s < _ENDED_BY_ITSELF * left_s and "maximum time" not in text
+        cut_short = "maximum time" in text or "maximum nodes" in text
+        ended = taken_s < _ENDED_BY_ITSELF * left_s and not cut_short
         return self._solution(code, ended, variables, text, problem, gap, time.perf_counter() - begun_s)
 
     def _column(self, low: float, high: float, integer: bool) -> int:

@@ -13,14 +13,26 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probes.errors import UnavailableError, UsageError
 
-__all__ = ["SOLVERS", "bound_of", "require", "run", "solver_of"]
+__all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
 
 SOLVERS = ("cbc", "highs")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """When a solver stops: after a time, at a relative gap, after so many nodes (None: no such limit)."""
+
+    limit_s: float
+    gap: float = 0.0
+    threads: int = 1
+    seed: int = 0
+    nodes: int | None = None
 
 
 def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
@@ -62,7 +74,7 @@ def _interrupt(folder: str, number: int) -> None:
 
 
 def solver_of(name: str) -> Callable[..., Any]:
-    """What makes the named solver from (started, preprocess, time limit, gap, threads, seed, log file)."""
+    """What makes the named solver from (started, preprocess, effort, log file)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
         raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
@@ -71,24 +83,23 @@ def solver_of(name: str) -> Callable[..., Any]:
 
 def require(solver: str) -> None:
     """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
-    solver_of(solver)(False, True, 1.0, 0.0, 1, 0, Path(os.devnull))
+    solver_of(solver)(False, True, Effort(1.0), Path(os.devnull))
 
 
-def _cbc(
-    started: bool, preprocess: bool, limit_s: float, gap: float, threads: int, seed: int, log: Path
-) -> Any:
+def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
     import pulp
 
     program = pulp.PULP_CBC_CMD(
         msg=False,
-        timeLimit=round(limit_s, 3),
-        gapRel=gap,
-        threads=threads if threads > 1 else None,
+        timeLimit=round(effort.limit_s, 3),
+        gapRel=effort.gap,
+        maxNodes=effort.nodes,
+        threads=effort.threads if effort.threads > 1 else None,
         warmStart=started,
         logPath=str(log),
         options=[
-            f"randomSeed {seed + 1}",
-            f"randomCbcSeed {seed + 1}",
+            f"randomSeed {effort.seed + 1}",
+            f"randomCbcSeed {effort.seed + 1}",
             *([] if preprocess else ["preprocess off"]),
         ],
     )
@@ -100,9 +111,7 @@ def _cbc(
     return program
 
 
-def _highs(
-    started: bool, preprocess: bool, limit_s: float, gap: float, threads: int, seed: int, log: Path
-) -> Any:
+def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
     import pulp
 
     if not pulp.HiGHS().available():
@@ -111,10 +120,11 @@ def _highs(
         )
     return pulp.HiGHS(
         msg=True,
-        timeLimit=limit_s,
-        gapRel=gap,
-        threads=threads,
-        random_seed=seed,
+        timeLimit=effort.limit_s,
+        gapRel=effort.gap,
+        threads=effort.threads,
+        random_seed=effort.seed,
+        **({} if effort.nodes is None else {"mip_max_nodes": effort.nodes}),
         log_to_console=False,
         log_file=str(log),
     )

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
 
 from probes.columns import Floats, Mask
 from synth.errors import NotApplicableError
+from synth.milp import Model
 from synth.network import Network
 from synth.whole_trees import Rows, flows_fit
 
@@ -29,6 +28,11 @@ _MOST_TREES_A_ROOT = 64
 _MOST_SHARED_LINKS = 6000
 _MOST_CUTS = 40
 _COARSEST = 40
+# How far from the most equal division is near enough, and after how many nodes the best so far is taken.
+_GAP = 0.2
+_MOST_NODES = 200
+# Only a solver that hangs comes near this; what ends by it depends on the machine.
+_SAFETY_S = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,32 +152,26 @@ def _shared(network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[
     """Capacities of links that keep to their ports', let enough into every rank and each of ``cuts``.
 
     As near as may be to what each link gets when all ports are divided equally; None if there are none.
+    The search ends by its gap or after a number of nodes, never by the clock: the same network gives the
+    same capacities on every machine.
     """
     links = network.links
     if links > _MOST_SHARED_LINKS:
         raise NotApplicableError(f"{network.name}: {links} links share too many ports to count trees on")
+    model = Model()
+    capacity = [model.integer_number(0, int(high)) for high in most]
+    off = [model.number() for _ in range(links)]
     owner = np.repeat(np.arange(links), np.diff(network.link_port_start))
-    within = coo_array((np.ones(len(owner)), (network.link_port, owner)), shape=(len(ports), links))
-    fair = _equal(network, most, ports)
-    inside = np.vstack([np.eye(network.ranks, dtype=bool), *cuts])
-    enters = csr_array((inside[:, network.dst] & ~inside[:, network.src]).astype(float))
-    needed = (~inside @ supply).astype(float)
-    off = eye_array(links)
-    none = csr_array((len(ports), links))
-    rows = vstack(
-        (
-            hstack((within, none)),
-            hstack((-enters, csr_array((len(needed), links)))),
-            hstack((off, -off)),
-            hstack((-off, -off)),
-        )
-    )
-    limit = np.concatenate((ports, -needed, fair, -fair))
-    solved = milp(
-        np.concatenate((np.zeros(links), np.ones(links))),
-        constraints=LinearConstraint(rows.tocsr(), -np.inf, limit),
-        integrality=np.concatenate((np.ones(links), np.zeros(links))),
-        bounds=Bounds(np.zeros(2 * links), np.concatenate((most, np.full(links, np.inf)))),
-        options={"time_limit": 5.0, "mip_rel_gap": 0.2},
-    )
-    return None if solved.x is None else np.round(solved.x[:links]).astype(np.int64)
+    for port, limit in enumerate(ports):
+        sharing = owner[network.link_port == port].tolist()
+        model.row([capacity[link] for link in sharing], [1.0] * len(sharing), high=float(limit))
+    for inside in (*np.eye(network.ranks, dtype=bool), *cuts):
+        entering = np.flatnonzero(inside[network.dst] & ~inside[network.src]).tolist()
+        needed = float(supply[~inside].sum())
+        model.row([capacity[link] for link in entering], [1.0] * len(entering), low=needed)
+    for link, fair in enumerate(_equal(network, most, ports).tolist()):
+        model.row([capacity[link], off[link]], [1.0, -1.0], high=fair)
+        model.row([capacity[link], off[link]], [1.0, 1.0], low=fair)
+        model.cost[off[link]] = 1.0
+    solved = model.solve(gap=_GAP, node_limit=_MOST_NODES, time_limit_s=_SAFETY_S)
+    return None if solved.values is None else solved.values[:links].astype(np.int64)

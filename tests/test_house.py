@@ -61,6 +61,15 @@ def test_every_floor_says_that_it_is_typed(floor):
     assert (ROOT / floor / "py.typed").exists()
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.parts[-2:] != ("synth", "solvers.py")], ids=name
+)
+def test_integer_programs_go_through_the_one_door(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "scipy.optimize":
+            assert "milp" not in {alias.name for alias in node.names}
+
+
 def test_sizes_are_told(capsys):
     lines = {path: len(path.read_text().splitlines()) for path in MODULES}
     functions = [

@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,3 +108,20 @@ def test_a_hard_program_ends_at_its_limit_with_a_bound_below_its_best():
     solution = model.solve(time_limit_s=1.0)
     assert solution.bound <= solution.objective
     assert solution.status in ("optimal", "feasible", "unknown")
+
+
+@pytest.mark.parametrize("solver", INSTALLED)
+def test_after_its_nodes_a_search_ends_alike_every_time_and_claims_no_optimum(solver):
+    """A market split: two equations that no choice meets, whose proof takes tens of thousands of nodes."""
+    dice = np.random.default_rng(3)
+    model = Model()
+    chosen = [model.binary() for _ in range(24)]
+    for weights in dice.integers(0, 100, (3, 24)):
+        over, under = model.number(), model.number()
+        half = float(weights.sum() // 2)
+        model.row([*chosen, over, under], [*map(float, weights), -1.0, 1.0], low=half, high=half)
+        model.cost |= {over: 1.0, under: 1.0}
+    first, again = (model.solve(solver=solver, node_limit=50, time_limit_s=600.0) for _ in range(2))
+    assert first.status == "feasible"
+    assert first.bound < first.objective
+    assert first.values.tolist() == again.values.tolist()
