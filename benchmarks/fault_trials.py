@@ -1,11 +1,15 @@
-"""Kill or stop a rank in the middle of a collective, again and again: does the command always end well?
+"""Kill or stop a part of a running collective, again and again: does the command always end well?
 
-Each trial starts `ccctl bench` on this host, sends SIGKILL or SIGSTOP to a random rank at a random moment,
-and prints how long the command took to end, whether it named the rank and the step, and what was left
-behind: processes of the run, and files of its shared memory. The last line counts; the exit status is 1 if
-any trial failed.
+Each trial starts `ccctl bench` on this host and, at a random moment after its ranks have started, sends a
+signal: SIGKILL or SIGSTOP to a random rank, or SIGINT, SIGTERM or SIGKILL to its mpirun or to the command
+itself. It prints how long the command took to end and with which status, whether it named the rank and the
+step, and what was left behind: processes of the run, its temporary files and its shared memory.
 
-    python -P benchmarks/fault_trials.py [--trials 50] [--ranks 4] [--seed 0] [--within 30]
+A trial is good if the command ended within --within seconds and left nothing, with status 1 (69 where MPI
+had not started) and, for a rank, its name; 130, 143 or the signal for the command; without a traceback. The
+last line counts; the exit status is 1 if any trial failed.
+
+    python -P benchmarks/fault_trials.py [--trials 50] [--ranks 4] [--seed 0] [--within 30] [--at all]
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ import argparse
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,26 +36,47 @@ from synth.methods.ring import synthesize
 
 _MARK = "CCCTL_FAULT_TRIAL"
 _SHARED = re.compile(r"/dev/shm/\S+")
+_FAULTS = {
+    "rank": (signal.SIGKILL, signal.SIGSTOP),
+    "mpirun": (signal.SIGINT, signal.SIGTERM, signal.SIGKILL),
+    "command": (signal.SIGINT, signal.SIGTERM, signal.SIGKILL),
+}
+# The ranks need so long to start MPI, agree and reach the timed runs, which do not end by themselves.
+_LATEST_S = 3.0
+# Ranks whose command was killed notice at their next heartbeat, and mpirun when they are gone.
+_SETTLE_S = 10.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What was done to which rank, and what came of it."""
+    """What was done to whom, and what came of it; ``rank`` is -1 where it was not a rank."""
 
-    how: str
+    how: signal.Signals
+    victim: str
     rank: int
     after_s: float
     took_s: float
     status: int | None
-    named: bool
-    step: bool
+    said: str
     processes: int
     files: int
 
     @property
+    def named(self) -> bool:
+        """Whether the command blamed the right rank; before it has said hello, one is known as missing."""
+        blamed = next((line for line in self.said.splitlines() if "rank" in line), "")
+        return f"rank {self.rank} " in blamed or f"missing: {self.rank};" in blamed
+
+    @property
     def good(self) -> bool:
-        """Whether the command ended in time, blamed the right rank, and left nothing."""
-        return self.status not in (None, 0) and self.named and not self.processes and not self.files
+        """Whether the command ended in time and as it should, and left nothing."""
+        if self.victim == "rank":
+            well = self.status in (1, 69) and self.named
+        elif self.victim == "mpirun":
+            well = self.status in (1, 69)
+        else:
+            well = self.status in (128 + self.how, -self.how)
+        return well and "Traceback" not in self.said and not self.processes and not self.files
 
 
 def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -65,6 +91,14 @@ def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield int(folder.name), found
 
 
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; none where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
 def ranks_of(mark: str) -> dict[int, int]:
     """The process of each rank that is there."""
     names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -72,8 +106,16 @@ def ranks_of(mark: str) -> dict[int, int]:
         int(found[name]): pid
         for pid, found in marked(mark)
         for name in names
-        if name in found and "ccctl.worker" in Path(f"/proc/{pid}/cmdline").read_text()
+        if name in found and "ccctl.worker" in words_of(pid)
     }
+
+
+def launcher_of(mark: str, command: int) -> int:
+    """The mpirun that the command has started."""
+    for pid, found in marked(mark):
+        if pid != command and "ccctl.worker" in words_of(pid) and "OMPI_COMM_WORLD_RANK" not in found:
+            return pid
+    raise RuntimeError("no mpirun was found")
 
 
 def shared_files(mark: str) -> set[Path]:
@@ -86,51 +128,54 @@ def shared_files(mark: str) -> set[Path]:
     return found
 
 
-def trial(schedule: Path, ranks: int, chance: random.Random, within_s: float, verbose: bool) -> Trial:
-    """One run of the benchmark that loses a rank."""
-    how, rank, after_s = chance.choice(("KILL", "STOP")), chance.randrange(ranks), chance.uniform(0, 6)
+def trial(
+    schedule: Path, ranks: int, chance: random.Random, victims: Sequence[str], within_s: float
+) -> Trial:
+    """One run of the benchmark that meets a fault."""
+    victim = chance.choice(victims)
+    how, after_s = chance.choice(_FAULTS[victim]), chance.uniform(0, _LATEST_S)
+    rank = chance.randrange(ranks) if victim == "rank" else -1
     mark = f"{os.getpid()}-{chance.random()}"
-    command = [sys.executable, "-P", "-m", "ccctl", "bench", str(schedule), "-b", "1M", "-e", "4M"]
-    process = subprocess.Popen(
-        [*command, "--iters", "1000000"],
-        env={**os.environ, _MARK: mark},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while len(found := ranks_of(mark)) < ranks and process.poll() is None:
-        time.sleep(0.05)
-    time.sleep(after_s)
-    files = shared_files(mark)
-    os.kill(found[rank], signal.SIGKILL if how == "KILL" else signal.SIGSTOP)
-    began_s = time.monotonic()
-    status: int | None = None
-    said = ""
-    try:
-        said = process.communicate(timeout=within_s)[1]
-        status = process.returncode
-    except subprocess.TimeoutExpired:
+    folder = Path(tempfile.mkdtemp(prefix="fault-trial-"))
+    with (folder / "said").open("w+") as said:
+        command = [sys.executable, "-P", "-m", "ccctl", "bench", str(schedule), "-b", "1M", "-e", "4M"]
+        process = subprocess.Popen(
+            [*command, "--iters", "1000000"],
+            env={**os.environ, _MARK: mark, "TMPDIR": str(folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        while len(found := ranks_of(mark)) < ranks and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(after_s)
+        files = shared_files(mark)
+        pids = {"command": process.pid, "mpirun": launcher_of(mark, process.pid), **found}
+        os.kill(pids[rank if victim == "rank" else victim], how)
+        began_s = time.monotonic()
+        status: int | None = None
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(within_s)
+        took_s = time.monotonic() - began_s
         process.kill()
-        process.communicate()
-    took_s = time.monotonic() - began_s
-    left = [pid for pid, _ in marked(mark)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    if verbose:
-        print(said)
-    blamed = next((line for line in said.splitlines() if "rank" in line), "")
-    return Trial(
-        how,
-        rank,
-        after_s,
-        took_s,
-        status,
-        # Before it has said hello, a rank is known as one that is missing.
-        f"rank {rank} " in blamed or f"missing: {rank};" in blamed,
-        "threadblock" in said,
-        len(left),
-        sum(path.exists() for path in files),
-    )
+        process.wait()
+        left = settled(mark, files, folder)
+        for pid, _ in marked(mark):
+            os.kill(pid, signal.SIGKILL)
+        said.seek(0)
+        done = Trial(how, victim, rank, after_s, took_s, status, said.read(), *left)
+    shutil.rmtree(folder)
+    return done
+
+
+def settled(mark: str, files: set[Path], folder: Path) -> tuple[int, int]:
+    """(processes, files) that the run has left after all had time to end."""
+    deadline_s = time.monotonic() + _SETTLE_S
+    while True:
+        processes = sum(1 for _ in marked(mark))
+        kept = sum(path.exists() for path in files) + len(list(folder.iterdir())) - 1
+        if not (processes or kept) or time.monotonic() > deadline_s:
+            return processes, kept
+        time.sleep(0.05)
 
 
 def main() -> None:
@@ -140,25 +185,33 @@ def main() -> None:
     options.add_argument("--ranks", type=int, default=4)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--within", type=float, default=30.0)
+    options.add_argument("--at", choices=[*_FAULTS, "all"], default="all", help="whom the signals go to")
     options.add_argument("--verbose", action="store_true", help="show what the command says, too")
     asked = options.parse_args()
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance, good = random.Random(asked.seed), 0
-    print("trial signal rank after (s) ended in (s) status named step processes files")
+    # Half of all hit a rank: only there somebody is to be named.
+    victims = ("rank", "rank", "mpirun", "command") if asked.at == "all" else (asked.at,)
+    print("trial  signal  victim rank after (s) ended in (s) status named step processes files")
     with tempfile.TemporaryDirectory() as folder:
         schedule = Path(folder) / "ring.json"
         network = family(f"ring:{asked.ranks}", [1e-6], [5e9])
         wanted = collective("all_reduce", asked.ranks, asked.ranks)
         artifacts.write(str(schedule), "schedule", synthesize(network, wanted, 1 << 18))
         for number in range(asked.trials):
-            done = trial(schedule, asked.ranks, chance, asked.within, asked.verbose)
+            done = trial(schedule, asked.ranks, chance, victims, asked.within)
             good += done.good
+            named = "-" if done.rank < 0 else "yes" if done.named else "NO"
             print(
-                f"{number:5} {done.how:>6} {done.rank:4} {done.after_s:9.2f} {done.took_s:12.1f} "
-                f"{done.status!s:>6} {'yes' if done.named else 'NO':>5} {'yes' if done.step else 'no':>4} "
-                f"{done.processes:9} {done.files:5}",
+                f"{number:5} {done.how.name:>7} {done.victim:>7} {done.rank:4} {done.after_s:9.2f} "
+                f"{done.took_s:12.1f} {done.status!s:>6} {named:>5} "
+                f"{'yes' if 'threadblock' in done.said else 'no':>4} {done.processes:9} {done.files:5}",
                 flush=True,
             )
-    print(f"{good} of {asked.trials} ended in time, named the rank and left nothing behind")
+            if asked.verbose or not done.good:
+                print(done.said)
+    print(f"{good} of {asked.trials} ended in time and as they should, and left nothing behind")
     sys.exit(good < asked.trials)
 
 

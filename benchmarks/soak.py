@@ -585,6 +585,8 @@ def main() -> None:
         enter_namespaces(sys.argv[1:])
     if not all(Path(place).is_mount() for place in OURS):
         raise SystemExit(f"{INSIDE} is set, but {', '.join(OURS)} are the machine's")
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.nice(10)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(f"seed {asked.seed}, {asked.minutes:g} minutes", flush=True)
