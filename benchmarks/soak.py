@@ -71,6 +71,7 @@ HANG_AFTER_SIGNAL_S = 90.0
 SETTLE_S = 20.0
 # What a killed writer left is removed by the next writer of that file, once it is this old.
 PART_S = 75.0
+GENTLE = 10
 WARM = 0.25
 TOLERANCE = 0.05
 LEAST = {"MiB": 8.0, "": 2.0}
@@ -587,7 +588,7 @@ def main() -> None:
         raise SystemExit(f"{INSIDE} is set, but {', '.join(OURS)} are the machine's")
     # A shell lets what it starts in the background ignore Ctrl-C, and so would all that we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.nice(10)
+    os.nice(max(0, GENTLE - os.nice(0)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(f"seed {asked.seed}, {asked.minutes:g} minutes", flush=True)
     sys.exit(not soak(asked.minutes, asked.seed, not asked.no_lab))

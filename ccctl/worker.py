@@ -99,6 +99,7 @@ def main() -> None:
     # mpirun signals every rank when one dies. The command that started us decides who is lost and
     # who merely followed, so only its own SIGKILL or its broken connection end a rank.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
     connection = connect()
     connection.send(Hello(rank, socket.gethostname(), os.getpid()))

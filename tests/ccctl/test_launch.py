@@ -30,6 +30,11 @@ def signalled(comm, arguments, progress):
         os.kill(os.getpid(), arguments["signal"])
     comm.Barrier()
 
+def asked_to_end(comm, arguments, progress):
+    if comm.Get_rank() == 1:
+        os.kill(os.getpid(), arguments["signal"])
+    return comm.allreduce(comm.Get_rank())
+
 def leaves(comm, arguments, progress):
     time.sleep(1)
     if comm.Get_rank() == 1:
@@ -146,6 +151,12 @@ def test_a_rank_that_is_killed_or_stopped_is_named_with_those_who_waited(number,
     assert how in first
     assert "the second step" in first or "the first step" in first
     assert "ranks 0, 2 waited for rank 1: the second step" in others
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_rank_alone_that_is_asked_to_end_goes_on(number):
+    assert run("asked_to_end", signal=int(number)) == 3
 
 
 @pytest.mark.mpi

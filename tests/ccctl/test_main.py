@@ -216,6 +216,21 @@ def test_no_character_is_fatal(run_ccctl):
     assert "there is no such file" in done.stderr
 
 
+@pytest.mark.parametrize("module", ["ccctl.main", "typer", "ccctl.commands"])
+def test_interruption_while_it_starts_is_status_130_without_a_traceback(module):
+    script = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.argv, sys.meta_path[:0] = ['ccctl', '--version'], [Interrupting()]\n"
+        "from ccctl.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "ccctl: interrupted\n")
+
+
 def test_interruption_is_status_130_without_a_traceback(tmp_path):
     waiting = subprocess.Popen(
         [sys.executable, "-P", "-m", "ccctl", "show", "-"],
