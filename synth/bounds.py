@@ -21,9 +21,11 @@ they are the reversal in time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from synth.collective import Collective, Kind
+from synth.connectivity import missing_way
 from synth.network import Network
 from synth.point_bounds import point_bounds
 from synth.schedule import Bound
@@ -40,8 +42,11 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
     """Every kind of bound at its largest, the largest first; at least one.
 
     ``fluid`` leaves the chunk size free: the total stays, chunks may be cut finer. The number of
-    max-flows is limited so that 1024 ranks take seconds.
+    max-flows is limited so that 1024 ranks take seconds. Where the network has no way for some chunk, the
+    only bound is infinite.
     """
+    if lacking := missing_way(network, collective):
+        return [Bound("no way", math.inf, lacking)]
     if collective.ranks < 2:
         return [Bound("nothing to do", 0.0)]
     among = reachable(network, collective)

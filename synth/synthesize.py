@@ -15,6 +15,7 @@ from synth.bounds import bounds
 from synth.check import check
 from synth.choice import Attempt, Choice
 from synth.collective import KINDS, collective
+from synth.connectivity import require_ways
 from synth.memory import peak_bytes, require_memory
 from synth.methods import forest, greedy
 from synth.milp import require
@@ -76,7 +77,8 @@ def synthesize(
         )
     progress.update(len(tried), len(tried))
     if choice.best is None:
-        raise UsageError("\n".join(dict.fromkeys(attempt.reason for attempt in choice.attempts)))
+        reasons = dict.fromkeys(attempt.reason for attempt in choice.attempts if attempt.reason)
+        raise UsageError("\n".join(reasons) or f"no method has found a schedule for {request.network.name}")
     best, why = choice.best, choice.why()
     if settle is not None:
         best = settle(_near(best, choice.best_s, found))
@@ -170,8 +172,11 @@ def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
 
 
 def bounds_of(request: Request) -> tuple[Bound, ...]:
-    """Every proven lower bound on what is asked."""
+    """Every proven lower bound on what is asked; raises UsageError where the network has no way for it."""
     if request.chunk_bytes is not None:
-        return tuple(bounds(request.network, request.shape(), request.chunk_bytes))
+        shape = request.shape()
+        require_ways(request.network, shape)
+        return tuple(bounds(request.network, shape, request.chunk_bytes))
     whole, chunk_bytes = cut(request, 1)
+    require_ways(request.network, whole)
     return tuple(bounds(request.network, whole, chunk_bytes, fluid=True))
