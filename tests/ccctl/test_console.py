@@ -149,3 +149,24 @@ def test_no_cell_is_cut_on_a_narrow_terminal():
     script = "from ccctl import console; console.table(('a', 'b'), [('x' * 50, 'y' * 50)])"
     seen = on_a_terminal(script, columns=40)
     assert "x" * 50 in seen and "y" * 50 in seen
+
+
+def test_quiet_leaves_errors_what_fails_and_what_was_asked_for_as_data(capsys):
+    console.configure(quiet=True)
+    try:
+        console.data("a row")
+        console.table(["head"], [["cell"]])
+        console.note("a note")
+        console.warn("a warning")
+        with console.spoken(False):
+            console.data("nothing wrong")
+        with console.spoken():
+            console.data("the finding")
+        console.data("another row")
+        console.summary({"time_s": 1})
+        console.error("it failed")
+    finally:
+        console.configure(quiet=False)
+    told = capsys.readouterr()
+    assert told.out == 'the finding\n{\n  "time_s": 1\n}\n'
+    assert told.err == "ccctl: it failed\n"
