@@ -59,8 +59,7 @@ def show(found: Topology, answers: Answers, *, drawn: bool) -> None:
     if answers.why is not None:
         explanation.draw(answers.why)
     if answers.comparison is not None:
-        with console.spoken(bool(answers.comparison.differences)):
-            differences.draw(answers.comparison, found, answers.diff)
+        differences.draw(answers.comparison, found, answers.diff)
     if answers.why is None and answers.comparison is None:
         topology.draw(found)
 

@@ -18,7 +18,6 @@ from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as DrawnBar
 
 __all__ = [
     "Progress",
@@ -34,16 +33,14 @@ __all__ = [
     "note",
     "progress",
     "raw",
-    "spoken",
     "summary",
     "table",
     "warn",
 ]
 
 _LONG_WORD = re.compile(r"\S{300,}")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _settings = {"quiet": False, "verbose": 0}
-# The progress bars that are drawn now.
-_bars: list[DrawnBar] = []
 
 
 def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
@@ -55,9 +52,9 @@ def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
 
 
 def data(text: str) -> None:
-    """What a command found, as text on stdout; ``-q`` silences it."""
-    if not _settings["quiet"]:
-        _print(text)
+    """What was asked for, on stdout."""
+    with _stdout_told():
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def raw(content: bytes) -> None:
@@ -75,19 +72,17 @@ def flush() -> None:
 
 
 def summary(values: dict[str, Any]) -> None:
-    """The ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
+    """The command's ``--json`` summary: one object on stdout, keys in snake_case with units."""
     import json
 
-    _print(json.dumps(values, indent=2, ensure_ascii=False))
+    data(json.dumps(values, indent=2, ensure_ascii=False))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """A table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
+    """A table on stdout; columns whose cells are all numbers are set to the right.
 
     Drawn by rich on a terminal that is wide enough; no cell is ever cut.
     """
-    if _settings["quiet"]:
-        return
     lines = aligned(columns, rows)
     if _is_terminal(sys.stdout) and max(map(len, lines)) < _width():
         _rich_table(columns, _cells(rows), _rights(_cells(rows), len(columns)), title)
@@ -96,19 +91,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
         data(line)
 
 
-def aligned(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], least: Sequence[int] | None = None
-) -> list[str]:
-    """The lines of a plain table: the names of the columns, then each row.
-
-    A column is as wide as its longest cell, and at least as ``least`` says: so lines that are made one by
-    one stand below each other.
-    """
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a plain table: the names of the columns, then each row."""
     cells = _cells(rows)
     right = _rights(cells, len(columns))
-    widths = [max(map(len, [name, *(row[i] for row in cells)]), default=0) for i, name in enumerate(columns)]
-    if least is not None:
-        widths = [max(pair) for pair in zip(widths, least, strict=True)]
+    widths = [max(map(len, [name, *(row[i] for row in cells)])) for i, name in enumerate(columns)]
     return [
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -173,17 +160,6 @@ def hushed() -> Iterator[None]:
         _settings["quiet"] = before
 
 
-@contextmanager
-def spoken(wanted: bool = True) -> Iterator[None]:
-    """Where ``wanted``, what the block prints is why the command fails, and ``-q`` does not silence it."""
-    before = _settings["quiet"]
-    _settings["quiet"] = before and not wanted
-    try:
-        yield
-    finally:
-        _settings["quiet"] = before
-
-
 def next_step(command: str) -> None:
     """The next command to type: the last line of success on a terminal, nothing elsewhere."""
     if _is_terminal(sys.stdout) and not _settings["quiet"]:
@@ -221,10 +197,8 @@ def progress(label: str, total: float) -> Iterator[Progress]:
         bars.TaskProgressColumn(),
         bars.TimeRemainingColumn(),
     )
-    # Rich would send to stderr what is printed to stdout meanwhile.
-    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True, redirect_stdout=False) as drawn:
+    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True) as drawn:
         task = drawn.add_task(label, total=total)
-        _bars.append(drawn)
 
         class Bar:
             def update(self, done: float, text: str = "") -> None:
@@ -242,25 +216,6 @@ def progress(label: str, total: float) -> Iterator[Progress]:
             yield Bar()
         finally:
             logger.removeHandler(aside)
-            _bars.remove(drawn)
-
-
-def _print(text: str) -> None:
-    """A line on stdout; on a terminal the progress bar makes way for it."""
-    if _bars and _is_terminal(sys.stdout):
-        _bars[-1].stop()
-        try:
-            _write(text)
-            flush()
-        finally:
-            _bars[-1].start()
-    else:
-        _write(text)
-
-
-def _write(text: str) -> None:
-    with _stdout_told():
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
@@ -302,6 +257,8 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool
 
 
 def _message(text: str, *, style: str) -> None:
+    # What is quoted from files, hosts and other programs must not steer the terminal.
+    text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
     if not style or not _is_terminal(sys.stderr) or not _colour():
         sys.stderr.write(text + "\n")
         return

@@ -11,18 +11,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from ccctl.sizes import quoted
 from probes.errors import DataError, UsageError
 from probes.reading import read_text
 
-__all__ = ["HOSTS_VARIABLE", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
+__all__ = ["HOSTS_VARIABLE", "MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
 # Where --hosts is not given; a lab sets it for what runs inside.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
-_MOST_HOSTS = 100_000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
-_SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=(\d+)")
-_DIGITS = re.compile(r"([0-9]+)")
+# Every host has a slot at least, so this bounds the hosts of a list, too.
+MOST_RANKS = 65_536
+_MOST_LETTERS = 253
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_MOST_LETTERS - 1}}}")
+_SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=([0-9]{1,9})")
+# More digits than a range takes are letters.
+_DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
 # The letters of a name, and for each place between them the numbers that stand there.
 _Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
 
@@ -35,34 +40,50 @@ class HostSlots:
     slots: int
 
 
-def parse(text: str) -> tuple[HostSlots, ...]:
+def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots, ...]:
     """The hosts of a node set, in order, a host named twice with its slots added up.
 
-    Raises UsageError that quotes the part that cannot be read.
+    A host that says none has ``slots``. Raises UsageError that quotes the part that cannot be read, and
+    where there are more than ``most`` slots.
     """
     found: list[HostSlots] = []
+    total = 0
     for part in _split(text):
         names, colon, count = part.strip().partition(":")
-        if colon and not (count.isdigit() and int(count) > 0):
-            raise UsageError(f"--hosts: expected a positive number of slots after {names}:, found {count!r}")
-        found += [HostSlots(name, int(count or 1)) for name in expand(names)]
+        if colon and not (_COUNT.fullmatch(count) and int(count) > 0):
+            raise UsageError(
+                f"--hosts: expected a positive number of slots after {quoted(names)}:, found {quoted(count)}"
+            )
+        entries = [HostSlots(name, int(count or slots)) for name in expand(names, most)]
+        found += entries
+        total += sum(entry.slots for entry in entries)
+        if total > most:
+            raise UsageError(f"--hosts: expected at most {most} slots in all, found {quoted(text)}")
     return _merged(found)
 
 
-def expand(pattern: str) -> list[str]:
-    """The names that one pattern stands for: ``gpu[01-03]`` is gpu01, gpu02, gpu03."""
+def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
+    """The names that one pattern stands for: ``gpu[01-03]`` is gpu01, gpu02, gpu03.
+
+    Raises UsageError where that are more than ``most``, or what is no name.
+    """
     choices: list[list[str]] = []
-    size = 1
+    size, letters = 1, 0
     for literal, bracket in _pieces(pattern):
-        choices.append(_span_names(bracket, pattern) if bracket is not None else [literal])
+        choices.append(_span_names(bracket, pattern, most) if bracket is not None else [literal])
         size *= len(choices[-1])
-        if size > _MOST_HOSTS:
-            raise UsageError(f"--hosts: {pattern} stands for more than {_MOST_HOSTS} hosts")
+        letters += min(map(len, choices[-1]))
+        if size > most:
+            raise _too_many(pattern, most)
+        if letters > _MOST_LETTERS:
+            raise UsageError(
+                f"--hosts: expected names of up to {_MOST_LETTERS} letters, found {quoted(pattern)}"
+            )
     names = ["".join(parts) for parts in product(*choices)]
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"--hosts: {name!r} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
+                f"--hosts: {quoted(name)} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
             )
     return names
 
@@ -86,14 +107,21 @@ def read_hostfile(path: str) -> tuple[HostSlots, ...]:
     lines = read_text(path).splitlines()
     found: list[HostSlots] = []
     problems: list[str] = []
+    slots = 0
     for number, line in enumerate(lines, start=1):
         content = line.partition("#")[0].split()
         if not content:
             continue
         try:
-            found += _hostfile_line(content)
+            entries = _hostfile_line(content)
         except UsageError as error:
             problems.append(f"line {number}: {error.message.removeprefix('--hosts: ')}")
+            continue
+        found += entries
+        slots += sum(entry.slots for entry in entries)
+        if slots > MOST_RANKS:
+            problems.append(f"line {number}: expected at most {MOST_RANKS} slots up to here, found {slots}")
+            break
     if not found and not problems:
         problems.append("expected one host a line, found none")
     if problems:
@@ -106,7 +134,7 @@ def _hostfile_line(words: list[str]) -> tuple[HostSlots, ...]:
     for word in words[1:]:
         slots = _SLOTS.fullmatch(word)
         if slots is None or int(slots[1]) < 1:
-            raise UsageError(f"expected slots=N after {words[0]}, found {word!r}")
+            raise UsageError(f"expected slots=N after {quoted(words[0])}, found {quoted(word)}")
         if word.startswith("slots"):
             entries = tuple(HostSlots(entry.host, int(slots[1])) for entry in entries)
     return entries
@@ -129,33 +157,38 @@ def _pieces(pattern: str) -> Iterator[tuple[str, str | None]]:
     while rest:
         literal, opening, tail = rest.partition("[")
         if "]" in literal:
-            raise UsageError(f"--hosts: a ] without its [ in {pattern!r}")
+            raise UsageError(f"--hosts: a ] without its [ in {quoted(pattern)}")
         if literal:
             yield literal, None
         if not opening:
             return
         inside, closing, rest = tail.partition("]")
         if not closing or "[" in inside:
-            raise UsageError(f"--hosts: a [ without its ] in {pattern!r}")
+            raise UsageError(f"--hosts: a [ without its ] in {quoted(pattern)}")
         yield "", inside
 
 
-def _span_names(inside: str, pattern: str) -> list[str]:
+def _span_names(inside: str, pattern: str, most: int) -> list[str]:
     names: list[str] = []
     for part in inside.split(","):
         span = _SPAN.fullmatch(part.strip())
         if span is None:
             raise UsageError(
-                f"--hosts: expected numbers like 01-08 in the brackets of {pattern!r}, found {part!r}"
+                f"--hosts: expected numbers like 01-08, of up to 18 digits, in the brackets of "
+                f"{quoted(pattern)}, found {quoted(part)}"
             )
         first, last = span[1], span[2] or span[1]
         if int(last) < int(first):
-            raise UsageError(f"--hosts: the range {part} of {pattern!r} runs backwards")
-        if int(last) - int(first) >= _MOST_HOSTS:
-            raise UsageError(f"--hosts: {pattern} stands for more than {_MOST_HOSTS} hosts")
+            raise UsageError(f"--hosts: the range {part} of {quoted(pattern)} runs backwards")
+        if len(names) + int(last) - int(first) >= most:
+            raise _too_many(pattern, most)
         width = len(first) if first.startswith("0") else 0
         names += [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
     return names
+
+
+def _too_many(pattern: str, most: int) -> UsageError:
+    return UsageError(f"--hosts: {quoted(pattern)} stands for more than {most} hosts")
 
 
 def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:

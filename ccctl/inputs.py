@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tomllib
 from typing import Any
@@ -12,6 +13,8 @@ from ccctl.errors import DataError, MissingInputError
 from probes.reading import read_bytes, read_stream, read_text
 
 __all__ = ["exists", "is_folder", "parse_document", "read_document", "read_input"]
+
+_MOST_KEY_PARTS = 64
 
 
 def read_input(path: str) -> tuple[bytes, str]:
@@ -31,6 +34,8 @@ def read_document(path: str) -> dict[str, Any]:
 
 def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
     """The table in a text in ``form``, JSON or TOML; raises DataError."""
+    if form == "TOML":
+        _refuse_long_keys(text, source)
     try:
         found = json.loads(text) if form == "JSON" else tomllib.loads(text)
     except RecursionError as error:
@@ -41,6 +46,15 @@ def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(source, ["expected a table with names"])
     return found
+
+
+def _refuse_long_keys(text: str, source: str) -> None:
+    """Raise DataError for a key of very many parts: the time to read one grows with their square."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.count(".") >= _MOST_KEY_PARTS:
+            bare = re.sub(r'"[^"]*"|\'[^\']*\'|[ \t]+', "", line).partition("#")[0]
+            if max(word.count(".") for word in re.split(r"[,=\[\]{}]", bare)) >= _MOST_KEY_PARTS:
+                raise DataError(source, [f"line {number}: expected a key of up to {_MOST_KEY_PARTS} parts"])
 
 
 def exists(path: str) -> bool:

@@ -8,80 +8,132 @@ sets; the rate ``unlimited`` takes a limit away.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from ccctl.errors import UsageError
 from ccctl.hosts import parse
-from ccctl.sizes import parse_rate
-from exec.lab_network import Lab, PairRate
+from ccctl.sizes import format_rate, parse_rate, quoted
+from exec.lab_network import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, PairRate
 
-__all__ = ["names_of", "rate_of", "rated", "reshaped"]
+__all__ = ["Rates", "names_of", "reshaped"]
 
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
+# Four times what sets every host and every pair of the largest lab.
+_MOST_CHANGES = 250_000
 
 
 def reshaped(lab: Lab, changes: list[str]) -> Lab:
     """``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``; raises UsageError that names the change."""
+    rates = Rates(lab)
     for change in changes:
         target, equals, rate = change.rpartition("=")
         if not equals:
             raise UsageError(
-                f"expected TARGET=RATE, found {change!r}", hint="For example 'gpu1 -> gpu2 = 10Mbit/s'."
+                f"expected TARGET=RATE, found {quoted(change)}", hint="For example 'gpu1 -> gpu2 = 10Mbit/s'."
             )
         try:
-            lab = rated(lab, target.strip(), rate_of(rate))
+            rates.set(target.strip(), rate)
         except UsageError as error:
-            raise UsageError(f"{target.strip()}: {error.message}", hint=error.hint) from error
-    return lab
+            raise UsageError(f"{quoted(target.strip())}: {error.message}", hint=error.hint) from error
+    return rates.lab()
 
 
-def rate_of(text: str) -> float | None:
-    """Bytes per second, None for no limit; raises UsageError."""
-    return None if text.strip() == _NO_LIMIT else parse_rate(text, "rate")
+class Rates:
+    """The rates of a lab while they are changed, one target after the other."""
 
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._hosts = {host.name: host for host in lab.hosts}
+        self._pairs = {(pair.src, pair.dst): pair.bytes_per_s for pair in lab.pairs}
+        self._trunk = lab.trunk_bytes_per_s
+        self._changes = 0
 
-def rated(lab: Lab, target: str, bytes_per_s: float | None) -> Lab:
-    """``lab`` with one rate changed; raises UsageError where ``target`` is not in it."""
-    if target == "trunk":
-        return _with_trunk(lab, bytes_per_s)
-    if _ARROW in target:
-        return _with_pairs(lab, target, bytes_per_s)
-    name, dot, way = target.rpartition(".")
-    chosen = (way,) if dot and way in _WAYS else _WAYS
-    names = names_of(lab, name if chosen == (way,) else target)
-    fields: dict[str, Any] = {f"{one}_bytes_per_s": bytes_per_s for one in chosen}
-    hosts = (dataclasses.replace(host, **fields) if host.name in names else host for host in lab.hosts)
-    return dataclasses.replace(lab, hosts=tuple(hosts))
+    def set(self, target: str, rate: str) -> None:
+        """Change the rate of a target; raises UsageError for a wrong rate, and for what is not in the lab."""
+        bytes_per_s = _bytes_per_s(rate)
+        if target == "trunk":
+            self._set_trunk(bytes_per_s)
+        elif _ARROW in target:
+            self._set_pairs(target, bytes_per_s)
+        else:
+            name, dot, way = target.rpartition(".")
+            named = bool(dot) and way in _WAYS
+            self._set_hosts(
+                names_of(self._lab, name if named else target), (way,) if named else _WAYS, bytes_per_s
+            )
+
+    def set_all(self, rate: str) -> None:
+        """Change what every host sends and receives; raises UsageError for a wrong rate."""
+        self._set_hosts(list(self._hosts), _WAYS, _bytes_per_s(rate))
+
+    def lab(self) -> Lab:
+        """The lab with these rates."""
+        # In one order, whatever the changes were made in: then only what differs is changed in the kernel.
+        numbers = {name: number for number, name in enumerate(self._hosts)}
+        pairs = sorted(self._pairs.items(), key=lambda pair: (numbers[pair[0][0]], numbers[pair[0][1]]))
+        return dataclasses.replace(
+            self._lab,
+            hosts=tuple(self._hosts.values()),
+            pairs=tuple(PairRate(src, dst, bytes_per_s) for (src, dst), bytes_per_s in pairs),
+            trunk_bytes_per_s=self._trunk,
+        )
+
+    def _set_hosts(self, names: list[str], ways: tuple[str, ...], bytes_per_s: float | None) -> None:
+        self._count(len(names))
+        for name in names:
+            host = self._hosts[name]
+            egress = bytes_per_s if "egress" in ways else host.egress_bytes_per_s
+            ingress = bytes_per_s if "ingress" in ways else host.ingress_bytes_per_s
+            self._hosts[name] = dataclasses.replace(
+                host, egress_bytes_per_s=egress, ingress_bytes_per_s=ingress
+            )
+
+    def _set_trunk(self, bytes_per_s: float | None) -> None:
+        if not self._lab.racks:
+            raise UsageError(f"lab {self._lab.name} has no racks for a trunk to join")
+        self._trunk = bytes_per_s
+
+    def _set_pairs(self, target: str, bytes_per_s: float | None) -> None:
+        left, _, right = target.partition(_ARROW)
+        sources, receivers = names_of(self._lab, left), names_of(self._lab, right)
+        self._count(len(sources) * len(receivers))
+        ends = [(src, dst) for src in sources for dst in receivers if src != dst]
+        if not ends:
+            raise UsageError(f"expected two different hosts, found {quoted(target)}")
+        for pair in ends:
+            if bytes_per_s is None:
+                self._pairs.pop(pair, None)
+            else:
+                self._pairs[pair] = bytes_per_s
+
+    def _count(self, changes: int) -> None:
+        self._changes += changes
+        if self._changes > _MOST_CHANGES:
+            raise UsageError(f"expected at most {_MOST_CHANGES} rates of hosts and pairs in all, found more")
 
 
 def names_of(lab: Lab, pattern: str) -> list[str]:
     """The hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
     known = {host.name for host in lab.hosts}
     try:
-        names = [entry.host for entry in parse(pattern.strip()) if entry.slots == 1]
+        names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
     except UsageError as error:
         raise UsageError(error.message.removeprefix("--hosts: "), hint=error.hint) from error
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise UsageError(f"expected a host of lab {lab.name}, found {pattern.strip()!r}")
+        raise UsageError(f"expected a host of lab {lab.name}, found {quoted(pattern.strip())}")
     return names
 
 
-def _with_trunk(lab: Lab, bytes_per_s: float | None) -> Lab:
-    if not lab.racks:
-        raise UsageError(f"lab {lab.name} has no racks for a trunk to join")
-    return dataclasses.replace(lab, trunk_bytes_per_s=bytes_per_s)
-
-
-def _with_pairs(lab: Lab, target: str, bytes_per_s: float | None) -> Lab:
-    left, _, right = target.partition(_ARROW)
-    ends = [(src, dst) for src in names_of(lab, left) for dst in names_of(lab, right) if src != dst]
-    if not ends:
-        raise UsageError(f"expected two different hosts, found {target!r}")
-    kept = [pair for pair in lab.pairs if (pair.src, pair.dst) not in ends]
-    new = [PairRate(src, dst, bytes_per_s) for src, dst in ends] if bytes_per_s is not None else []
-    # In one order, whatever the changes were made in: then only what differs is changed in the kernel.
-    pairs = sorted(kept + new, key=lambda pair: (lab.number(pair.src), lab.number(pair.dst)))
-    return dataclasses.replace(lab, pairs=tuple(pairs))
+def _bytes_per_s(text: str) -> float | None:
+    """Bytes per second, None for no limit; raises UsageError."""
+    if text.strip() == _NO_LIMIT:
+        return None
+    found = parse_rate(text, "rate")
+    if not LEAST_BYTES_PER_S <= found <= MOST_BYTES_PER_S:
+        ends = f"{format_rate(LEAST_BYTES_PER_S)} to {format_rate(MOST_BYTES_PER_S)}"
+        raise UsageError(
+            f"rate: expected {ends}, which the kernel can keep, or unlimited, found {quoted(text)}"
+        )
+    return found

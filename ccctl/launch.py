@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccctl import console
-from ccctl.hosts import HOSTS_VARIABLE, HostSlots, parse, read_hostfile
+from ccctl.hosts import HOSTS_VARIABLE, MOST_RANKS, HostSlots, parse, read_hostfile
 from probes.errors import UnavailableError, UsageError
 
 __all__ = ["World", "run_ranks", "started_by_mpi"]
@@ -32,6 +32,8 @@ class World:
         """(how many ranks, the hosts they run on; none means here); raises UsageError."""
         if self.ranks is not None and self.ranks < 1:
             raise UsageError(f"-n: expected at least 1 rank, found {self.ranks}")
+        if self.ranks is not None and self.ranks > MOST_RANKS:
+            raise UsageError(f"-n: expected at most {MOST_RANKS} ranks, found {self.ranks}")
         by_default = self.hosts is not None and self.hosts == os.environ.get(HOSTS_VARIABLE)
         if self.hosts is not None and self.hostfile is not None and not by_default:
             raise UsageError("--hosts and --hostfile both say where the ranks run: give one of them")

@@ -22,6 +22,10 @@ _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 _FORWARDED = ("CCCTL_CONTROL", "CCCTL_CONTROL_KEY", "CCCTL_SCRATCH", *_ONE_THREAD)
 
 
+# Linux takes no word of a command line above 128 KiB.
+_LONGEST_WORD = 100_000
+
+
 @dataclass(frozen=True)
 class Launcher:
     """A program that starts MPI ranks, and whose command line it understands."""
@@ -44,18 +48,39 @@ def find() -> Launcher:
     )
 
 
-def command(launcher: Launcher, ranks: int, hosts: Sequence[HostSlots], program: Sequence[str]) -> list[str]:
-    """The command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here."""
-    listed = ",".join(f"{entry.host}:{entry.slots}" for entry in hosts)
+def command(
+    launcher: Launcher,
+    ranks: int,
+    hosts: Sequence[HostSlots],
+    program: Sequence[str],
+    folder: Path | None = None,
+) -> list[str]:
+    """The command line that starts ``ranks`` processes of ``program``, on ``hosts`` or else here.
+
+    A list of hosts that is too long for a command line is written to a file in ``folder``.
+    """
+    where = _where(launcher, hosts, folder)
     if launcher.kind != "openmpi":
-        where = ["-hosts", listed] if listed else []
         # Otherwise it kills every rank when one dies, and blames any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
-    where = ["--host", listed] if listed else []
-    forwarded = [word for name in _FORWARDED for word in ("-x", name)] if listed else []
+    forwarded = [word for name in _FORWARDED for word in ("-x", name)] if hosts else []
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     return [launcher.path, "-n", str(ranks), *where, *forwarded, *options, *program]
+
+
+def _where(launcher: Launcher, hosts: Sequence[HostSlots], folder: Path | None) -> list[str]:
+    if not hosts:
+        return []
+    entries = [f"{entry.host}:{entry.slots}" for entry in hosts]
+    listed = ",".join(entries)
+    if folder is None or len(listed) <= _LONGEST_WORD:
+        return ["--host" if launcher.kind == "openmpi" else "-hosts", listed]
+    file = folder / "hosts"
+    if launcher.kind == "openmpi":
+        entries = [f"{entry.host} slots={entry.slots}" for entry in hosts]
+    file.write_text("\n".join(entries) + "\n")
+    return ["--hostfile" if launcher.kind == "openmpi" else "-f", str(file)]
 
 
 def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str]:

@@ -92,7 +92,7 @@ class StartedRanks:
 
     def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-P", "-m", "ccctl.worker"]
-        command = mpirun.command(launcher, self._job.ranks, self._where, program)
+        command = mpirun.command(launcher, self._job.ranks, self._where, program, self._log.parent)
         console.detail(f"starting: {' '.join(command)}")
         with self._log.open("wb") as log:
             return subprocess.Popen(

@@ -13,6 +13,8 @@ from probes.errors import UsageError
 
 __all__ = [
     "DEVICE",
+    "LEAST_BYTES_PER_S",
+    "MOST_BYTES_PER_S",
     "MOST_HOSTS",
     "MOST_HOST_LETTERS",
     "SUBNET",
@@ -26,6 +28,8 @@ __all__ = [
 SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
+# Below, a share of it is no longer a rate for the kernel's token buckets; above, a burst overflows them.
+LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # What the kernel takes as the name of a host.
 MOST_HOST_LETTERS = 63
 # A lab's name stands in names of namespaces and folders.

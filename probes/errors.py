@@ -22,6 +22,10 @@ __all__ = [
 ]
 
 
+# Of a message about one input; a file of a million wrong lines is told by its first.
+_MOST_LINES = 100
+
+
 class CcctlError(Exception):
     """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do."""
 
@@ -41,7 +45,10 @@ class DataError(CcctlError):
     def __init__(self, source: str, problems: Sequence[str], *, hint: str = "") -> None:
         self.source = source
         self.problems = tuple(problems)
-        super().__init__("\n".join(f"{source}: {problem}" for problem in problems), hint=hint)
+        lines = [f"{source}: {problem}" for problem in self.problems[:_MOST_LINES]]
+        if left := len(self.problems) - len(lines):
+            lines.append(f"{source}: and {left} more problems")
+        super().__init__("\n".join(lines), hint=hint)
 
 
 class MissingInputError(CcctlError):

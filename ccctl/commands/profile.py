@@ -235,8 +235,7 @@ def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, b
     else:
         say(found, output)
     if drift:
-        with console.spoken(bool(drift.findings)):
-            changes.draw(drift, baseline)
+        changes.draw(drift, baseline)
 
 
 def _file(output: str | None) -> str:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccctl.hosts import HostSlots, expand, fold, parse, read_hostfile
+from ccctl.hosts import MOST_RANKS, HostSlots, expand, fold, parse, read_hostfile
 from probes.errors import DataError, MissingInputError, UsageError
 
 
@@ -45,12 +45,36 @@ def test_a_node_set_stands_for_its_hosts(text, hosts):
         ("a;b", "not a host name"),
         ("n[0-999999999]", "more than"),
         ("n[1-999][1-999]", "more than"),
+        ("h[1-300000]", "more than 65536 hosts"),
+        ("h[1-99999999999]", "more than 65536 hosts"),
+        ("h[1-40000,1-40000]", "more than 65536 hosts"),
+        ("h[1-40000],g[1-40000]", "at most 65536 slots"),
+        ("h[1-65536]," * 1000 + "h", "at most 65536 slots"),
+        ("h[1-40000]:2", "at most 65536 slots"),
+        ("a:65537", "at most 65536 slots"),
+        ("a:²", "positive number of slots"),
+        ("a:٣", "positive number of slots"),
+        ("a:" + "9" * 5000, "positive number of slots"),
+        ("a:1_0", "positive number of slots"),
+        ("n[٣-٤]", "expected numbers"),
+        ("n[1-" + "9" * 5000 + "]", "expected numbers"),
+        ("n[" + "0" * 5000 + "1]", "expected numbers"),
+        ("a" * 254, "up to 253 letters"),
+        ("a" + "[1-2]" * 16 + "[1]" * 10000, "up to 253 letters"),
+        ("a\x1b[2J", "without its ]"),
     ],
 )
 def test_a_node_set_that_cannot_be_read_is_refused(text, said):
     with pytest.raises(UsageError) as caught:
         parse(text)
     assert said in caught.value.message
+    assert len(caught.value.message) < 500
+    assert caught.value.message.isprintable()
+
+
+def test_hosts_up_to_the_bound_are_read():
+    assert len(parse(f"h[1-{MOST_RANKS}]")) == MOST_RANKS
+    assert parse("a[1-2],b:3", slots=2) == (HostSlots("a1", 2), HostSlots("a2", 2), HostSlots("b", 3))
 
 
 @given(st.integers(0, 200), st.integers(0, 50), st.integers(0, 5))
@@ -84,6 +108,33 @@ def test_every_wrong_line_of_a_hostfile_is_told(tmp_path):
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["line 1", "line 3"]
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("h[1-40000]\nh[1-40000]\n" + "h[1-65536]\n" * 10_000, "line 2"),
+        ("a slots=²", "line 1"),
+        ("a slots=" + "9" * 5000, "line 1"),
+        ("a slots=99999", "line 1"),
+        ("b" * 70_000, "line 1"),
+    ],
+)
+def test_a_hostfile_is_bounded_before_anything_is_made(tmp_path, content, line):
+    path = tmp_path / "hosts"
+    path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_hostfile(str(path))
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [line]
+    assert len(caught.value.message) < 500
+
+
+def test_of_a_hostfile_that_is_wrong_everywhere_the_first_lines_are_told(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("-x\n" * 5000)
+    with pytest.raises(DataError, match="and 4900 more problems") as caught:
+        read_hostfile(str(path))
+    assert len(caught.value.message.splitlines()) == 101
+
+
 @pytest.mark.parametrize("content", ["", "# nobody\n"])
 def test_a_hostfile_without_hosts_is_refused(tmp_path, content):
     path = tmp_path / "hosts"
@@ -113,6 +164,7 @@ def test_a_hostfile_that_is_not_there_or_not_text(tmp_path):
         ("gpu2 gpu10 gpu1", "gpu[1-2,10]"),
         ("10.77.0.1 10.77.0.2", "10.77.0.[1-2]"),
         ("b1 a a1 b2", "a,a1,b[1-2]"),
+        (f"n{'9' * 5000} n1 n2", f"n[1-2],n{'9' * 5000}"),
     ],
 )
 def test_names_fold_into_a_node_set(names, text):

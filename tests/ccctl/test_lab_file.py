@@ -45,7 +45,7 @@ def test_the_sample_is_what_it_says():
         ("hosts = 2", "host1:1,host2:1"),
         ("hosts = 'n[08-10]'\nslots = 3", "n08:3,n09:3,n10:3"),
         ("hosts = ['a:2', 'b']", "a:2,b:1"),
-        ("hosts = 'a,b:4'\nslots = 2", "a:1,b:4"),
+        ("hosts = 'a,b:4'\nslots = 2", "a:2,b:4"),
     ],
 )
 def test_hosts_are_a_number_or_node_sets(described, text, hosts):
@@ -124,6 +124,81 @@ def test_what_cannot_be_built_is_refused(described, text, path):
     with pytest.raises(DataError) as caught:
         described(text)
     assert [problem.split(": ")[0] for problem in caught.value.problems] == [path]
+
+
+NUMBERS = ("7", "-1", "1.5", "nan", "inf", "9" * 4000, "0x" + "f" * 6000)
+TABLES = ("{}", "{ a = { b = 1 } }")
+LISTS = ("[]", "[[]]", "[" + "1, " * 300 + "]", "[" * 90 + "]" * 90)
+TEXTS = (
+    '""',
+    '"²"',
+    '"a:²"',
+    r'"\u001b[2J"',
+    r'"\u0000"',
+    '"h[1-300000]"',
+    '"a:99999999"',
+    f'"{"a" * 70_000}"',
+)
+OTHERS = ("true", "1979-05-27", "07:32:00")
+RATES = ("1e999Mbit/s", "1e-320GB/s", "-5Mbit/s", "nanbit/s", "1bit/s", "11Tbit/s", "1,2Mbit/s")
+SETS = ('["a", "a"]', f'"{"a" * 64}"', '"a,b,-x"', '"h[1-99999999999]"')
+WRONG = {
+    "name": [*NUMBERS, *TABLES, *LISTS, *TEXTS, *OTHERS],
+    "hosts": [*NUMBERS[1:], *TABLES, *LISTS, *TEXTS, *OTHERS, *SETS],
+    "slots": [*NUMBERS[1:], *TABLES, *LISTS, *TEXTS, *OTHERS, "0", "65537", "40000"],
+    "racks": [*NUMBERS, *TABLES, *LISTS[1:], *TEXTS, *OTHERS, '["host[1-2]", 7]'],
+    "rate": [*NUMBERS, *TABLES, *LISTS, *TEXTS, *OTHERS, *(f'"{rate}"' for rate in RATES)],
+    "trunk": [*NUMBERS, *TABLES, *LISTS, *TEXTS, *OTHERS, '"1Mbit/s"'],
+    "rates": [*NUMBERS, *TABLES[1:], *LISTS, *TEXTS, *OTHERS, "{ host1 = 7 }", '{ "" = "1Mbit/s" }'],
+    r'"\u001b[2J"': ["1"],
+    "speed": ["1"],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in WRONG.items() for value in values]
+)
+def test_a_wrong_value_is_refused_with_its_path(described, key, value):
+    lines = {"hosts": "2", "slots": "1"} | {key: value}
+    with pytest.raises(DataError) as caught:
+        described("".join(f"{name} = {one}\n" for name, one in lines.items()))
+    assert all(problem.startswith((key[:8], "hosts")) for problem in caught.value.problems)
+    assert all(line.isprintable() and len(line) < 500 for line in caught.value.message.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hosts = " + "9" * 5000,
+        "hosts = 2\nname = " + "[" * 5000,
+        "a" + ".a" * 30_000 + " = 1",
+        "hosts = 2\n[rates]\na" + " . a" * 30_000 + " = '1Mbit/s'",
+        "[a" + ".a" * 30_000 + "]",
+        "hosts = 2\r",
+        "hosts = \x00",
+        "[hosts]\n[hosts]",
+    ],
+)
+def test_what_no_parser_should_try_is_refused(described, text):
+    with pytest.raises(DataError) as caught:
+        described(text)
+    assert len(caught.value.message) < 500
+
+
+def test_a_comment_may_hold_many_dots(described):
+    assert described("# " + "." * 200 + "\nhosts = 2").name == "small"
+
+
+def test_the_largest_lab_with_every_pair_is_read(described):
+    pairs = "\n".join(f"'h{src} -> h[1-{MOST_HOSTS}]' = '1Mbit/s'" for src in range(1, MOST_HOSTS + 1))
+    lab = described(f"hosts = 'h[1-{MOST_HOSTS}]'\n[rates]\n{pairs}")
+    assert len(lab.pairs) == MOST_HOSTS * (MOST_HOSTS - 1)
+
+
+def test_rates_that_are_set_again_and_again_are_bounded(described):
+    again = "\n".join(f"'h[1-250]->h[1-250]{' ' * n}' = '1Mbit/s'" for n in range(400))
+    with pytest.raises(DataError, match="at most 250000 rates"):
+        described(f"hosts = 'h[1-250]'\n[rates]\n{again}")
 
 
 def test_what_is_no_toml_or_no_file_is_refused(described, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ccctl import mpirun
 from ccctl.errors import TimeoutExpired
 from ccctl.hosts import HostSlots
 from ccctl.launch import World, run_ranks
@@ -220,8 +221,6 @@ def test_ranks_end_with_the_command(tasks, number):
 
 @pytest.mark.mpi
 def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
-    from ccctl import mpirun
-
     launcher = mpirun.find()
     environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
     command = mpirun.command(launcher, 2, (), [sys.executable, str(tasks), "total"])
@@ -306,6 +305,20 @@ def test_a_hostfile_comes_before_the_hosts_of_the_environment(tmp_path, monkeypa
     assert World(None, "a:2,b", str(tmp_path / "hosts")).placed() == (5, (HostSlots("c", 5),))
 
 
+@pytest.mark.parametrize(
+    ("kind", "option", "line"), [("openmpi", "--hostfile", "n1 slots=2"), ("mpich", "-f", "n1:2")]
+)
+def test_a_list_of_hosts_too_long_for_a_command_line_is_a_file(tmp_path, kind, option, line):
+    hosts = [HostSlots(f"n{number}", 2) for number in range(1, 30_000)]
+    launcher = mpirun.Launcher("mpirun", kind)
+    command = mpirun.command(launcher, 2, hosts, ["program"], tmp_path)
+    listed = (tmp_path / "hosts").read_text().splitlines()
+    assert command[command.index(option) + 1] == str(tmp_path / "hosts")
+    assert (listed[0], len(listed)) == (line, len(hosts))
+    assert max(map(len, command)) < 1000
+    assert "n1:2,n2:2" in mpirun.command(launcher, 2, hosts[:2], ["program"], tmp_path)
+
+
 @pytest.mark.mpi
 def test_a_default_hostfile_of_mpi_does_not_move_ranks_off_this_host(tmp_path, monkeypatch):
     (tmp_path / "hosts").write_text("nowhere.invalid slots=8\n")
@@ -321,6 +334,8 @@ def test_a_default_hostfile_of_mpi_does_not_move_ranks_off_this_host(tmp_path, m
         (World(), "how many ranks"),
         (World(0), "at least 1 rank"),
         (World(-3), "at least 1 rank"),
+        (World(65537), "at most 65536 ranks"),
+        (World(None, "h[1-300000]"), "more than 65536 hosts"),
         (World(4, "a:2,b"), "4 ranks, the hosts have 3 slots"),
         (World(1, "a", "b"), "--hosts and --hostfile"),
     ],
@@ -338,13 +353,11 @@ def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
     assert "srun --mpi=pmix" in done.stderr
 
 
-@pytest.mark.mpi
 def test_memory_that_runs_out_on_a_rank_is_no_bug():
     with pytest.raises(UnavailableError, match=r"rank 1 .*not enough memory: Unable to allocate 1.00 TiB"):
         run_ranks(f"{MODULE}:overfills", None, World(2), label="test")
 
 
-@pytest.mark.mpi
 def test_pieces_handed_over_at_the_very_end_arrive():
     pieces = []
     run_ranks(f"{MODULE}:gives_away_last", None, World(2), label="test", keep=pieces.append)
