@@ -59,7 +59,8 @@ def show(found: Topology, answers: Answers, *, drawn: bool) -> None:
     if answers.why is not None:
         explanation.draw(answers.why)
     if answers.comparison is not None:
-        differences.draw(answers.comparison, found, answers.diff)
+        with console.spoken(bool(answers.comparison.differences)):
+            differences.draw(answers.comparison, found, answers.diff)
     if answers.why is None and answers.comparison is None:
         topology.draw(found)
 

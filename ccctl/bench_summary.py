@@ -21,6 +21,7 @@ def summary_of(report: Report, changes: Sequence[Change] | None = None) -> dict[
         "library": report.library,
         "machine": report.machine,
         "average": report.average,
+        "interrupted": report.interrupted,
         "rows": [_row(row) for row in report.rows],
     }
     if changes is not None:
@@ -48,10 +49,10 @@ def _row(row: Row) -> dict[str, Any]:
     checked = [found.wrong for found in measured.values() if found and found.wrong is not None]
     values["wrong"] = sum(checked) if checked else None
     values["predicted_us"] = None if row.predicted_s is None else row.predicted_s * 1e6
-    values["achieved"] = row.predicted_s / shown.p50_s if row.predicted_s is not None and shown else None
+    values["achieved"] = row.predicted_s / shown.time_s if row.predicted_s is not None and shown else None
     values["peers"] = {name: peer.time_s * 1e6 for name, peer in row.peers.items()}
     values["peers_over_ours"] = {
-        name: peer.p50_s / shown.p50_s for name, peer in row.peers.items() if shown is not None
+        name: peer.time_s / shown.time_s for name, peer in row.peers.items() if shown is not None
     }
     values["peers_wrong"] = {name: peer.wrong for name, peer in row.peers.items()}
     return values | {name: _columns(found) for name, found in measured.items() if found}
@@ -61,6 +62,7 @@ def _columns(measured: Measurement) -> dict[str, Any]:
     values: dict[str, Any] = {
         "time_us": measured.time_s * 1e6,
         "p50_us": measured.p50_s * 1e6,
+        "mean_us": (measured.mean_s or measured.time_s) * 1e6,
         "p99_us": measured.p99_s * 1e6,
         "algbw_gbs": measured.algbw_gbs,
         "busbw_gbs": measured.busbw_gbs,
@@ -70,7 +72,7 @@ def _columns(measured: Measurement) -> dict[str, Any]:
     }
     if (spread := measured.spread) is not None:
         values |= {"min_us": spread.min_s * 1e6, "max_us": spread.max_s * 1e6}
-        values["cv_percent"] = 100 * spread.stdev_s / measured.time_s if measured.time_s else 0.0
+        values["cv_percent"] = 100 * spread.stdev_s / (measured.mean_s or measured.time_s or 1.0)
         if spread.samples_s:
             values["times_us"] = [sample_s * 1e6 for sample_s in spread.samples_s]
     return values

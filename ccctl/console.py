@@ -18,6 +18,7 @@ from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as DrawnBar
 
 __all__ = [
     "Progress",
@@ -33,6 +34,7 @@ __all__ = [
     "note",
     "progress",
     "raw",
+    "spoken",
     "summary",
     "table",
     "warn",
@@ -41,6 +43,8 @@ __all__ = [
 _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _settings = {"quiet": False, "verbose": 0}
+# The progress bars that are drawn now.
+_bars: list[DrawnBar] = []
 
 
 def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
@@ -52,9 +56,9 @@ def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
 
 
 def data(text: str) -> None:
-    """What was asked for, on stdout."""
-    with _stdout_told():
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """What a command found, as text on stdout; ``-q`` silences it."""
+    if not _settings["quiet"]:
+        _print(text)
 
 
 def raw(content: bytes) -> None:
@@ -72,17 +76,19 @@ def flush() -> None:
 
 
 def summary(values: dict[str, Any]) -> None:
-    """The command's ``--json`` summary: one object on stdout, keys in snake_case with units."""
+    """The ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
     import json
 
-    data(json.dumps(values, indent=2, ensure_ascii=False))
+    _print(json.dumps(values, indent=2, ensure_ascii=False))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """A table on stdout; columns whose cells are all numbers are set to the right.
+    """A table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
 
     Drawn by rich on a terminal that is wide enough; no cell is ever cut.
     """
+    if _settings["quiet"]:
+        return
     lines = aligned(columns, rows)
     if _is_terminal(sys.stdout) and max(map(len, lines)) < _width():
         _rich_table(columns, _cells(rows), _rights(_cells(rows), len(columns)), title)
@@ -91,11 +97,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
         data(line)
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The lines of a plain table: the names of the columns, then each row."""
+def aligned(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], least: Sequence[int] | None = None
+) -> list[str]:
+    """The lines of a plain table: the names of the columns, then each row.
+
+    A column is as wide as its longest cell, and at least as ``least`` says: so lines that are made one by
+    one stand below each other.
+    """
     cells = _cells(rows)
     right = _rights(cells, len(columns))
-    widths = [max(map(len, [name, *(row[i] for row in cells)])) for i, name in enumerate(columns)]
+    widths = [max(map(len, [name, *(row[i] for row in cells)]), default=0) for i, name in enumerate(columns)]
+    if least is not None:
+        widths = [max(pair) for pair in zip(widths, least, strict=True)]
     return [
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -160,6 +174,17 @@ def hushed() -> Iterator[None]:
         _settings["quiet"] = before
 
 
+@contextmanager
+def spoken(wanted: bool = True) -> Iterator[None]:
+    """Where ``wanted``, what the block prints is why the command fails, and ``-q`` does not silence it."""
+    before = _settings["quiet"]
+    _settings["quiet"] = before and not wanted
+    try:
+        yield
+    finally:
+        _settings["quiet"] = before
+
+
 def next_step(command: str) -> None:
     """The next command to type: the last line of success on a terminal, nothing elsewhere."""
     if _is_terminal(sys.stdout) and not _settings["quiet"]:
@@ -197,8 +222,10 @@ def progress(label: str, total: float) -> Iterator[Progress]:
         bars.TaskProgressColumn(),
         bars.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True) as drawn:
+    # Rich would send to stderr what is printed to stdout meanwhile.
+    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True, redirect_stdout=False) as drawn:
         task = drawn.add_task(label, total=total)
+        _bars.append(drawn)
 
         class Bar:
             def update(self, done: float, text: str = "") -> None:
@@ -216,6 +243,25 @@ def progress(label: str, total: float) -> Iterator[Progress]:
             yield Bar()
         finally:
             logger.removeHandler(aside)
+            _bars.remove(drawn)
+
+
+def _print(text: str) -> None:
+    """A line on stdout; on a terminal the progress bar makes way for it."""
+    if _bars and _is_terminal(sys.stdout):
+        _bars[-1].stop()
+        try:
+            _write(text)
+            flush()
+        finally:
+            _bars[-1].start()
+    else:
+        _write(text)
+
+
+def _write(text: str) -> None:
+    with _stdout_told():
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:

@@ -131,7 +131,11 @@ def _hello() -> Iterator[Check]:
         return
     try:
         said = run_ranks(
-            "exec.mpi.hello:hello", None, World(ranks=2), label="hello", timeout_s=_HELLO_TIMEOUT_S
+            "exec.mpi.hello:hello",
+            None,
+            World(ranks=2),
+            label="starting two ranks",
+            timeout_s=_HELLO_TIMEOUT_S,
         )
     except CcctlError as error:
         yield Check(name, "missing", error.message, error.hint)

@@ -164,7 +164,7 @@ class Watchdog:
             self._keep(value)
 
     def _last_words(self) -> None:
-        """Hear what the others have said since: their pieces, and who waits for the lost one, in which step."""
+        """Hear what the others have said since: pieces, and who waits for the lost one, in which step."""
         for rank in self.ranks.values():
             with contextlib.suppress(EOFError, OSError):
                 while not rank.finished and rank.connection.poll():

@@ -47,8 +47,8 @@ class Change:
 def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[Change]:
     """A change for each row and placement that both reports have, in the order of ``new``.
 
-    Medians are compared where both reports know how their repetitions differ, averages where one does
-    not. Programs are told apart by name where both reports have several of them.
+    Medians are compared where both reports know how their repetitions differ, means where one knows only
+    those. Programs are told apart by name where both reports have several of them.
     """
     by_program = _programs(old) > 1 and _programs(new) > 1
     before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)
@@ -91,7 +91,7 @@ def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance:
 
 
 def _typical(found: list[Measurement], medians: bool) -> float:
-    values = sorted(one.p50_s if medians else one.time_s for one in found)
+    values = sorted(one.p50_s if medians else one.mean_s or one.time_s for one in found)
     middle = len(values) // 2
     return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,11 @@ from exec.redops import dtype_of
 from exec.report import Measurement, Report, Row
 from exec.timing import Average, Effort, interleaved, measurement
 from probes.errors import UnavailableError
-from probes.progress import Progress
+from probes.progress import Progress, Safekeeping
 from synth.collective import Collective, Kind
 from synth.program import Program
 
-__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor"]
+__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor", "gathered"]
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,17 @@ class BenchRequest:
         return Effort(self.warmup, self.iterations, self.aggregate)
 
 
-def bench_task(comm: Any, request: BenchRequest, progress: Progress) -> Report:
+def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Report:
     """Measure every size on every rank of ``comm``; the same report on all ranks."""
     return bench_all_task(comm, (request,), progress)
 
 
-def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progress) -> Report:
-    """One report of several requests, which share their peers, and how they are measured."""
+def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
+    """One report of several requests, which share their peers, and how they are measured.
+
+    Rank 0 gives each size's rows away as soon as they are measured, as a report of them alone; the first
+    such report has none. ``gathered`` puts them together.
+    """
     first = requests[0]
     hosts = comm.allgather(socket.gethostname())
     executor = Executor(comm, first.device)
@@ -98,28 +102,41 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Progre
     # A peer may lack one type of many; of the only one that was asked for it may not.
     several = len({(request.dtype, request.redop) for request in requests}) > 1
     total, done, rows = sum(len(request.counts) for request in requests), 0, []
-    for request in requests:
-        for at, count in enumerate(request.counts):
-            size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
-            progress.update(done, total, f"{size_bytes} bytes")
-            rows += _Size(comm, request, at, executor, peers, progress, lenient=several).rows()
-            done += 1
-    progress.update(total, total)
-    for peer in peers:
-        peer.close()
-    return Report(
+    whole = Report(
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
         executor=executor.name,
         library=" ".join(library_name().split()),
         warmup=first.warmup,
         iterations=first.iterations,
-        rows=tuple(rows),
+        rows=(),
         average=first.average,
-        machine=machine(comm)
-        | executor.chosen
-        | {peer.name.partition(":")[0]: peer.version for peer in peers},
+        machine=machine(comm) | {peer.name.partition(":")[0]: peer.version for peer in peers},
     )
+    if comm.Get_rank() == 0:
+        progress.partial(whole)
+    for request in requests:
+        for at, count in enumerate(request.counts):
+            size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
+            progress.update(done, total, f"{size_bytes} bytes")
+            found = _Size(comm, request, at, executor, peers, progress, lenient=several).rows()
+            rows += found
+            whole = replace(whole, machine=whole.machine | executor.chosen)
+            if comm.Get_rank() == 0:
+                progress.partial(replace(whole, rows=tuple(found)))
+            done += 1
+    progress.update(total, total)
+    for peer in peers:
+        peer.close()
+    return replace(whole, rows=tuple(rows))
+
+
+def gathered(pieces: Sequence[Report], why: str) -> Report | None:
+    """The report of the rows that were given away before ``why`` ended the run; None where it never began."""
+    if not pieces:
+        return None
+    rows = tuple(row for piece in pieces for row in piece.rows)
+    return replace(pieces[-1], rows=rows, interrupted=why)
 
 
 def busbw_factor(kind: Kind, ranks: int) -> float:

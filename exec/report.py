@@ -27,8 +27,9 @@ class Spread:
 class Measurement:
     """One placement of one size: seconds are the slowest rank's, per iteration.
 
-    ``wrong`` None: it was not checked. ``spread`` None: only an average is known, and p50 and p99
-    repeat it. ``rank_s`` is each rank's own average.
+    ``time_s`` is the median of the iterations, which the bandwidths are of; ``mean_s`` their mean. ``wrong``
+    None: it was not checked. ``spread`` None: only an average is known, and all times repeat it. ``rank_s``
+    is each rank's own median.
     """
 
     time_s: float
@@ -40,6 +41,7 @@ class Measurement:
     wrong: int | None
     spread: Spread | None = None
     rank_s: tuple[float, ...] = ()
+    mean_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Row:
 class Report:
     """A table of rows and where it was measured; of the environment only what ``machine`` names.
 
-    ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does.
+    ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
+    missing, where the run did not come to its end.
     """
 
     ranks: int
@@ -80,3 +83,4 @@ class Report:
     rows: tuple[Row, ...]
     average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
     machine: dict[str, str] = field(default_factory=dict)
+    interrupted: str = ""

@@ -74,14 +74,14 @@ def measurement(
         "slowest": lambda ranks: ranks.max(axis=0),
     }
     found_s = over[average](every_s)
-    time_s = float(found_s.mean())
-    algbw_gbs = size_bytes / time_s / 1e9
     minimum, p25, p50, p75, p99, maximum = np.percentile(found_s, (0, 25, 50, 75, 99, 100)).tolist()
+    algbw_gbs = size_bytes / p50 / 1e9
+    rank_s = np.median(every_s, axis=1)
     return Measurement(
-        time_s=time_s,
+        time_s=p50,
         p50_s=p50,
         p99_s=p99,
-        slowest_rank=int(np.argmax(every_s.sum(axis=1))),
+        slowest_rank=int(np.argmax(rank_s)),
         algbw_gbs=algbw_gbs,
         busbw_gbs=algbw_gbs * factor,
         wrong=wrong,
@@ -94,5 +94,6 @@ def measurement(
             len(found_s),
             tuple(found_s.tolist()) if samples else (),
         ),
-        rank_s=tuple(every_s.mean(axis=1).tolist()),
+        rank_s=tuple(rank_s.tolist()),
+        mean_s=float(found_s.mean()),
     )

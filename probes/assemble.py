@@ -60,10 +60,10 @@ class Fits:
 
     @cached_property
     def slow(self) -> list[SlowPart]:
-        """Slow parts to report: of single links, those that were slow alone, too."""
+        """Slow parts to report, the worst first: of single links, those that were slow alone, too."""
         again = set(self.retested)
         found = [part.among(again) if part.word == "outlier" else part for part in self.suspects]
-        return [part for part in found if part.rows]
+        return findings.worst_first(part for part in found if part.rows)
 
     @cached_property
     def doubtful(self) -> list[int]:

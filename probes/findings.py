@@ -12,7 +12,17 @@ from probes.columns import Floats, Indices
 from probes.rounds import Pair
 from probes.samples import Place
 
-__all__ = ["EFFECT", "Names", "SlowPart", "asymmetric", "describe", "noise", "noisy", "slow_parts"]
+__all__ = [
+    "EFFECT",
+    "Names",
+    "SlowPart",
+    "asymmetric",
+    "describe",
+    "noise",
+    "noisy",
+    "slow_parts",
+    "worst_first",
+]
 
 EFFECT = 0.10
 _NOISY = 1.0
@@ -24,17 +34,29 @@ _MOST_NAMED = 6
 class SlowPart:
     """A slow sender, receiver or several links: the ``word`` that flags its ``rows``.
 
-    ``does`` says what is wrong, ``named`` is what to call each row's link and how bad it is.
+    ``does`` says what is wrong; ``named`` is for each row how many times too slow its link is, and what to
+    call it; ``times`` how many times too slow a sender or receiver is, ``costs`` what that does to a
+    collective.
     """
 
     word: str
     rows: tuple[int, ...]
     does: str
     named: tuple[tuple[float, str], ...] = ()
+    times: float = 1.0
+    costs: str = ""
+
+    @property
+    def worst(self) -> float:
+        """How many times too slow it is, or the worst of its links."""
+        return max((times for times, _ in self.named), default=self.times)
 
     @property
     def text(self) -> str:
-        return describe(self.does, self.named) if self.named else self.does
+        if not self.named:
+            return f"{self.does}: {self.costs}"
+        ring = f"a ring all_reduce through the first takes {self.worst:.1f} times as long"
+        return f"{describe(self.does, self.named)}: {ring}, unless it goes around"
 
     def among(self, rows: Set[int]) -> SlowPart:
         """What is left of single links when only ``rows`` count."""
@@ -68,6 +90,17 @@ class Names:
             )
         return found
 
+    def on_one_host(self, ranks: Sequence[int]) -> bool:
+        return len({self._hosts[rank] for rank in ranks}) == 1
+
+    def parties(self, ranks: Sequence[int], every: Sequence[int]) -> int:
+        """How many hosts ``every`` are on if ``ranks`` are all of one, or ranks where on one host; else 0."""
+        if self.on_one_host(every):
+            return len(every)
+        mine = {self._hosts[rank] for rank in ranks}
+        whole = all(rank in ranks for rank in every if self._hosts[rank] in mine)
+        return len({self._hosts[rank] for rank in every}) if whole else 0
+
     def link(self, src: int, dst: int) -> str:
         return f"{src} → {dst}" if self._one_host else f"{self.rank(src)} → {self.rank(dst)}"
 
@@ -75,7 +108,7 @@ class Names:
 def slow_parts(
     pairs: Sequence[Pair], beta: Floats, median: Floats, places: Sequence[Place]
 ) -> list[SlowPart]:
-    """Slow hosts, ranks and links between hosts, then slow ranks and links inside each host."""
+    """Slow hosts, ranks and links between hosts, slow ranks and links inside each host; the worst first."""
     hosts = [place.host for place in places]
     names = Names(hosts)
     wander = np.log(median / beta)
@@ -83,11 +116,17 @@ def slow_parts(
     groups = [np.flatnonzero(~inside)]
     for host in dict.fromkeys(hosts):
         groups.append(np.flatnonzero(inside & np.array([hosts[src] == host for src, _ in pairs])))
-    return [
+    found = (
         part
         for rows in groups
         for part in _slow([pairs[row] for row in rows.tolist()], rows, beta[rows], noise(wander[rows]), names)
-    ]
+    )
+    return worst_first(found)
+
+
+def worst_first(parts: Iterable[SlowPart]) -> list[SlowPart]:
+    """The parts in the order of how many times too slow they are."""
+    return sorted(parts, key=lambda part: -part.worst)
 
 
 def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
@@ -125,6 +164,17 @@ def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
     return f"{len(order)} {'link' if len(order) == 1 else 'links'} {what}: {', '.join(named)}{more}"
 
 
+def _costs(times: float, parties: int) -> str:
+    """What a sender or receiver ``times`` too slow costs; it is all that one of ``parties`` has, unless 0.
+
+    A ring moves 2(n-1)/n of the data through each of n parties. In any other way each has to send its own
+    data once and to receive the sum once, while all others work as before.
+    """
+    least = times * parties / (2 * (parties - 1)) if parties > 1 else 0.0
+    others = f", any other at least {least:.1f} times" if least > 1 else ""
+    return f"a ring all_reduce takes {times:.1f} times as long{others}"
+
+
 def _slow(
     pairs: Sequence[Pair], rows: Indices, beta: Floats, noisy: float, names: Names
 ) -> Iterable[SlowPart]:
@@ -132,7 +182,7 @@ def _slow(
     ranks = sorted({rank for pair in pairs for rank in pair})
     at = {rank: number for number, rank in enumerate(ranks)}
     cells = {(at[src], at[dst]): 1 / float(value) for (src, dst), value in zip(pairs, beta, strict=True)}
-    parts = suspects.find(suspects.matrix_of(cells, len(ranks)), noisy)
+    parts = suspects.find(suspects.matrix_of(cells, len(ranks)), noisy, bridged=names.on_one_host(ranks))
     for end, word, does, slow in (
         (0, "slow_sender", "sends", parts.senders),
         (1, "slow_receiver", "receives", parts.receivers),
@@ -142,13 +192,14 @@ def _slow(
             ratio = float(np.median([slow[at[rank]] for rank in members]))
             speed = 1e-9 / float(np.median(beta[mine]))
             said = f"{who} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
-            yield SlowPart(word, tuple(rows[mine].tolist()), said)
-    found = {(ranks[a], ranks[b]): ratio for (a, b), ratio in parts.links.items()}
-    slow_rows = [
-        (row, (-found[pair], f"{names.link(*pair)} at {found[pair]:.0%} ({1e-9 / value:.3g} GB/s)"))
-        for row, pair, value in zip(rows.tolist(), pairs, beta, strict=True)
-        if pair in found
-    ]
+            costs = _costs(1 / ratio, names.parties(members, ranks))
+            yield SlowPart(word, tuple(rows[mine].tolist()), said, times=1 / ratio, costs=costs)
+    found = {(ranks[a], ranks[b]): (ratio, 1 / parts.level(a, b)) for (a, b), ratio in parts.links.items()}
+    slow_rows = []
+    for row, pair, value in zip(rows.tolist(), pairs, beta, strict=True):
+        if pair in found:
+            ratio, times = found[pair]
+            slow_rows.append((row, (times, f"{names.link(*pair)} at {ratio:.0%} ({1e-9 / value:.3g} GB/s)")))
     if slow_rows:
         numbers, named = zip(*slow_rows, strict=True)
         yield SlowPart("outlier", numbers, "slower than what its ends reach", named)

@@ -6,12 +6,17 @@ samples is the link's capability and feeds the model; the median is what it does
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from probes.columns import Floats, Ints
 
 __all__ = ["HostCopies", "Links", "Profile", "ProfiledRank", "SharedPort"]
+
+# A rate is one over it, and is finite, too.
+_LEAST_BETA = 1e-300
 
 
 @dataclass(frozen=True)
@@ -86,29 +91,64 @@ class Profile:
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
-        found: list[str] = []
-        columns = self.links
-        length = len(columns.src)
-        for name in Links.__dataclass_fields__:
-            if len(getattr(columns, name)) != length:
-                found.append(
-                    f"links.{name}: expected {length} values like links.src, "
-                    f"found {len(getattr(columns, name))}"
-                )
-        if [entry.rank for entry in self.ranks] != list(range(len(self.ranks))):
-            found.append("ranks: expected rank numbers 0, 1, 2, … in order")
-        for name in ("src", "dst"):
-            for row, rank in enumerate(getattr(columns, name)):
-                if not 0 <= rank < len(self.ranks):
-                    found.append(f"links.{name}[{row}]: there is no rank {rank}")
-        for row, value in enumerate(columns.alpha_s):
-            if not 0 <= value < float("inf"):
-                found.append(f"links.alpha_s[{row}]: expected a number ≥ 0, found {value}")
-        for row, value in enumerate(columns.beta_s_per_byte):
-            if not 0 < value < float("inf"):
-                found.append(f"links.beta_s_per_byte[{row}]: expected a number > 0, found {value}")
+        found = list(self._rank_problems())
+        length = len(self.links.src)
+        unequal = [
+            f"links.{name}: expected {length} values like links.src, found {len(getattr(self.links, name))}"
+            for name in Links.__dataclass_fields__
+            if len(getattr(self.links, name)) != length
+        ]
+        if unequal:
+            return found + unequal
+        found += self._link_problems()
         for index, port in enumerate(self.ports):
-            for row in port.links:
-                if not 0 <= row < length:
-                    found.append(f"ports[{index}].links: there is no link {row}")
+            place = f"ports[{index}].links"
+            found += [f"{place}: there is no link {row}" for row in port.links if not 0 <= row < length]
+            if len(set(port.links)) != len(port.links):
+                found.append(f"{place}: expected each link once")
         return found
+
+    def _rank_problems(self) -> Iterator[str]:
+        """What is wrong with the ranks, with the copies of their GPUs, and with single numbers."""
+        if not self.ranks:
+            yield "ranks: expected at least 1 rank, found none"
+        if [entry.rank for entry in self.ranks] != list(range(len(self.ranks))):
+            yield "ranks: expected rank numbers 0, 1, 2, … in order"
+        if not 0 <= self.seconds < math.inf:
+            yield f"seconds: expected a number ≥ 0, found {self.seconds}"
+        if self.rounds < 0:
+            yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
+        for index, copies in enumerate(self.host_copies):
+            if not 0 <= copies.rank < len(self.ranks):
+                yield f"host_copies[{index}].rank: there is no rank {copies.rank}"
+            for name in HostCopies.__dataclass_fields__:
+                if name != "rank" and (wrong := _wrong(name, getattr(copies, name))):
+                    yield f"host_copies[{index}].{name}: {wrong}"
+
+    def _link_problems(self) -> Iterator[str]:
+        """What is wrong in the rows of the links, whose columns are of one length."""
+        columns = self.links
+        if not len(columns.src):
+            yield "links.src: expected at least 1 link, found none"
+        first: dict[tuple[int, int], int] = {}
+        for row, (src, dst) in enumerate(zip(columns.src.tolist(), columns.dst.tolist(), strict=True)):
+            ends = {"src": src, "dst": dst}
+            lost = [name for name, rank in ends.items() if not 0 <= rank < len(self.ranks)]
+            yield from (f"links.{name}[{row}]: there is no rank {ends[name]}" for name in lost)
+            if not lost and src == dst:
+                yield f"links.dst[{row}]: link {row} leads from rank {src} to itself"
+            elif not lost and (before := first.setdefault((src, dst), row)) != row:
+                yield f"links.dst[{row}]: {src} → {dst} is link {before} already"
+        for name in Links.__dataclass_fields__:
+            if name not in ("src", "dst", "flags"):
+                for row, value in enumerate(getattr(columns, name).tolist()):
+                    if wrong := _wrong(name, value):
+                        yield f"links.{name}[{row}]: {wrong}"
+
+
+def _wrong(name: str, value: float) -> str:
+    """What is wrong with a value of this name, or "": a cost per byte is above 0, any other may be 0."""
+    if "beta" not in name:
+        return "" if 0 <= value < math.inf else f"expected a number ≥ 0, found {value}"
+    fits = _LEAST_BETA <= value < math.inf
+    return "" if fits else f"expected a number > 0, and not below {_LEAST_BETA:g}, found {value}"

@@ -45,6 +45,7 @@ from ccctl.options import (
     TimeoutSeconds,
     Verbose,
 )
+from ccctl.rescue import rescuing
 from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -112,24 +113,35 @@ def bench(
     """Time schedules and programs on real buffers, over MPI, and check every element.
 
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
-    and the peers, which run in turn with ours on the same buffers. Exit status 1 if any of our elements
-    was wrong, or a row is slower than in the baseline.
+    and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
+    medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
+    those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
     from ccctl.bench_requests import How, requests
+    from ccctl.bench_rows import BenchRows
     from ccctl.contenders import contestants
     from ccctl.reports import read_report
 
     sizes = _sizes(begin, end, factor, step)
     before = read_report(baseline) if baseline is not None else None
+    if before is not None and before.body.interrupted:
+        console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     found = contestants(paths, parameters, profile)
     world = World(_world(found, ranks, root, output), hosts, hostfile)
     how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window, device)
     asked = requests(found, sizes, dtype, op, placement, vs, how)
-    report: Report = run_ranks("exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout)
-    if output is not None:
-        inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}
-        artifacts.write(output, "report", report, inputs)
-    _show(report, before.body if before else None, tolerance / 100, json=json, silent=output == "-")
+    inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}
+    rows = BenchRows(asked, output, inputs, json=json)
+    with rescuing(rows.rescue):
+        report: Report = run_ranks(
+            "exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout, keep=rows.keep
+        )
+    try:
+        rows.finish(report)
+        _show(report, before.body if before else None, tolerance / 100, json=json, silent=output == "-")
+    finally:
+        if output is not None:
+            artifacts.write(output, "report", report, inputs)
     _judge(report)
     if before is not None:
         _judge_change(report, before.body, tolerance / 100, before.source)
@@ -181,11 +193,9 @@ def _show(report: Report, before: Report | None, tolerance: float, *, json: bool
 
         console.summary(summary_of(report, changes))
         return
-    from ccctl.pictures.report import draw
-    from ccctl.pictures.side_by_side import draw_changes
-
-    draw(report)
     if changes is not None:
+        from ccctl.pictures.side_by_side import draw_changes
+
         draw_changes(changes)
 
 

@@ -235,7 +235,8 @@ def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, b
     else:
         say(found, output)
     if drift:
-        changes.draw(drift, baseline)
+        with console.spoken(bool(drift.findings)):
+            changes.draw(drift, baseline)
 
 
 def _file(output: str | None) -> str:

@@ -72,8 +72,9 @@ def verify(
             {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
         )
     else:
-        for finding in verdict.findings or (verdict.proven,):
-            console.data(finding)
+        with console.spoken(bool(verdict.findings)):
+            for finding in verdict.findings or (verdict.proven,):
+                console.data(finding)
         for caution in verdict.cautions:
             console.warn(caution)
     if verdict.findings:

@@ -30,8 +30,9 @@ def plot(report: Report) -> str:
     rows = [row for row in rows if _kind(row) == _kind(first)]
     title = f"{first.collective} on {report.ranks} ranks, {first.dtype}"
     title += "" if first.redop == "none" else f" {first.redop}"
+    title += ", interrupted" if report.interrupted else ""
     bandwidths = _lines(rows, lambda one, row: one.busbw_gbs, _predicted_gbs)
-    times = _lines(rows, lambda one, row: one.p50_s, lambda row: row.predicted_s)
+    times = _lines(rows, lambda one, row: one.time_s, lambda row: row.predicted_s)
     return document(
         title,
         [

@@ -38,7 +38,8 @@ def draw_changes(changes: Sequence[Change]) -> None:
 def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
     """Print the rows of all reports by size: time and busbw of each, and its speed over the first's."""
     for name, report in reports:
-        console.data(f"# {name}: {report.executor}, {report.library}, {report.ranks} ranks")
+        partial = f"; interrupted: {report.interrupted}" if report.interrupted else ""
+        console.data(f"# {name}: {report.executor}, {report.library}, {report.ranks} ranks{partial}")
     rows = [_by_key(report) for _, report in reports]
     keys = sorted({key for found in rows for key in found})
     titles = ["collective", "size (B)", "type", "redop"]

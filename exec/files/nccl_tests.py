@@ -179,7 +179,10 @@ def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None
     if detail is None:
         return Measurement(time_s, time_s, time_s, -1, *bandwidths, wrong)
     p50_s, p99_s = (float(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
-    return Measurement(time_s, p50_s, p99_s, -1, *bandwidths, wrong, _spread(detail))
+    # What it prints is of the mean; a report is of the median where that is known.
+    algbw_gbs, busbw_gbs = (rate * time_s / p50_s if p50_s else rate for rate in bandwidths)
+    spread = _spread(detail)
+    return Measurement(p50_s, p50_s, p99_s, -1, algbw_gbs, busbw_gbs, wrong, spread, mean_s=time_s)
 
 
 def _spread(detail: Mapping[str, Any]) -> Spread | None:

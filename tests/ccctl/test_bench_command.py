@@ -14,8 +14,10 @@ import psutil
 import pytest
 
 from ccctl import artifacts
+from ccctl.bench_rows import BenchRows
 from ccctl.commands.bench import _judge, _judge_change, _sizes
-from ccctl.errors import FoundProblem, UsageError
+from ccctl.errors import CannotWriteError, FoundProblem, UsageError
+from exec.bench import BenchRequest
 from synth.selection import Range
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -177,7 +179,7 @@ def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccc
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
         assert row["predicted_us"] > 0
-        assert row["achieved"] == pytest.approx(row["predicted_us"] / row["p50_us"])
+        assert row["achieved"] == pytest.approx(row["predicted_us"] / row["time_us"])
         assert row["wrong"] is None
 
 
@@ -298,3 +300,129 @@ def test_a_selection_runs_what_it_chooses_for_each_size(run_ccctl, folder, sampl
     assert chosen == ["table.json: ring", "table.json: other"]
     assert len(rows) == 4
     assert all(row["wrong"] == 0 and row["predicted_us"] > 0 for row in rows)
+
+
+ENDS = {
+    "Ctrl-C": (lambda command, _: command.send_signal(signal.SIGINT), 130, "Ctrl-C"),
+    "SIGTERM": (lambda command, _: command.send_signal(signal.SIGTERM), 143, "SIGTERM"),
+    "a killed rank": (lambda _, rank: rank.kill(), 1, "rank 1 (host"),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ENDS)
+def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, name):
+    end, status, why = ENDS[name]
+    given = ["program.json", "-b", "1K", "-e", "64M", "-f", "2", "--iters", "100", "-o", "report.json"]
+    command = [sys.executable, "-P", "-m", "ccctl", "bench", *given]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as started:
+        lines = iter(started.stdout.readline, "")
+        first = next(line for line in lines if line.split()[0] == "1024")
+        # What is on disk says that it is not whole, even if nobody could write again.
+        written = artifacts.read(str(folder / "report.json"), "report").body
+        workers = {child.environ().get("OMPI_COMM_WORLD_RANK"): child for child in _ranks(started.pid)}
+        end(started, workers["1"])
+        rest, said = started.communicate(timeout=60)
+    assert first.split()[3] == "none"
+    assert written.interrupted.startswith("the run had not ended when this was written; ")
+    assert started.returncode == status, said
+    report = artifacts.read(str(folder / "report.json"), "report").body
+    assert why in report.interrupted
+    assert report.interrupted.endswith(f"; {17 - len(report.rows)} of 17 rows not measured")
+    assert f"{len(report.rows)} of 17 rows were measured until then, and are in report.json" in said
+    assert rest.splitlines()[-1] == f"# interrupted          : {report.interrupted}"
+    printed = [line for line in [first, *rest.splitlines()] if not line.startswith("#")]
+    assert [int(line.split()[0]) for line in printed] == [row.size_bytes for row in report.rows]
+
+
+def _ranks(pid):
+    return [one for one in psutil.Process(pid).children(recursive=True) if "ccctl.worker" in one.cmdline()]
+
+
+@pytest.mark.mpi
+def test_a_time_limit_leaves_one_object_of_what_there_is(run_ccctl, folder):
+    given = ["program.json", "-b", "1K", "-e", "1M", "-f", "2", "--iters", "50", "-N", "1000"]
+    done = run_ccctl("bench", *given, "--timeout", 8, "--json")
+    assert done.returncode == 124, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["interrupted"].startswith("not done within 8 s; ")
+    assert summary["rows"][0]["size_bytes"] == 1024
+
+
+def pieces_of(report, count):
+    """What a rank gives away of a report of ``count`` sizes."""
+    (row,) = report.rows
+    rows = [replace(row, size_bytes=4 << at, count=1 << at, dtype="float32") for at in range(count)]
+    return [replace(report, rows=()), *(replace(report, rows=(row,)) for row in rows)]
+
+
+def asked_for(samples, count):
+    counts = tuple(1 << at for at in range(count))
+    return [
+        BenchRequest(samples["program"], counts, (None,) * count, "float32", "sum", 1, 1, (False,), ("mpi",))
+    ]
+
+
+def test_rows_that_are_printed_one_by_one_stand_below_each_other(samples, capsys):
+    rows = BenchRows(asked_for(samples, 12), None, {}, json=False)
+    for piece in pieces_of(samples["report"], 12):
+        rows.keep(piece)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 + 2 + 12
+    assert len({len(line) for line in lines[4:]}) == 1
+
+
+def test_a_full_disk_is_told_once_while_rows_go_on_and_a_reader_that_leaves_costs_no_file(
+    samples, tmp_path, capsys, monkeypatch
+):
+    def full(*_):
+        raise CannotWriteError("report.json: No space left on device")
+
+    path = str(tmp_path / "report.json")
+    first, *others = pieces_of(samples["report"], 3)
+    rows = BenchRows(asked_for(samples, 3), path, {}, json=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(artifacts, "write", full)
+        for piece in (first, *others[:2]):
+            rows.keep(piece)
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 7
+    assert told.err == "warning: report.json: No space left on device\n"
+
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("ccctl.console.data", gone)
+    rows.keep(others[2])
+    rows.rescue("enough")
+    assert len(artifacts.read(path).body.rows) == 3
+
+
+def test_before_the_first_row_nothing_is_written_over(samples, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text("yesterday's")
+    rows = BenchRows(asked_for(samples, 3), str(path), {}, json=True)
+    rows.keep(pieces_of(samples["report"], 0)[0])
+    assert rows.rescue("Ctrl-C") == ""
+    assert path.read_text() == "yesterday's"
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_that_is_full_in_the_end_costs_the_file_and_not_the_rows(run_ccctl, folder):
+    (folder / "report.json").symlink_to("/dev/full")
+    done = run_ccctl("bench", "program.json", "-b", "1K", "-e", "2K", "-f", 2, "-o", "report.json")
+    assert done.returncode == 73, done.stderr
+    assert "No space left on device" in done.stderr
+    assert len([line for line in done.stdout.splitlines() if not line.startswith("#")]) == 4
+
+
+def test_a_baseline_and_pictures_say_that_a_run_was_interrupted(run_ccctl, samples, folder):
+    partial = replace(samples["report"], interrupted="SIGTERM; 3 of 4 rows not measured")
+    artifacts.write(str(folder / "partial.json"), "report", partial)
+    for given in (["show", "partial.json"], ["show", "partial.json", "partial.json"]):
+        assert "SIGTERM; 3 of 4 rows not measured" in run_ccctl(*given).stdout
+    done = run_ccctl("bench", "schedule.json", "-n", 7, "--baseline", "partial.json")
+    assert "partial.json is of a run that was interrupted: SIGTERM" in done.stderr

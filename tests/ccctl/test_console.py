@@ -151,6 +151,27 @@ def test_no_cell_is_cut_on_a_narrow_terminal():
     assert "x" * 50 in seen and "y" * 50 in seen
 
 
+def test_quiet_leaves_errors_what_fails_and_what_was_asked_for_as_data(capsys):
+    console.configure(quiet=True)
+    try:
+        console.data("a row")
+        console.table(["head"], [["cell"]])
+        console.note("a note")
+        console.warn("a warning")
+        with console.spoken(False):
+            console.data("nothing wrong")
+        with console.spoken():
+            console.data("the finding")
+        console.data("another row")
+        console.summary({"time_s": 1})
+        console.error("it failed")
+    finally:
+        console.configure(quiet=False)
+    told = capsys.readouterr()
+    assert told.out == 'the finding\n{\n  "time_s": 1\n}\n'
+    assert told.err == "ccctl: it failed\n"
+
+
 def test_what_is_quoted_does_not_steer_the_terminal(capsys):
     console.error("a\x1b[2Jb\x9b\td\x00", "e\x07")
     assert capsys.readouterr().err == "ccctl: a\\x1b[2Jb\\x9b\td\\x00\nhint: e\\x07\n"

@@ -353,11 +353,13 @@ def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
     assert "srun --mpi=pmix" in done.stderr
 
 
+@pytest.mark.mpi
 def test_memory_that_runs_out_on_a_rank_is_no_bug():
     with pytest.raises(UnavailableError, match=r"rank 1 .*not enough memory: Unable to allocate 1.00 TiB"):
         run_ranks(f"{MODULE}:overfills", None, World(2), label="test")
 
 
+@pytest.mark.mpi
 def test_pieces_handed_over_at_the_very_end_arrive():
     pieces = []
     run_ranks(f"{MODULE}:gives_away_last", None, World(2), label="test", keep=pieces.append)

@@ -50,7 +50,10 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     found.again[1, 2] = found.trains[1, 2]
     profile = assembled(found, places)
     assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
-    assert profile.findings == ("1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s)",)
+    assert profile.findings == (
+        "1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s): "
+        "a ring all_reduce through the first takes 3.0 times as long, unless it goes around",
+    )
     assert to_retest(found, places) == [(1, 2)]
 
 
@@ -69,7 +72,10 @@ def test_a_slow_sender_is_one_finding_and_not_three():
     places = [Place(name, 8) for name in ("gpu0", "gpu1", "gpu2", "gpu3")]
     assert set(to_retest(found, places)) == {(3, 0), (3, 1), (3, 2)}
     found.again[3, 1] = found.trains[3, 1]
-    assert assembled(found, places).findings == ("host gpu3 sends at 40% of the others (0.4 GB/s)",)
+    assert assembled(found, places).findings == (
+        "host gpu3 sends at 40% of the others (0.4 GB/s): "
+        "a ring all_reduce takes 2.5 times as long, any other at least 1.7 times",
+    )
 
 
 def test_a_fit_that_is_refused_is_flagged_and_measured_again():

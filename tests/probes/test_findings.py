@@ -5,6 +5,9 @@ import pytest
 from probes.columns import floats
 from probes.findings import Names, asymmetric, describe, noisy, slow_parts
 from probes.samples import Place
+from synth.bounds import bounds
+from synth.collective import collective
+from synth.network import Link, build
 
 PAIRS = list(itertools.permutations(range(6), 2))
 
@@ -60,8 +63,10 @@ def test_a_host_is_slow_when_all_its_ranks_are_and_ranks_are_judged_inside_it_to
     beta = floats([cost[pair] for pair in pairs])
     parts = slow_parts(pairs, beta, beta, places)
     assert [part.text for part in parts] == [
-        "host gpu2 receives at 25% of the others (0.25 GB/s)",
-        "rank 4 (gpu1) sends at 50% of the others (5 GB/s)",
+        "host gpu2 receives at 25% of the others (0.25 GB/s): "
+        "a ring all_reduce takes 4.0 times as long, any other at least 2.7 times",
+        "rank 4 (gpu1) sends at 50% of the others (5 GB/s): "
+        "a ring all_reduce takes 2.0 times as long, any other at least 1.5 times",
     ]
     assert [part.word for part in parts] == ["slow_receiver", "slow_sender"]
     assert [len(part.rows) for part in parts] == [27, 2]
@@ -73,4 +78,45 @@ def test_one_slow_nic_of_several_is_that_of_its_rank():
     pairs = list(itertools.permutations(range(8), 2))
     beta = floats([1e-8 if src == 3 and dst // 2 != 1 else 1e-9 for src, dst in pairs])
     parts = slow_parts(pairs, beta, beta, places)
-    assert [part.text for part in parts] == ["rank 3 (gpu1) sends at 10% of the others (0.1 GB/s)"]
+    assert [part.text for part in parts] == [
+        "rank 3 (gpu1) sends at 10% of the others (0.1 GB/s): a ring all_reduce takes 10.0 times as long"
+    ]
+
+
+def slow(ranks, bandwidth_of, places=None):
+    pairs = list(itertools.permutations(range(ranks), 2))
+    beta = floats([1e-9 / bandwidth_of(src, dst) for src, dst in pairs])
+    return slow_parts(pairs, beta, beta, places or [Place(f"n{rank + 1}", 8) for rank in range(ranks)])
+
+
+def test_the_worst_is_told_first_whatever_it_is():
+    parts = slow(4, lambda src, dst: min({0: 0.4, 2: 0.1}.get(src, 1), {0: 0.4}.get(dst, 1)))
+    assert [part.text.partition(" (")[0] for part in parts] == [
+        "host n3 sends at 10% of the others",
+        "host n1 sends at 40% of the others",
+        "host n1 receives at 40% of the others",
+    ]
+    parts = slow(5, lambda src, dst: 0.05 if (src, dst) == (1, 2) else 0.3 if src == 4 else 1)
+    assert [part.word for part in parts] == ["outlier", "slow_sender"]
+
+
+def test_gpus_with_nvlink_make_no_others_slow():
+    inside = [Place("a", 8)] * 4
+    assert slow(4, lambda src, dst: 1.0 if {src, dst} == {0, 1} else 0.1, inside) == []
+    pairwise = slow(8, lambda src, dst: 1.0 if src // 2 == dst // 2 else 0.1, [Place("a", 8)] * 8)
+    assert pairwise == []
+
+
+@pytest.mark.parametrize(("hosts", "times"), [(3, 2.5), (4, 2.5), (8, 10.0)])
+def test_what_a_slow_host_costs_at_least_is_what_is_proven_of_its_network(hosts, times):
+    def least_s(slow_by):
+        links = [
+            Link(src, dst, 0.0, 1e-9 * (slow_by if src == 0 else 1), (f"{src} out", f"{dst} in"))
+            for src, dst in itertools.permutations(range(hosts), 2)
+        ]
+        network = build("test", [f"n{rank + 1}" for rank in range(hosts)], links)
+        found = bounds(network, collective("all_reduce", hosts, 10 * hosts), 1000, fluid=True)
+        return max(bound.time_s for bound in found)
+
+    (part,) = slow(hosts, lambda src, dst: 1 / times if src == 0 else 1.0)
+    assert part.text.endswith(f"any other at least {least_s(times) / least_s(1):.1f} times")

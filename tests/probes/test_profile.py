@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from probes.columns import floats, ints
-from probes.profile import Links, Profile, ProfiledRank, SharedPort
+from probes.profile import HostCopies, Links, Profile, ProfiledRank, SharedPort
 
 
 def profile(**columns):
@@ -47,6 +47,14 @@ def test_a_consistent_profile_has_no_problems():
         ("alpha_s", floats([1, float("nan")]), "links.alpha_s[1]"),
         ("beta_s_per_byte", floats([1, 0]), "links.beta_s_per_byte[1]"),
         ("beta_s_per_byte", floats([float("inf"), 1]), "links.beta_s_per_byte[0]"),
+        ("beta_s_per_byte", floats([5e-324, 1]), "links.beta_s_per_byte[0]"),
+        ("alpha_s", floats([1, float("inf")]), "links.alpha_s[1]"),
+        ("alpha_p90_s", floats([1, float("nan")]), "links.alpha_p90_s[1]"),
+        ("beta_median_s_per_byte", floats([0, 1]), "links.beta_median_s_per_byte[0]"),
+        ("beta_low_s_per_byte", floats([1, -1]), "links.beta_low_s_per_byte[1]"),
+        ("residual", floats([-1, 0]), "links.residual[0]"),
+        ("samples", ints([1, -1]), "links.samples[1]"),
+        ("dst", ints([0, 0]), "links.dst[0]"),
         ("flags", ("",), "links.flags"),
     ],
 )
@@ -61,3 +69,37 @@ def test_a_port_of_no_link_and_a_rank_out_of_order_are_problems():
         ports=(SharedPort("x", (0, 5), "process"),),
     )
     assert [problem.split(":")[0] for problem in wrong.problems()] == ["ranks", "ports[0].links"]
+
+
+def test_a_link_to_itself_and_one_that_is_there_twice_say_which_rank():
+    assert profile(dst=ints([1, 1])).problems() == ["links.dst[1]: link 1 leads from rank 1 to itself"]
+    twice = profile(src=ints([0, 0]), dst=ints([1, 1])).problems()
+    assert twice == ["links.dst[1]: 0 → 1 is link 0 already"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "where"),
+    [
+        ({"ranks": ()}, ["ranks", "links.src[0]", "links.dst[0]", "links.src[1]", "links.dst[1]"]),
+        ({"seconds": float("nan")}, ["seconds"]),
+        ({"rounds": -1}, ["rounds"]),
+        ({"host_copies": (HostCopies(2, 1, 1, 1, 1),)}, ["host_copies[0].rank"]),
+        (
+            {"host_copies": (HostCopies(0, -1, 1, 1, 0),)},
+            ["host_copies[0].to_device_alpha_s", "host_copies[0].to_host_beta_s_per_byte"],
+        ),
+        ({"ports": (SharedPort("x", (1, 1), "host"),)}, ["ports[0].links"]),
+    ],
+)
+def test_what_is_beside_the_links_is_checked_too(changed, where):
+    found = [problem.split(":")[0] for problem in dataclasses.replace(profile(), **changed).problems()]
+    assert found == where
+
+
+def test_a_profile_without_links_is_refused():
+    empty = {name: ints([]) if column.dtype.kind == "i" else floats([]) for name, column in _columns()}
+    assert profile(**empty, flags=()).problems()[0] == "links.src: expected at least 1 link, found none"
+
+
+def _columns():
+    return [(name, column) for name, column in vars(profile().links).items() if name != "flags"]
