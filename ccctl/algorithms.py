@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import traceback
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccctl.errors import CcctlError, DataError, UsageError
+from probes.numbers import LARGEST, decimal, whole
 from probes.reading import read_bytes
 
 if TYPE_CHECKING:
@@ -62,19 +65,17 @@ def parse_parameters(parameters: Sequence[str] | None) -> dict[str, Any]:
 def _value(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for parse in (int, float):
-        try:
-            return parse(text)
-        except ValueError:
-            continue
-    return text
+    number = whole(text, -LARGEST)
+    value = number if number is not None else decimal(text, -math.inf)
+    return text if value is None else value
 
 
 def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
     from synth.lang import Algorithm
 
     namespace: dict[str, Any] = {"__name__": "__ccctl__", "__file__": file}
-    _blamed(file, lambda: exec(compile(content, file, "exec"), namespace))
+    code = _compiled(file, content)
+    _blamed(file, lambda: exec(code, namespace))
     known = {name: value for name, value in namespace.items() if isinstance(value, Algorithm)}
     if function and function not in known:
         raise UsageError(f"{file} has no program {function}", hint=f"it has {', '.join(known) or 'none'}")
@@ -83,6 +84,16 @@ def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
     if not function and len(known) > 1:
         raise UsageError(f"{file} has several programs", hint=f"say which: {file}:{next(iter(known))}")
     return known[function or next(iter(known))]
+
+
+def _compiled(file: str, content: bytes) -> CodeType:
+    try:
+        return compile(content, file, "exec")
+    except SyntaxError as error:
+        raise DataError(f"{error.filename or file}:{error.lineno}", [f"{error.msg}"]) from error
+    # Zero bytes, numbers of thousands of digits, and expressions that are nested too deep.
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise DataError(file, [f"expected a program in Python: {error or type(error).__name__}"]) from error
 
 
 def _blamed(file: str, work: Callable[[], Result]) -> Result:

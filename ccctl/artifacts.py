@@ -10,8 +10,9 @@ import gzip
 import hashlib
 import importlib
 import os
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from ccctl import __version__, console
 from ccctl.atomic import write_atomically
 from ccctl.errors import DataError
 from ccctl.inputs import read_input
+from probes.numbers import LARGEST
 from probes.reading import inflated
 
 __all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "write"]
@@ -37,6 +39,7 @@ KINDS: dict[str, tuple[str, int]] = {
 # bytes, 4 a number of 40, and 7 an object with a key of 360.
 _BYTES_OF = {b",": 40, b"[": 72, b"{": 240, b":": 120}
 _MOST_OBJECT_BYTES = 3 << 29
+_LONG_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     """An artifact from its bytes; raises DataError with every problem found."""
     digest = hashlib.sha256(content).hexdigest()
     plain = inflated(content, source)
-    if plain[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") and (not kinds or "program" in kinds):
+    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    start = plain[:128].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if start.startswith(b"<") and (not kinds or "program" in kinds):
         from synth.msccl.read import read_xml
 
         return Artifact("program", read_xml(plain, source), source, digest)
@@ -107,7 +112,8 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
     kind = _kind_of(document, source, kinds)
     if "body" not in document:
         raise DataError(source, ["body: missing"])
-    return Artifact(kind, _body(document["body"], body_type(kind), source), source, digest)
+    long_numbers = _long_numbers(document["body"], "body") if _LONG_NUMBER.search(plain) else ()
+    return Artifact(kind, _body(document["body"], body_type(kind), source, long_numbers), source, digest)
 
 
 def _xml(body: Any) -> bytes:
@@ -121,6 +127,8 @@ def _document(content: bytes, source: str) -> Any:
 
     if not content.strip():
         raise DataError(source, ["empty, expected an artifact"], hint="did the command that wrote it fail?")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(source, ["expected JSON in UTF-8, found UTF-16"])
     if sum(content.count(mark) * size for mark, size in _BYTES_OF.items()) > _MOST_OBJECT_BYTES:
         raise DataError(source, [f"holds more values than fit into {_MOST_OBJECT_BYTES / (1 << 30):g} GiB"])
     try:
@@ -131,6 +139,18 @@ def _document(content: bytes, source: str) -> Any:
         truncated = "truncated" in str(error)
         hint = "was it cut off?" if truncated else ""
         raise DataError(source, [f"expected JSON: {error}"], hint=hint) from error
+
+
+def _long_numbers(value: object, path: str) -> Iterator[str]:
+    """Where whole numbers stand that no column and no reckoning can hold."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        yield path
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _long_numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _long_numbers(inner, f"{path}[{at}]")
 
 
 def _kind_of(document: object, source: str, kinds: tuple[str, ...]) -> str:
@@ -151,7 +171,7 @@ def _kind_of(document: object, source: str, kinds: tuple[str, ...]) -> str:
     return kind
 
 
-def _body(document: object, cls: type, source: str) -> Any:
+def _body(document: object, cls: type, source: str, long_numbers: Iterable[str]) -> Any:
     import msgspec
 
     from ccctl.columns import to_column
@@ -160,7 +180,9 @@ def _body(document: object, cls: type, source: str) -> Any:
     body: Any = None
     try:
         body = msgspec.convert(document, cls, dec_hook=to_column)
-        problems = [f"body.{problem}" for problem in body.problems()] if hasattr(cls, "problems") else []
+        problems = [f"{path}: expected a number of at most 63 bits" for path in long_numbers]
+        if not problems and hasattr(cls, "problems"):
+            problems = [f"body.{problem}" for problem in body.problems()]
     except msgspec.ValidationError:
         problems = mismatches(document, cls, "body")
     if not problems:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from ccctl.errors import UsageError
+from ccctl.options import MOST_COUNT, MOST_RANKS
+from ccctl.sizes import MOST_BYTES
 
 __all__ = [
     "Aggregate",
@@ -64,20 +66,29 @@ def _blocking(value: int | None) -> int | None:
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.")]
 Factor = Annotated[
-    int, typer.Option("-f", "--factor", metavar="N", min=2, help="From a size to the next: times N.")
+    int,
+    typer.Option(
+        "-f", "--factor", metavar="N", min=2, max=MOST_BYTES, help="From a size to the next: times N."
+    ),
 ]
 Step = Annotated[
     str | None, typer.Option("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
 ]
-Warmup = Annotated[int, typer.Option("-w", "--warmup", metavar="N", min=0, help="Untimed runs.")]
+Warmup = Annotated[
+    int, typer.Option("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs.")
+]
 Iterations = Annotated[
-    int, typer.Option("--iters", metavar="N", min=1, help="Timed runs; what -n is in nccl-tests.")
+    int,
+    typer.Option("--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs; what -n is in nccl-tests."),
 ]
 Aggregate = Annotated[
-    int, typer.Option("-m", "--aggregate", metavar="N", min=1, help="Time N calls in a row as one run.")
+    int,
+    typer.Option(
+        "-m", "--aggregate", metavar="N", min=1, max=MOST_COUNT, help="Time N calls in a row as one run."
+    ),
 ]
 Cycles = Annotated[
-    int, typer.Option("-N", "--cycles", metavar="N", min=1, help="Go through all sizes N times.")
+    int, typer.Option("-N", "--cycles", metavar="N", min=1, max=10_000, help="Go through all sizes N times.")
 ]
 Average = Annotated[
     int,
@@ -94,7 +105,10 @@ PerIteration = Annotated[
     bool, typer.Option("-I", "--per-iteration", help="Show how the runs differ, and keep each time.")
 ]
 Check = Annotated[
-    int, typer.Option("-c", "--check", metavar="0|1", min=0, help="Check every element of a last run.")
+    int,
+    typer.Option(
+        "-c", "--check", metavar="0|1", min=0, max=MOST_COUNT, help="Check every element of a last run."
+    ),
 ]
 Dtype = Annotated[
     str, typer.Option("-d", "--dtype", metavar="TYPES", help="float, half, int8 …; several with commas; all.")
@@ -105,7 +119,12 @@ Op = Annotated[
 Root = Annotated[
     int | None,
     typer.Option(
-        "-r", "--root", metavar="RANK", help="The root that the program must have; it is part of it."
+        "-r",
+        "--root",
+        metavar="RANK",
+        min=0,
+        max=MOST_RANKS,
+        help="The root that the program must have; it is part of it.",
     ),
 ]
 Placement = Annotated[
@@ -137,7 +156,11 @@ Baseline = Annotated[
 Tolerance = Annotated[
     float,
     typer.Option(
-        "--tolerance", metavar="PERCENT", min=0, help="How much slower than the baseline is still the same."
+        "--tolerance",
+        metavar="PERCENT",
+        min=0,
+        max=1e9,
+        help="How much slower than the baseline is still the same.",
     ),
 ]
 Blocking = Annotated[

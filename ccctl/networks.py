@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ccctl import artifacts
 from ccctl.errors import UsageError
 from ccctl.inputs import exists
+from ccctl.options import MOST_RANKS
 from ccctl.sizes import parse_rates, parse_seconds, quoted
 from probes.numbers import whole
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["load_network", "parse_failures", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
-MOST_RANKS = 1 << 16
 
 
 def load_network(

@@ -12,6 +12,8 @@ from ccctl.atomic import refuse_unwritable
 from ccctl.hosts import HOSTS_VARIABLE
 
 __all__ = [
+    "MOST_COUNT",
+    "MOST_RANKS",
     "Alpha",
     "Bandwidth",
     "Device",
@@ -29,6 +31,11 @@ __all__ = [
     "Verbose",
     "Without",
 ]
+
+# Counts beyond these are slips of the hand: each is refused before anything of that size is made.
+MOST_COUNT = 1_000_000
+MOST_RANKS = 1 << 16
+MOST_SEED = (1 << 32) - 1
 
 
 def _quiet(value: bool) -> bool:
@@ -68,7 +75,14 @@ Parameters = Annotated[
 ]
 Ranks = Annotated[
     int | None,
-    typer.Option("-n", "--ranks", metavar="N", help="How many ranks to start; on this host without --hosts."),
+    typer.Option(
+        "-n",
+        "--ranks",
+        metavar="N",
+        min=1,
+        max=MOST_RANKS,
+        help="How many ranks to start; on this host without --hosts.",
+    ),
 ]
 Hosts = Annotated[
     str | None,
@@ -86,7 +100,9 @@ Device = Annotated[
         "--device", metavar="KIND", help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed, the same bytes.")]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="The same seed, the same bytes.")
+]
 Unwind = Annotated[
     str | None,
     typer.Option(

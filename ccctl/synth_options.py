@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ccctl.options import MOST_COUNT, MOST_RANKS
+
 __all__ = [
     "Chunk",
     "Chunks",
@@ -65,7 +67,8 @@ Sweep = Annotated[
 ]
 
 Factor = Annotated[
-    float, typer.Option("-f", "--factor", metavar="X", help="From one size of a sweep to the next.")
+    float,
+    typer.Option("-f", "--factor", metavar="X", help="From one size of a sweep to the next."),
 ]
 
 Chunk = Annotated[
@@ -73,12 +76,21 @@ Chunk = Annotated[
 ]
 
 Chunks = Annotated[
-    int | None, typer.Option("--chunks", metavar="N", help="How many chunks each rank starts with.")
+    int | None,
+    typer.Option(
+        "--chunks", metavar="N", min=1, max=MOST_COUNT, help="How many chunks each rank starts with."
+    ),
 ]
 
 Root = Annotated[
     int | None,
-    typer.Option("--root", metavar="RANK", help="Of broadcast, reduce, scatter, gather. [the first rank]"),
+    typer.Option(
+        "--root",
+        metavar="RANK",
+        min=0,
+        max=MOST_RANKS,
+        help="Of broadcast, reduce, scatter, gather. [the first rank]",
+    ),
 ]
 
 Method = Annotated[
@@ -92,7 +104,9 @@ TimeLimit = Annotated[
 
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", metavar="N", min=1, help="Processes at once, for long work. [one a core]"),
+    typer.Option(
+        "--jobs", metavar="N", min=1, max=1024, help="Processes at once, for long work. [one a core]"
+    ),
 ]
 
 Solver = Annotated[

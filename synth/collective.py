@@ -34,7 +34,17 @@ from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
 from probes.errors import UsageError
 from synth.rank_sets import RankSets, each, every, joined
 
-__all__ = ["KINDS", "Collective", "Custom", "Kind", "collective", "custom", "several"]
+__all__ = [
+    "KINDS",
+    "MOST_CHUNKS",
+    "MOST_RANKS",
+    "Collective",
+    "Custom",
+    "Kind",
+    "collective",
+    "custom",
+    "several",
+]
 
 Kind = Literal[
     "all_gather",
@@ -50,6 +60,8 @@ Kind = Literal[
     "several",
 ]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
+MOST_RANKS = 1 << 16
+MOST_CHUNKS = 1 << 26
 _REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # Input and output of these hold the same chunks at the same places, so they may share memory.
@@ -222,8 +234,10 @@ class Collective:
         return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
 
     def problems(self) -> list[str]:
-        if self.ranks < 1:
-            return [f"ranks: expected at least 1, found {self.ranks}"]
+        if not 1 <= self.ranks <= MOST_RANKS:
+            return [f"ranks: expected 1 to {MOST_RANKS}, found {self.ranks}"]
+        if not 0 <= self.chunks <= MOST_CHUNKS:
+            return [f"chunks: expected at most {MOST_CHUNKS}, found {self.chunks}"]
         if self.kind == "several":
             return self._problems_of_parts()
         if self.kind == "custom":
@@ -289,6 +303,10 @@ def collective(
         "all_to_all": rounded * size,
         "all_to_next": chunks_per_rank * (size - 1),
     }.get(kind, chunks_per_rank)
+    if ranks > MOST_RANKS or chunks > MOST_CHUNKS:
+        raise UsageError(
+            f"{kind} of {chunks} chunks on {ranks} ranks: expected at most {MOST_CHUNKS} on {MOST_RANKS}"
+        )
     return Collective(kind=kind, ranks=ranks, chunks=chunks, root=root, members=chosen)
 
 

@@ -6,10 +6,10 @@ import math
 
 from probes.errors import UsageError
 from probes.numbers import whole
+from synth.collective import MOST_RANKS
 
-__all__ = ["MOST_LINKS", "MOST_RANKS", "parse_dimensions", "require_links"]
+__all__ = ["MOST_LINKS", "parse_dimensions", "require_links"]
 
-MOST_RANKS = 1 << 16
 MOST_LINKS = 4_000_000
 _MOST_DIMENSIONS = 32
 _SHOWN = 60

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from probes.errors import UsageError
 from probes.numbers import whole
-from synth.dimensions import MOST_RANKS, parse_dimensions
+from synth.collective import MOST_RANKS
+from synth.dimensions import parse_dimensions
 from synth.network import Link
 
 __all__ = ["links", "shape"]

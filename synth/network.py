@@ -17,6 +17,10 @@ from probes.columns import Floats, Indices, Ints, floats, ints
 
 __all__ = ["Link", "Network", "build"]
 
+# What sums of times and of bandwidths can hold without becoming infinite.
+_MOST_ALPHA_S = 1e12
+_BETA_S_PER_BYTE = (1e-30, 1e12)
+
 
 @dataclass(frozen=True)
 class Link:
@@ -107,11 +111,14 @@ class Network:
             found.append(f"link_port_start: expected to rise from 0 to {len(self.link_port)}")
         for row in np.flatnonzero(self.src == self.dst)[:5]:
             found.append(f"dst[{row}]: link {row} leads from rank {self.src[row]} to itself")
-        for row in np.flatnonzero(~((self.alpha_s >= 0) & np.isfinite(self.alpha_s)))[:5]:
-            found.append(f"alpha_s[{row}]: expected a number ≥ 0, found {self.alpha_s[row]}")
-        beta = self.beta_s_per_byte
-        for row in np.flatnonzero(~((beta > 0) & np.isfinite(beta)))[:5]:
-            found.append(f"beta_s_per_byte[{row}]: expected a number > 0, found {beta[row]}")
+        for name, least, low, high in (
+            ("alpha_s", "≥ 0", 0.0, _MOST_ALPHA_S),
+            ("beta_s_per_byte", "> 0", *_BETA_S_PER_BYTE),
+        ):
+            column = getattr(self, name)
+            for row in np.flatnonzero(~((column >= low) & (column <= high)))[:5]:
+                wanted = f"a number {least}, from {low:g} to {high:g}"
+                found.append(f"{name}[{row}]: expected {wanted}, found {column[row]}")
         return found
 
 

@@ -162,9 +162,9 @@ class Program:
         for name in ("src_slot", "dst_slot"):
             found += _outside(name, getattr(self, name), -1, 1 << 31)
         found += _outside("count", self.count, 1, 1 << 31)
-        found += _outside("scratch_chunks", np.array(self.scratch_chunks, dtype=np.int64), 0, _MOST_SCRATCH)
-        for name in ("input_chunks", "output_chunks"):
-            found += _outside(name, np.array(getattr(self, name), dtype=np.int64), 0, _MOST_SCRATCH)
+        # Here Python's numbers are compared, which have no end: a column could not hold all of them.
+        for name in ("scratch_chunks", "input_chunks", "output_chunks"):
+            found += _outside(name, np.array(getattr(self, name), dtype=object), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
         return found + (waits or self._waits())
 

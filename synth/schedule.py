@@ -15,6 +15,7 @@ from synth.network import Network
 
 __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Schedule"]
 
+MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
 REDUCE = 1
 
@@ -83,8 +84,8 @@ class Schedule:
                 f"collective.ranks: the network has {self.network.ranks}, "
                 f"the collective {self.collective.ranks}"
             )
-        if self.chunk_bytes < 1:
-            found.append(f"chunk_bytes: expected at least 1, found {self.chunk_bytes}")
+        if not 1 <= self.chunk_bytes <= MOST_CHUNK_BYTES:
+            found.append(f"chunk_bytes: expected 1 to {MOST_CHUNK_BYTES}, found {self.chunk_bytes}")
         for name in ("link", "op"):
             if len(getattr(self, name)) != self.sends:
                 found.append(f"{name}: expected {self.sends} values like chunk")

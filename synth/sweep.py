@@ -7,6 +7,7 @@ which they cross is looked for between them.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from synth.synthesize import Request, bounds_of, synthesize
 
 __all__ = ["Swept", "sizes_between", "sweep", "timed"]
 
+_MOST_SIZES = 1000
 # A candidate this much slower than the best of its own size is not timed at others.
 _HOPELESS = 2.0
 # Below this gain a runtime keeps the algorithm of the sizes before.
@@ -52,6 +54,8 @@ def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple
         raise UsageError(f"--sizes: expected FROM:TO that rises, found {low_bytes}:{high_bytes}")
     if not factor > 1:
         raise UsageError(f"--factor: expected more than 1, found {factor:g}")
+    if math.log(high_bytes / low_bytes) / math.log(factor) > _MOST_SIZES:
+        raise UsageError(f"factor {factor:.10g} makes more than the {_MOST_SIZES} sizes that fit in a sweep")
     found, size = [], float(low_bytes)
     while size < high_bytes:
         found.append(int(size))

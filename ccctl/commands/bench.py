@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "bench"]
 
+_MOST_SIZES = 10_000
+
 EXAMPLES = (
     ("ccctl bench schedule.json --vs mpi", "eight sizes beside the MPI library's own collective"),
     ("ccctl bench schedule.json -b 8 -e 1M -f 4 --vs mpi", "choose the sizes as nccl-tests does"),
@@ -156,6 +158,8 @@ def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ..
     sizes = [first]
     while (following := sizes[-1] + increment if increment else sizes[-1] * factor) <= last:
         sizes.append(following)
+        if len(sizes) > _MOST_SIZES:
+            raise UsageError(f"-b {begin} -e {end}: more than {_MOST_SIZES} sizes", hint="Take larger steps.")
     return tuple(sizes)
 
 

@@ -39,7 +39,9 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     parameters: Parameters = None,
     instances: Annotated[
         int | None,
-        typer.Option("--instances", metavar="N", min=1, help="Cut every chunk into N, carried in parallel."),
+        typer.Option(
+            "--instances", metavar="N", min=1, max=64, help="Cut every chunk into N, carried in parallel."
+        ),
     ] = None,
     fuse: Annotated[
         bool, typer.Option("--fuse/--no-fuse", help="Receive and pass on in one instruction where possible.")

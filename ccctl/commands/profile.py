@@ -72,7 +72,7 @@ def profile(
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", metavar="SECONDS", min=0.1, help="Measure what fits; says what was left out."
+            "--budget", metavar="SECONDS", min=0.1, max=1e9, help="Measure what fits; says what was left out."
         ),
     ] = None,
     ports: Annotated[

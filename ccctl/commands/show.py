@@ -12,7 +12,7 @@ import typer
 from ccctl import artifacts, console
 from ccctl.atomic import write_atomically
 from ccctl.errors import UsageError
-from ccctl.options import Json, Output
+from ccctl.options import MOST_COUNT, Json, Output
 
 __all__ = ["EXAMPLES", "show"]
 
@@ -35,7 +35,10 @@ def show(
         ),
     ],
     lines: Annotated[
-        int, typer.Option("--lines", metavar="N", min=1, help="Draw at most N ranks, sends or steps.")
+        int,
+        typer.Option(
+            "--lines", metavar="N", min=1, max=MOST_COUNT, help="Draw at most N ranks, sends or steps."
+        ),
     ] = 32,
     output: Output = None,
     json: Json = False,

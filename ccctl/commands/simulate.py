@@ -13,7 +13,18 @@ from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.atomic import refuse_unwritable
 from ccctl.errors import UsageError
 from ccctl.networks import load_network, parse_failures
-from ccctl.options import Alpha, Bandwidth, HoldAlpha, Json, Parameters, Quiet, Unwind, Verbose, Without
+from ccctl.options import (
+    MOST_COUNT,
+    Alpha,
+    Bandwidth,
+    HoldAlpha,
+    Json,
+    Parameters,
+    Quiet,
+    Unwind,
+    Verbose,
+    Without,
+)
 from ccctl.sizes import parse_rate, parse_seconds, parse_size
 
 if TYPE_CHECKING:
@@ -70,7 +81,8 @@ def simulate(
         str | None, typer.Option("--threadblock", metavar="RATE", help="What one threadblock can move.")
     ] = None,
     fifo: Annotated[
-        int, typer.Option("--fifo", metavar="N", min=1, help="Messages that a connection holds.")
+        int,
+        typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
     ] = 2,
     hold_alpha: HoldAlpha = False,
     trace: Annotated[

@@ -10,7 +10,7 @@ import typer
 from ccctl import artifacts, console
 from ccctl.algorithms import compiled_algorithm, is_algorithm
 from ccctl.errors import FoundProblem
-from ccctl.options import Json, Parameters, Quiet, Verbose
+from ccctl.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
 from ccctl.pictures.units import plural
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def verify(
         typer.Option("--collective", metavar="KIND", help="What a program whose file says custom must do."),
     ] = None,
     depth: Annotated[
-        int, typer.Option("--fifo", metavar="N", min=1, help="Messages that a connection holds.")
+        int,
+        typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
     ] = 2,
     same_bits: Annotated[
         bool, typer.Option("--same-bits", help="Different orders of adding on different ranks are wrong.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from exec.report import Measurement, Report, Row, Spread
 from probes.errors import DataError
+from probes.numbers import decimal, whole
 from synth.collective import Kind
 
 __all__ = ["is_nccl_json", "is_nccl_text", "parse_nccl_json", "parse_nccl_text"]
@@ -25,11 +26,12 @@ _NAMED: dict[str, Kind] = {
     "sendrecv": "all_to_next",
 }
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)")
+_RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)")
 _TEST = re.compile(r"\b(\w+?)_perf\b")
-_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+\s+[\d.]")
-_WARMUP = re.compile(r"warmup iters:\s*(\d+)")
-_ITERATIONS = re.compile(r"\biters:\s*(\d+)\s")
+_ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*\s+\w+\s+-?[0-9]+\s+[0-9.]")
+_WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
+_ITERATIONS = re.compile(r"\biters:\s*([0-9]{1,9})\s")
+_MOST = 1e15
 _HEAD, _ALONE, _DETAILED = 5, 4, 8
 
 
@@ -84,8 +86,8 @@ def parse_nccl_json(document: Mapping[str, Any], source: str) -> Report:
             at = f"results[{number}]"
             rows.append(_json_row(entry, named, len(hosts)))
         at = "config"
-        library = _version(int(document["nccl_version"]))
-        iterations, warmup = (int(config.get(name, 0)) for name in ("iterations", "warmup_iters"))
+        library = _version(_count(document["nccl_version"]))
+        iterations, warmup = (_count(config.get(name, 0)) for name in ("iterations", "warmup_iters"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
     return _report(hosts, rows, library, warmup, iterations)
@@ -106,7 +108,8 @@ def _report(hosts: Sequence[str], rows: Sequence[Row], library: str, warmup: int
 
 def _row(cells: Sequence[str], named: Kind | None, ranks: int, source: str) -> Row:
     try:
-        size, count, dtype, redop, root = int(cells[0]), int(cells[1]), *cells[2:4], int(cells[4])
+        size, count, dtype, redop = _count(cells[0]), _count(cells[1]), *cells[2:4]
+        root = _count(cells[4], -1)
         rest = cells[_HEAD:]
         # With -I each placement is followed by four columns on how its iterations differ.
         width = _DETAILED if len(rest) >= 2 * _DETAILED else _ALONE
@@ -119,9 +122,9 @@ def _row(cells: Sequence[str], named: Kind | None, ranks: int, source: str) -> R
 
 
 def _measurement(cells: Sequence[str]) -> Measurement:
-    time_s = float(cells[0]) * 1e-6
-    wrong = None if cells[3] == "N/A" else int(float(cells[3]))
-    return Measurement(time_s, time_s, time_s, -1, float(cells[1]), float(cells[2]), wrong)
+    time_s = _value(cells[0]) * 1e-6
+    wrong = None if cells[3] == "N/A" else int(_value(cells[3]))
+    return Measurement(time_s, time_s, time_s, -1, _value(cells[1]), _value(cells[2]), wrong)
 
 
 def _guessed(redop: str, root: int, found: Measurement, ranks: int) -> Kind:
@@ -162,9 +165,9 @@ def _json_row(entry: Mapping[str, Any], named: Kind | None, ranks: int) -> Row:
     shown = placements[0] or placements[1]
     if shown is None:
         raise ValueError("neither out_of_place nor in_place")
-    redop, root = str(entry["redop"]), int(str(entry["root"]))
+    redop, root = str(entry["redop"]), _count(entry["root"], -1)
     kind = named or _guessed(redop, root, shown, ranks)
-    head = (int(entry["size"]), int(entry["count"]), str(entry["type"]), redop, root)
+    head = (_count(entry["size"]), _count(entry["count"]), str(entry["type"]), redop, root)
     return _made(kind, head, *placements)
 
 
@@ -172,13 +175,13 @@ def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None
     found = entry.get(name)
     if found is None:
         return None
-    time_s = float(found["time"] if "time" in found else found["cpu_time"]) * 1e-6
-    wrong = None if found["nwrong"] is None else int(found["nwrong"])
+    time_s = _value(found["time"] if "time" in found else found["cpu_time"]) * 1e-6
+    wrong = None if found["nwrong"] is None else int(_value(found["nwrong"]))
     detail = entry.get(f"{name}_per_iter")
-    bandwidths = (float(found["alg_bw"]), float(found["bus_bw"]))
+    bandwidths = (_value(found["alg_bw"]), _value(found["bus_bw"]))
     if detail is None:
         return Measurement(time_s, time_s, time_s, -1, *bandwidths, wrong)
-    p50_s, p99_s = (float(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
+    p50_s, p99_s = (_value(detail[key]) * 1e-6 for key in ("p50_us", "p99_us"))
     # What it prints is of the mean; a report is of the median where that is known.
     algbw_gbs, busbw_gbs = (rate * time_s / p50_s if p50_s else rate for rate in bandwidths)
     spread = _spread(detail)
@@ -186,13 +189,29 @@ def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None
 
 
 def _spread(detail: Mapping[str, Any]) -> Spread | None:
-    times_s = sorted(float(time_us) * 1e-6 for time_us in detail["times_us"])
+    times_s = sorted(_value(time_us) * 1e-6 for time_us in detail["times_us"])
     if not times_s:
         return None
     last = len(times_s) - 1
     lower, upper = times_s[round(0.25 * last)], times_s[round(0.75 * last)]
-    deviation_s = float(detail["stdev_us"]) * 1e-6
+    deviation_s = _value(detail["stdev_us"]) * 1e-6
     return Spread(times_s[0], lower, upper, times_s[-1], deviation_s, len(times_s), tuple(times_s))
+
+
+def _count(found: object, low: int = 0) -> int:
+    """A whole number, as it stands or as text; raises ValueError."""
+    value = whole(str(found).strip()[:40], low)
+    if value is None:
+        raise ValueError(f"expected a whole number, found {str(found)[:40]!r}")
+    return value
+
+
+def _value(found: object) -> float:
+    """A number from 0 to ``_MOST``, as it stands or as text; raises ValueError."""
+    value = decimal(str(found).strip()[:40], 0.0, _MOST)
+    if value is None:
+        raise ValueError(f"expected a number from 0 to {_MOST:g}, found {str(found)[:40]!r}")
+    return value
 
 
 def _named(document: Mapping[str, Any]) -> Kind | None:

@@ -86,8 +86,11 @@ def parse_xml(content: bytes, source: str, doctype: str = "") -> Element:
     except expat.ExpatError as error:
         message = expat.ErrorString(error.code)
         raise DataError(source, [f"not whole XML: {message} (line {error.lineno})"]) from error
-    except (_Refused, ValueError, LookupError) as error:  # the last two: an encoding expat cannot read
+    except _Refused as error:
         raise DataError(source, [str(error)]) from error
+    except Exception as error:
+        # Whatever a codec of Python raises when expat asks it for all 256 bytes of an encoding.
+        raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     if builder.root is None:
         raise DataError(source, ["not XML: it has no element"])
     return builder.root

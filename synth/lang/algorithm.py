@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from probes.errors import UsageError
-from synth.collective import KINDS, Collective, collective
+from synth.collective import KINDS, MOST_RANKS, Collective, collective
 from synth.compiler.chunk_dag import ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.lang.by_hand import require_threadblocks
@@ -64,10 +64,10 @@ class Algorithm:
         in_place = bool(self._setting("in_place", values, settings))
         protocol = self._setting("protocol", values, settings)
         if protocol not in get_args(Protocol):
-            raise UsageError(f"protocol: expected {', '.join(get_args(Protocol))}, found {protocol!r}")
+            raise UsageError(f"protocol: expected {', '.join(get_args(Protocol))}, found {_shown(protocol)}")
         instances = self._setting("instances", values, settings)
-        if not isinstance(instances, int) or not 1 <= instances <= 64:
-            raise UsageError(f"instances: expected 1 to 64, found {instances!r}")
+        if not _is_count(instances) or not 1 <= instances <= 64:
+            raise UsageError(f"instances: expected 1 to 64, found {_shown(instances)}")
         with (
             _uncollected(),
             Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace,
@@ -107,18 +107,34 @@ class Algorithm:
     def _collective(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Collective, int]:
         """(the collective, how many GPUs a node has, 0 where nobody says)."""
         ranks, gpus = self._setting("ranks", values, settings), 0
-        if isinstance(ranks, tuple):
-            nodes, gpus = ranks
-            ranks = nodes * gpus
+        if isinstance(ranks, tuple) and len(ranks) == 2 and all(map(_is_count, ranks)):
+            gpus = ranks[1]
+            ranks = ranks[0] * gpus
         wanted = self._setting("collective", values, settings)
         if isinstance(wanted, Collective):
             return wanted, gpus
         if wanted not in KINDS:
-            raise UsageError(f"collective: expected {', '.join(KINDS)}, found {wanted!r}")
-        if not isinstance(ranks, int) or ranks < 1:
-            raise UsageError(f"{self.name}: ranks: expected a number, or (nodes, gpus), found {ranks!r}")
+            raise UsageError(f"collective: expected {', '.join(KINDS)}, found {_shown(wanted)}")
+        if not _is_count(ranks) or not 1 <= ranks <= MOST_RANKS:
+            raise UsageError(
+                f"{self.name}: ranks: expected a number from 1 to {MOST_RANKS}, or (nodes, gpus), "
+                f"found {_shown(ranks)}"
+            )
         chunks, root = (self._setting(name, values, settings) for name in ("chunks", "root"))
+        for name, value in (("chunks", chunks), ("root", root)):
+            if not _is_count(value):
+                raise UsageError(f"{self.name}: {name}: expected a whole number, found {_shown(value)}")
         return collective(wanted, ranks, chunks, root=root), gpus
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    """Whether a parameter is a whole number; True and False are none, though Python counts with them."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value as messages show it; repr refuses whole numbers of thousands of digits."""
+    return "a number of thousands of digits" if _is_count(value) and value.bit_length() > 256 else repr(value)
 
 
 @contextmanager

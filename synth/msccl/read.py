@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from probes.columns import Indices, bytes_of, ints
 from probes.errors import DataError
-from synth.collective import Collective, custom
+from probes.numbers import whole
+from synth.collective import MOST_CHUNKS, Collective, custom
 from synth.msccl.elements import Elements, parse
 from synth.msccl.names import KIND, collective_of
 from synth.program import BUFFERS, OPS, READS_SRC, WRITES_DST, Program
@@ -21,6 +21,7 @@ __all__ = ["read_xml"]
 
 _PROTOCOLS = {"simple": "Simple", "ll": "LL", "ll128": "LL128"}
 _MOST_CHUNKS = 1 << 22
+_LARGEST = 1 << 62
 _ENOUGH = 20
 
 
@@ -69,6 +70,9 @@ def _program(elements: Elements, found: list[str]) -> Program:
     sizes = np.zeros((ranks, 3), dtype=np.int64)
     for column, name in enumerate(("i_chunks", "o_chunks", "s_chunks")):
         sizes[gpus, column] = elements.gpus.numbers(name, found, default=0)
+        for gpu in np.flatnonzero((sizes[:, column] < 0) | (sizes[:, column] > _MOST_CHUNKS))[:5]:
+            found.append(f"gpu {gpu}: {name}: expected 0 to {_MOST_CHUNKS}, found {sizes[gpu, column]}")
+    _stop(found)
     kind, in_place = algo.get("coll", "").lower(), bool(_number(algo, "inplace", found, 0))
     per_loop = _number(algo, "nchunksperloop", found, int(sizes[:, :2].max(initial=0)))
     known = kind != "custom"
@@ -107,13 +111,17 @@ def _collective(
 ) -> Collective:
     if kind == "custom":
         # What the buffers hold is known, what they must hold at the end is not.
-        owner = each(np.repeat(np.arange(ranks), np.minimum(sizes[:, 0], _MOST_CHUNKS)), ranks)
+        if sizes[:, 0].sum() > MOST_CHUNKS:
+            found.append(f"i_chunks: expected at most {MOST_CHUNKS} on all gpus, found {sizes[:, 0].sum()}")
+            raise _Unreadable
+        owner = each(np.repeat(np.arange(ranks), sizes[:, 0]), ranks)
         return custom(ranks, owner, owner, np.zeros(len(owner.group), dtype=bool))
     if kind not in KIND:
         found.append(f"coll: expected {', '.join(sorted(KIND))} or custom, found {kind!r}")
         raise _Unreadable
-    if per_loop > _MOST_CHUNKS:
-        found.append(f"nchunksperloop: {per_loop} is more than {_MOST_CHUNKS}")
+    if not 1 <= per_loop <= _MOST_CHUNKS:
+        wrong = f"more than {_MOST_CHUNKS}" if per_loop > 0 else "less than 1"
+        found.append(f"nchunksperloop: {per_loop} is {wrong}")
         raise _Unreadable
     wanted = collective_of(KIND[kind], ranks, per_loop, root)
     found += [
@@ -217,7 +225,8 @@ def _number(attributes: Mapping[str, str], name: str, found: list[str], default:
     text = attributes.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not re.fullmatch(r"\s*[-+]?\d{1,18}\s*", text):
-        found.append(f"{name}: expected a whole number, found {text!r}")
+    value = None if text is None else whole(text.strip(), -_LARGEST, _LARGEST)
+    if value is None:
+        found.append(f"{name}: expected a whole number below 2^62, found {str(text)[:40]!r}")
         return default or 0
-    return int(text)
+    return value

@@ -277,3 +277,16 @@ def test_values_that_would_not_fit_into_memory_are_refused_before_they_are_made(
     content = b"[" + (unit * 30_000).encode()
     with pytest.raises(DataError, match="more values than fit into"):
         artifacts.decode(content, "x.json")
+
+
+def test_whole_numbers_beyond_63_bits_are_refused_with_their_paths(samples):
+    changed = document("schedule", samples["schedule"])
+    changed["body"]["seed"] = 10**30
+    assert problems(changed) == ("body.seed: expected a number of at most 63 bits",)
+
+
+def test_utf_16_is_named_and_xml_in_it_is_read_as_xml():
+    with pytest.raises(DataError, match="expected JSON in UTF-8, found UTF-16"):
+        artifacts.decode('{"schema": 1}'.encode("utf-16"), "x")
+    with pytest.raises(DataError, match="<algo>"):
+        artifacts.decode("<other/>".encode("utf-16"), "x")

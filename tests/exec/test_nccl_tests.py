@@ -1,6 +1,7 @@
 """What nccl-tests writes, as text in three styles and as JSON, read as a report."""
 
 import copy
+import json
 
 import pytest
 
@@ -128,3 +129,11 @@ def test_an_entry_that_is_wrong_is_named(name):
 def test_other_texts_and_documents_are_not_taken_for_it():
     assert not is_nccl_text("algbw is a word")
     assert not is_nccl_json({"schema": "ccctl/report/1"})
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "1e999", "9" * 5000, "-1", "²"])
+def test_a_time_that_is_no_number_is_refused(word):
+    changed = json.loads(json.dumps(DOCUMENT))
+    changed["results"][0]["out_of_place"]["time"] = word
+    with pytest.raises(DataError, match=r"results\[0\]"):
+        parse_nccl_json(changed, "x")

@@ -344,3 +344,13 @@ def test_programs_that_lack_or_repeat_a_statement_are_refused(kind, seed, data):
     right = [reference.expected(layout, rank, np.dtype("int64"), "sum") for rank in range(3)]
     same = all(np.array_equal(one, two) for one, two in zip(outputs, right, strict=True))
     assert same or found
+
+
+@pytest.mark.parametrize("value", [True, 1 << 300, 999_999_999, 0, -1, 1.5, "4", None])
+def test_ranks_are_a_number_within_bounds(value):
+    @program("all_reduce", ranks=value)
+    def made():
+        pass
+
+    with pytest.raises(UsageError, match="ranks: expected a number from 1 to 65536"):
+        made()

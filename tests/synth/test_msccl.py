@@ -241,3 +241,32 @@ def test_a_file_cut_anywhere_is_refused(cut, noise):
     assume(RING.rstrip().encode() != (RING.encode()[:cut] + noise).rstrip())
     with pytest.raises(DataError):
         read_xml(RING.encode()[:cut] + noise, "cut")
+
+
+ALGO = '<algo name="x" coll="allreduce" ngpus="1" nchunksperloop="1"><gpu id="0" i_chunks="{}"/></algo>'
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "utf-32", "idna", "punycode", "rot13", "cp037", "x"])
+def test_an_encoding_that_is_not_xmls_is_refused(encoding):
+    with pytest.raises(DataError):
+        read_xml(f'<?xml version="1.0" encoding="{encoding}"?>{ALGO.format(1)}'.encode(), "x")
+
+
+@pytest.mark.parametrize("number", ["-1", "9999999999", "9" * 5000, "²", "1_0", "-" + "9" * 20, "nan"])
+@pytest.mark.parametrize("coll", ["allreduce", "custom"])
+def test_chunks_are_counted_from_0_to_a_bound(number, coll):
+    with pytest.raises(DataError, match="i_chunks"):
+        read_xml(ALGO.replace("allreduce", coll).format(number).encode(), "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"<algo " + b" ".join(b'a%d=""' % number for number in range(300_000)), "a tag of more than"),
+        (b"<algo>" + b"<a>" * 10_000, "nested deeper than 64"),
+        (b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><algo name="&b;"/>', "entities"),
+    ],
+)
+def test_what_would_grow_without_end_is_refused(content, problem):
+    with pytest.raises(DataError, match=problem):
+        read_xml(content, "x")

@@ -92,3 +92,9 @@ def test_sizes_rise_from_end_to_end(low, more, factor):
 def test_sizes_that_make_no_sense_are_refused(low, high, factor):
     with pytest.raises(UsageError, match=r"--(sizes|factor)"):
         sizes_between(low, high, factor)
+
+
+@pytest.mark.parametrize(("high", "factor"), [(1 << 30, 1.0000001), (1 << 50, 1.01), (1 << 30, 1 + 2**-52)])
+def test_a_sweep_has_a_bound_on_its_sizes(high, factor):
+    with pytest.raises(UsageError, match="more than the 1000 sizes"):
+        sizes_between(1 << 10, high, factor)
