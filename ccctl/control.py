@@ -1,7 +1,8 @@
 """What a rank and the command that started it say to each other over their own connection.
 
 The connection is apart from MPI, so that a rank which died inside MPI can still be missed. Both
-ends are processes of one user that share a secret key; messages are pickled.
+ends are processes of one user that share a secret key; messages are pickled, and none is read before
+the other end has shown that it knows the key.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 from dataclasses import dataclass, field
-from multiprocessing.connection import Client, Connection
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ __all__ = [
     "Partial",
     "Started",
     "Status",
+    "authenticated",
     "connect",
     "environment",
     "rebuilt",
@@ -40,6 +44,9 @@ __all__ = [
 BEAT_S = 0.25
 # A rank whose host is cut off ends itself when nothing has been acknowledged for so long.
 _UNHEARD_S = 20
+# How long a connection may take to come about, and the other end to answer each word of the greeting.
+_REACHED_S = 3.0
+_ANSWERED_S = 10
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
@@ -120,9 +127,12 @@ def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:
     return error
 
 
-def environment(addresses: list[str], port: int, key: bytes, scratch: str) -> dict[str, str]:
-    """How a rank finds the command that started it, and the folder for what MPI maps into memory."""
-    return {_ADDRESSES: " ".join(f"{a}:{port}" for a in addresses), _KEY: key.hex(), SCRATCH: scratch}
+def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str]:
+    """How a rank finds the command that started it, and the folder for what MPI maps into memory.
+
+    An address is the path of a socket, or host:port.
+    """
+    return {_ADDRESSES: " ".join(addresses), _KEY: key.hex(), SCRATCH: scratch}
 
 
 def scratch_directory() -> str:
@@ -145,23 +155,58 @@ def segments() -> tuple[str, ...]:
 
 
 def connect() -> Connection[Any, Any]:
-    """Reach the command by the first of its addresses that answers."""
+    """Reach the command by the first of its addresses where it answers; raises UnavailableError."""
     key = bytes.fromhex(os.environ.pop(_KEY))
-    addresses = os.environ[_ADDRESSES].split()
+    given = os.environ[_ADDRESSES]
+    addresses = [given] if given.startswith("/") else given.split()
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        try:
-            if len(addresses) > 1:
-                socket.create_connection((host, int(port)), timeout=3).close()
-            connection = Client((host, int(port)), authkey=key)
-        except OSError:
-            continue
-        _give_up_after(connection, _UNHEARD_S)
-        return connection
+        with contextlib.suppress(OSError, EOFError):
+            connection = authenticated(_reached(address), key, asks_first=False)
+            _give_up_after(connection, _UNHEARD_S)
+            return connection
     raise UnavailableError(
         f"{socket.gethostname()}: cannot reach the command that started this rank at {', '.join(addresses)}",
         hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
     )
+
+
+def authenticated(end: socket.socket, key: bytes, *, asks_first: bool) -> Connection[Any, Any]:
+    """A connection on ``end``, once each side has shown the other that it knows the key.
+
+    Raises OSError or EOFError, with ``end`` closed, where the other side does not or takes long.
+    """
+    _wait_at_most(end, _ANSWERED_S)
+    connection: Connection[Any, Any] = Connection(end.detach())
+    asking = (deliver_challenge, answer_challenge)
+    try:
+        for step in asking if asks_first else reversed(asking):
+            step(connection, key)
+        with socket.socket(fileno=os.dup(connection.fileno())) as again:
+            _wait_at_most(again, 0)
+    except (AuthenticationError, AssertionError, ValueError) as error:
+        connection.close()
+        raise ConnectionRefusedError(f"the other end does not know the key: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _reached(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    if address.startswith("/"):
+        end = socket.socket(socket.AF_UNIX)
+        end.connect(address)
+        return end
+    end = socket.create_connection((host, int(port)), _REACHED_S)
+    end.settimeout(None)
+    return end
+
+
+def _wait_at_most(end: socket.socket, seconds: int) -> None:
+    """Let reads and writes of the descriptor fail that wait longer; 0 lets them wait."""
+    for which in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        end.setsockopt(socket.SOL_SOCKET, which, struct.pack("ll", seconds, 0))
 
 
 def _give_up_after(connection: Connection[Any, Any], seconds: int) -> None:

@@ -83,11 +83,12 @@ def _where(launcher: Launcher, hosts: Sequence[HostSlots], folder: Path | None) 
     return ["--hostfile" if launcher.kind == "openmpi" else "-f", str(file)]
 
 
-def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str]:
+def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool = True) -> dict[str, str]:
     """What mpirun and the ranks find in their environment, apart from how to report.
 
     MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing
-    stays behind when ranks are killed. More ranks than cores must yield while they poll.
+    stays behind when ranks are killed. More ranks than cores must yield while they poll. ``alone``: all
+    ranks are on this host, and none listens for connections.
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {
@@ -103,6 +104,8 @@ def variables(ranks_here: int, folder: str, shared_memory: str) -> dict[str, str
     defaults = dict.fromkeys(_ONE_THREAD, "1")
     if crowded:
         defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    if alone:
+        defaults["OMPI_MCA_btl"] = "^tcp"
     theirs = {name: value for name, value in os.environ.items() if name != "HYDRA_HOST_FILE"}
     return {**defaults, **theirs, **ours}
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Listener
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console, control, mpirun
+from ccctl.deaf import refuse_connections
+from ccctl.greeter import listen
 from ccctl.hosts import HostSlots
 from ccctl.signals import unwinding
 from ccctl.watchdog import Limits, RankFailed, Watchdog
@@ -48,16 +49,16 @@ class StartedRanks:
             scratch = (_MEMORY if _MEMORY.is_dir() else folder) / f"ccctl-{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
-            address = "0.0.0.0" if self._where else "127.0.0.1"
-            listener = stack.enter_context(Listener((address, 0), backlog=4096, authkey=key))
-            port = int(listener.address[1])
+            listener = stack.enter_context(listen(folder, outside=bool(self._where)))
             ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
-            environment = mpirun.variables(ranks_here, str(folder), str(scratch))
-            environment |= control.environment(self._addresses(), port, key, str(scratch))
+            environment = mpirun.variables(ranks_here, str(folder), str(scratch), alone=not self._where)
+            environment |= control.environment(self._addresses(listener), key, str(scratch))
             self._log, self._scratch = folder / "output", str(scratch)
             self._process = self._start(launcher, environment)
             stack.callback(self._end)
-            self._watchdog = Watchdog(listener, self._job, self._process, self._log, self._stopped)
+            self._watchdog = Watchdog(
+                listener, key, self._job, self._process, self._log, self._stopped, self._shut
+            )
             self._cleanup = stack.pop_all()
         return self
 
@@ -81,14 +82,20 @@ class StartedRanks:
         self._show_output(console.detail)
         return value
 
-    def _addresses(self) -> list[str]:
+    def _addresses(self, listener: socket.socket) -> list[str]:
+        """Where the ranks reach the listener: of this host's addresses those of the loopback come last."""
+        bound = listener.getsockname()
+        if isinstance(bound, str):
+            return [bound]
+        host, port = bound
         if not self._where:
-            return ["127.0.0.1"]
+            return [f"{host}:{port}"]
         import psutil
 
         every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
         found = [entry.address for entry in every if entry.family == socket.AF_INET]
-        return sorted(found, key=lambda address: address.startswith("127."))
+        found.sort(key=lambda address: address.startswith("127."))
+        return [f"{address}:{port}" for address in found]
 
     def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-P", "-m", "ccctl.worker"]
@@ -103,6 +110,11 @@ class StartedRanks:
                 env=environment,
                 start_new_session=True,
             )
+
+    def _shut(self, all_up: bool) -> None:
+        """Let strangers reach nothing of a run on one host: nobody else connects to its launcher."""
+        if not self._where and not refuse_connections(self._process.pid, from_here=all_up):
+            console.detail("mpirun listens on all interfaces: the kernel does not let that be shut")
 
     def _show_output(self, show: Any) -> None:
         lines = self._log.read_text(errors="replace").strip().splitlines()

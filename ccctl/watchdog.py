@@ -13,12 +13,10 @@ import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Listener, wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from ccctl.blame import Rank, culprit, who_waits
 from ccctl.console import Progress
 from ccctl.control import Failure, Finished, Hello, Job, Partial, Started, Status, rebuilt
 from ccctl.errors import TimeoutExpired
+from ccctl.greeter import Greeter
 from probes.errors import LostRankError, UnavailableError
 
 __all__ = ["Limits", "RankFailed", "Watchdog"]
@@ -58,24 +57,27 @@ class Watchdog:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: socket.socket,
+        key: bytes,
         job: Job,
         launcher: subprocess.Popen[bytes],
         log: Path,
         stopped: Callable[[], str],
+        reached: Callable[[bool], None] = lambda all_of_them: None,
     ) -> None:
-        """``stopped`` names a process of the run on this host that was stopped, "" where there is none."""
-        self._listener, self._job, self._launcher, self._log = listener, job, launcher, log
-        self._stopped = stopped
+        """``stopped`` names a process of the run on this host that was stopped, "" where there is none.
+
+        ``reached`` is called with False when the first rank runs, and with True when MPI is up on all.
+        """
+        self._job, self._launcher, self._log = job, launcher, log
+        self._stopped, self._reached, self._up = stopped, reached, set[int]()
         self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
         self._value: Any = None
         self._keep: Callable[[Any], None] = lambda value: None
         self._started_s = self._looked_s = self._advanced_s = time.monotonic()
-        self._closed = False
-        self._greeter = threading.Thread(target=self._accept, name="accept", daemon=True)
-        self._greeter.start()
+        self._greeter = Greeter(listener, key, job, self._arrived)
 
     def result(self, bar: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
@@ -105,28 +107,16 @@ class Watchdog:
         """Hang up on every rank: one that still runs then ends itself. No more are greeted."""
         for rank in self.ranks.values():
             rank.connection.close()
-        self._closed = True
-        # Closing a socket does not wake who waits for a connection to it.
-        with contextlib.suppress(OSError), socket.create_connection(self._listener.address, timeout=1):
-            pass
-        self._greeter.join(2)
+        self._greeter.close()
 
-    def _accept(self) -> None:
-        """Greet the ranks one by one until there is an end to it."""
-        while not self._closed:
-            try:
-                connection = self._listener.accept()
-                hello: Hello = connection.recv()
-                connection.send(self._job)
-            except (AuthenticationError, EOFError, ConnectionError):
-                continue
-            except OSError:
-                return
-            self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
+    def _arrived(self, hello: Hello, connection: Connection[Any, Any]) -> None:
+        self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
 
     def _listen(self, at_most_s: float) -> None:
         while not self._arrivals.empty():
             rank = self._arrivals.get()
+            if not self.ranks:
+                self._reached(False)
             self.ranks[rank.number] = rank
         by_connection = {rank.connection: rank for rank in self.ranks.values() if not rank.finished}
         if not by_connection:
@@ -151,6 +141,9 @@ class Watchdog:
             self._keep_all(message)
         elif isinstance(message, Started):
             rank.segments = message.segments
+            self._up.add(rank.number)
+            if len(self._up) == self._job.ranks:
+                self._reached(True)
         elif isinstance(message, Finished):
             rank.finished = True
             if rank.number == 0:
