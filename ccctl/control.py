@@ -34,6 +34,7 @@ __all__ = [
     "authenticated",
     "connect",
     "environment",
+    "is_local",
     "rebuilt",
     "run_directories",
     "scratch_directory",
@@ -158,7 +159,7 @@ def connect() -> Connection[Any, Any]:
     """Reach the command by the first of its addresses where it answers; raises UnavailableError."""
     key = bytes.fromhex(os.environ.pop(_KEY))
     given = os.environ[_ADDRESSES]
-    addresses = [given] if given.startswith("/") else given.split()
+    addresses = [given] if is_local() else given.split()
     for address in addresses:
         with contextlib.suppress(OSError, EOFError):
             connection = authenticated(_reached(address), key, asks_first=False)
@@ -168,6 +169,11 @@ def connect() -> Connection[Any, Any]:
         f"{socket.gethostname()}: cannot reach the command that started this rank at {', '.join(addresses)}",
         hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
     )
+
+
+def is_local() -> bool:
+    """Whether the command listens in a folder of this host: it and all ranks are here."""
+    return os.environ[_ADDRESSES].startswith("/")
 
 
 def authenticated(end: socket.socket, key: bytes, *, asks_first: bool) -> Connection[Any, Any]:

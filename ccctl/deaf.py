@@ -24,8 +24,8 @@ _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)
 def refuse_connections(pid: int, *, from_here: bool) -> bool:
     """Let no new connection come to the TCP ports of our process ``pid``.
 
-    Those of the loopback interface only with ``from_here``. False where that cannot be had: the kernel is older
-    than 5.6, or its rules forbid it.
+    Those of the loopback interface only with ``from_here``. False where that cannot be had: the kernel is
+    older than 5.6, or its rules forbid it.
     """
     import psutil
 

@@ -14,11 +14,12 @@ import shutil
 import signal
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ccctl.control import (
     BEAT_S,
@@ -31,6 +32,7 @@ from ccctl.control import (
     Started,
     Status,
     connect,
+    is_local,
     run_directories,
     scratch_directory,
     segments,
@@ -39,6 +41,9 @@ from ccctl.control import (
 from probes.errors import UnavailableError
 
 __all__ = ["Reporter", "expected", "function_of", "import_mpi", "main"]
+
+# How long a rank whose command is gone tries to remove what the run leaves.
+_GONE_S = 2.0
 
 
 class Reporter:
@@ -101,9 +106,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
-    connection = connect()
-    connection.send(Hello(rank, socket.gethostname(), os.getpid()))
-    job: Job = connection.recv()
+    try:
+        connection = connect()
+    except UnavailableError:
+        if is_local():
+            # On one host there is nobody to be reached only once the command was killed.
+            _leave()
+        raise
+    try:
+        connection.send(Hello(rank, socket.gethostname(), os.getpid()))
+        job: Job = connection.recv()
+    except (EOFError, OSError):
+        _leave()
     Path(scratch_directory()).mkdir(mode=0o700, exist_ok=True)
     reporter = Reporter(connection)
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
@@ -175,11 +189,15 @@ def _finalize() -> None:
         Path(scratch_directory()).rmdir()
 
 
-def _leave() -> None:
+def _leave() -> NoReturn:
     for segment in segments():
         Path(segment).unlink(missing_ok=True)
     for folder in run_directories():
-        shutil.rmtree(folder, ignore_errors=True)
+        # Other ranks remove it, too; whoever finds it in part removed must not leave before it is gone.
+        deadline_s = time.monotonic() + _GONE_S
+        while Path(folder).exists() and time.monotonic() < deadline_s:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(0.01)
     os._exit(1)
 
 

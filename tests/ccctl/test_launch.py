@@ -220,6 +220,17 @@ def test_ranks_end_with_the_command(tasks, number):
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("processes", [2, 4])
+def test_ranks_that_start_when_their_command_is_gone_leave_nothing(tasks, processes):
+    """Killed when so many processes were there: the command, mpirun, and ranks that have not spoken yet."""
+    command = subprocess.Popen([sys.executable, str(tasks), "says_nothing"], stderr=subprocess.DEVNULL)
+    while len(list(_marked(f"CCCTL_TEST_RUN={tasks.parent}"))) < processes:
+        assert command.poll() is None
+    command.kill()
+    command.wait(20)
+
+
+@pytest.mark.mpi
 def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
     launcher = mpirun.find()
     environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
