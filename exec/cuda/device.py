@@ -12,6 +12,7 @@ from exec.cuda.compile import cubin
 from exec.cuda.source import THREADS
 from exec.redops import Array
 from probes.errors import UnavailableError
+from probes.extras import install
 
 __all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
 
@@ -27,9 +28,7 @@ def gpus() -> int:
     try:
         import cupy
     except ImportError as error:
-        raise UnavailableError(
-            f"CuPy cannot be loaded: {error}", hint="pip install 'ccctl[cuda12]' or 'ccctl[cuda13]'"
-        ) from error
+        raise UnavailableError(f"CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13")) from error
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:

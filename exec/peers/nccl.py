@@ -11,6 +11,7 @@ from typing import Any
 from exec.buffers import Buffers
 from exec.peers.peer import Call
 from probes.errors import UnavailableError
+from probes.extras import install
 from synth.collective import Collective
 
 __all__ = ["NcclPeer"]
@@ -184,7 +185,7 @@ def _device(comm: Any) -> tuple[Any, Any, int]:
     if lacking is not None:
         raise UnavailableError(
             f"--vs nccl needs CuPy with NCCL and a GPU for each rank; {lacking[0]}: {lacking[1]}",
-            hint="pip install 'ccctl[cuda12]' nvidia-nccl-cu12, or leave nccl out.",
+            hint=f"{install('cuda12', beside=('nvidia-nccl-cu12',))}, or leave nccl out.",
         )
     before = [where for where, _, _ in everyone[: comm.Get_rank()]].count(host)
     crowded = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.errors import UnavailableError
+from probes.extras import install
 from probes.live.affinity import bound_to
 
 __all__ = ["CudaCopies"]
@@ -36,7 +37,7 @@ class CudaCopies:
         try:
             import cupy
         except ImportError as error:
-            raise UnavailableError("CuPy is not installed", hint="pip install 'ccctl[cuda12]'") from error
+            raise UnavailableError("CuPy is not installed", hint=install("cuda12", "cuda13")) from error
         self._cuda = cupy.cuda
         self._error = cupy.cuda.runtime.CUDARuntimeError
         with self._told():

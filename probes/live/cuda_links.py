@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from probes.errors import UnavailableError
+from probes.extras import install
 
 __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
 
@@ -97,7 +98,7 @@ def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
         import cupy
     except ImportError as error:
         raise UnavailableError(
-            f"--device cuda: CuPy cannot be loaded: {error}", hint="pip install 'ccctl[cuda12]'"
+            f"--device cuda: CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13")
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()

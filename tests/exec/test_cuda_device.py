@@ -21,4 +21,4 @@ def test_without_cupy_the_hint_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(UnavailableError, match="CuPy cannot be loaded") as caught:
         Device()
-    assert "ccctl[cuda12]" in caught.value.hint
+    assert "cupy-cuda12x" in caught.value.hint

