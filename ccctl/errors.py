@@ -20,6 +20,7 @@ import os
 from probes.errors import (
     CcctlError,
     DataError,
+    LockHeldError,
     LostRankError,
     MissingInputError,
     UnavailableError,
@@ -51,10 +52,6 @@ class FoundProblem(CcctlError):  # noqa: N818 - a finding, not an error of the p
 
 class CannotWriteError(CcctlError):
     """An output cannot be created or replaced; nothing was changed."""
-
-
-class LockHeldError(CcctlError):
-    """Another run holds the lock; try later."""
 
 
 class ConfigError(CcctlError):

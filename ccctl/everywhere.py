@@ -1,4 +1,4 @@
-"""Looks at every host that was asked for; hosts that cannot be reached cost their own facts alone.
+"""Finds the hosts that cannot be reached, so that one costs its own facts alone, and not those of all.
 
 mpirun starts all hosts or none, so those that a failed start leaves out are tried again without the
 others, in halves, until what is missing has a name.
@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ccctl import console
 from ccctl.errors import TimeoutExpired
@@ -20,9 +21,9 @@ from probes.errors import CcctlError, UnavailableError
 from probes.gathering import Look, Request, answers_to, together
 from probes.topology import Topology
 
-__all__ = ["look_everywhere"]
+__all__ = ["answering", "look_everywhere"]
 
-_TASK = "probes.gathering:look_task"
+_LOOK, _ANSWER = "probes.gathering:look_task", "probes.gathering:answer_task"
 # A detector takes a second or two; a driver that hangs takes for ever.
 _PATIENCE_S = 60.0
 _AGAIN_S = 30.0
@@ -35,10 +36,12 @@ def look_everywhere(world: World, request: Request, timeout_s: float | None) -> 
     """
     where = () if started_by_mpi() else world.placed()[1]
     if not where:
-        looks = run_ranks(_TASK, request, world, label="detect", timeout_s=timeout_s)
+        looks = run_ranks(_LOOK, request, world, label="detect", timeout_s=timeout_s)
         return together(looks, {})
     asked = [entry.host for entry in where]
-    search = _Search(request, asked, time.monotonic() + timeout_s if timeout_s else None)
+    search = _Looking(
+        _LOOK, request, "detect", time.monotonic() + timeout_s if timeout_s else None, asked=asked
+    )
     search.run(asked[: world.ranks] if world.ranks else asked)
     if search.error is not None and not search.looks:
         raise UnavailableError(
@@ -48,20 +51,28 @@ def look_everywhere(world: World, request: Request, timeout_s: float | None) -> 
     return together(search.looks, search.missing)
 
 
+def answering(hosts: Sequence[str], label: str, deadline_s: float | None) -> dict[str, str]:
+    """Which of ``hosts`` cannot start a rank, and why; ``deadline_s`` is of the monotonic clock."""
+    search = _Search(_ANSWER, None, label, deadline_s)
+    half = len(hosts) // 2
+    search.run(*([hosts[:half], hosts[half:]] if half else [hosts]))
+    return search.missing
+
+
 @dataclass
 class _Search:
-    """What came from the hosts so far, and why others are missing."""
+    """Starts ``task`` on groups of hosts; ``missing`` are those that gave nothing, and why."""
 
-    request: Request
-    asked: Sequence[str]
+    task: str
+    request: Request | None
+    label: str
     deadline_s: float | None
-    looks: list[Look] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     error: CcctlError | RankFailed | None = None
 
-    def run(self, hosts: Sequence[str]) -> None:
-        """Try all hosts together, then those left in ever smaller groups."""
-        groups, patience_s = [list(hosts)], _PATIENCE_S
+    def run(self, *together: Sequence[str]) -> None:
+        """Try the hosts that are ``together``, then those left in ever smaller groups."""
+        groups, patience_s = [list(hosts) for hosts in together], _PATIENCE_S
         while groups:
             group = groups.pop(0)
             error = self._try(group, self._left_s(patience_s))
@@ -69,7 +80,7 @@ class _Search:
             if error is None:
                 continue
             self.error = error
-            left = [host for host in group if not self._came(host)]
+            left = [host for host in group if not self.came(host)]
             hung = isinstance(error, TimeoutExpired) and len(left) < len(group)
             if len(group) == 1 or hung or self._left_s(1.0) <= 0:
                 self.missing |= dict.fromkeys(left, _reason(error))
@@ -81,20 +92,47 @@ class _Search:
 
     def _try(self, hosts: Sequence[str], timeout_s: float) -> CcctlError | RankFailed | None:
         """Look at these hosts; None, or why some of them did not answer."""
-        console.detail(f"detect: looking at {len(hosts)} hosts")
+        console.detail(f"{self.label}: trying {len(hosts)} hosts")
         world = World(hosts=",".join(f"{host}:1" for host in hosts))
-        keep = self.looks.append
         try:
             # What mpirun says of each try would bury what is found in the end.
             with console.hushed():
-                self.looks += run_ranks(
-                    _TASK, self.request, world, label="detect", timeout_s=timeout_s, keep=keep
+                value = run_ranks(
+                    self.task, self.request, world, label=self.label, timeout_s=timeout_s, keep=self.keep
                 )
         except (CcctlError, RankFailed) as error:
             return error
+        self.finished(value)
         return None
 
-    def _came(self, host: str) -> bool:
+    def keep(self, value: Any) -> None:
+        """Take a piece of what a group gives, which may fail later."""
+
+    def finished(self, value: Any) -> None:
+        """Take what a group that did not fail gave."""
+
+    def came(self, host: str) -> bool:
+        """Whether a host of a group that failed gave something nevertheless."""
+        return False
+
+    def _left_s(self, at_most_s: float) -> float:
+        return at_most_s if self.deadline_s is None else min(at_most_s, self.deadline_s - time.monotonic())
+
+
+@dataclass
+class _Looking(_Search):
+    """Collects the looks of the hosts ``asked`` for."""
+
+    asked: Sequence[str] = ()
+    looks: list[Look] = field(default_factory=list)
+
+    def keep(self, value: Any) -> None:
+        self.looks.append(value)
+
+    def finished(self, value: Any) -> None:
+        self.looks += value
+
+    def came(self, host: str) -> bool:
         found = [look.topology.hosts[0] for look in self.looks if look.topology is not None]
         failed = {look.host for look in self.looks if look.topology is None}
         if host in failed or any(answers_to(host, one) for one in found):
@@ -102,9 +140,6 @@ class _Search:
         # Only a look that no name explains may be of a host that was asked for by another: DNS is slow.
         others = [one for one in found if not any(answers_to(name, one) for name in self.asked)]
         return bool(others) and any(answers_to(host, one, _addresses(host)) for one in others)
-
-    def _left_s(self, at_most_s: float) -> float:
-        return at_most_s if self.deadline_s is None else min(at_most_s, self.deadline_s - time.monotonic())
 
 
 def _addresses(host: str) -> list[str]:
@@ -116,7 +151,8 @@ def _addresses(host: str) -> list[str]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutExpired):
-        return "its detector did not answer in time"
+        return "it did not answer in time"
     if isinstance(error, UnavailableError):
-        return f"mpirun could not start its detector; -v shows why ({error.message.rpartition('; ')[2]})"
+        said = error.message.rpartition("; ")[2].rpartition("/")[2]
+        return f"mpirun could not start a rank there; -v shows why ({said})"
     return str(error).splitlines()[0]

@@ -24,7 +24,8 @@ class Effort:
 
     ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the
     seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
-    ``device`` whether ranks are GPUs ("auto": where there are any).
+    ``device`` whether ranks are GPUs ("auto": where there are any); ``wait_s`` how long another
+    measurement on the same hosts is waited for.
     """
 
     quick: bool = False
@@ -33,6 +34,7 @@ class Effort:
     budget_s: float | None = None
     ports: bool | None = None
     device: DeviceChoice = "auto"
+    wait_s: float = 0.0
 
     @property
     def enough_s(self) -> float:

@@ -5,6 +5,7 @@ CcctlError                 the root: a message, and a hint with what to do next
 ├── DataError              an input was read and is wrong; carries every problem found in it
 ├── MissingInputError      an input is not there
 ├── UnavailableError       no GPU, MPI, solver or permission for what was asked
+├── LockHeldError          another run holds the lock; try later
 └── LostRankError          a rank died, hung or was stopped while others waited for it
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 __all__ = [
     "CcctlError",
     "DataError",
+    "LockHeldError",
     "LostRankError",
     "MissingInputError",
     "UnavailableError",
@@ -57,6 +59,10 @@ class MissingInputError(CcctlError):
 
 class UnavailableError(CcctlError):
     """This machine lacks the device, library, solver or permission that was asked for."""
+
+
+class LockHeldError(CcctlError):
+    """Another run holds the lock; try later."""
 
 
 class LostRankError(CcctlError):

@@ -115,7 +115,8 @@ def slow_parts(
     inside = np.array([hosts[src] == hosts[dst] for src, dst in pairs], dtype=np.bool_)
     groups = [np.flatnonzero(~inside)]
     for host in dict.fromkeys(hosts):
-        groups.append(np.flatnonzero(inside & np.array([hosts[src] == host for src, _ in pairs])))
+        here = np.array([hosts[src] == host for src, _ in pairs], dtype=np.bool_)
+        groups.append(np.flatnonzero(inside & here))
     found = (
         part
         for rows in groups

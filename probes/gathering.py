@@ -16,7 +16,7 @@ from probes.errors import CcctlError
 from probes.progress import Safekeeping
 from probes.topology import Finding, Host, Topology
 
-__all__ = ["Look", "Request", "answers_to", "look_task", "together"]
+__all__ = ["Look", "Request", "answer_task", "answers_to", "look_task", "together"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -37,6 +37,10 @@ class Look:
     machine: str
     topology: Topology | None
     failure: str = ""
+
+
+def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
+    """Nothing but to have started: a host on which this runs can be reached."""
 
 
 def look_task(comm: Any, request: Request, progress: Safekeeping) -> list[Look] | None:

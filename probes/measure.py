@@ -19,6 +19,7 @@ from probes import trains
 from probes.assemble import assemble
 from probes.effort import Effort
 from probes.errors import UsageError
+from probes.host_lock import held
 from probes.live.cuda_links import CudaEnd, cuda_end
 from probes.prober import Prober
 from probes.profile import Profile
@@ -39,9 +40,17 @@ class Begun:
 
 
 def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | None:
-    """The profile of the ranks of ``comm``, on rank 0; None elsewhere. Needs two ranks."""
+    """The profile of the ranks of ``comm``, on rank 0; None elsewhere. Needs two ranks.
+
+    Raises LockHeldError where another measurement of this user is under way on one of the hosts.
+    """
     if comm.Get_size() < 2:
         raise UsageError("a profile measures links between ranks: expected at least 2 ranks, found 1")
+    with held(comm, effort.wait_s, progress) as unlocked:
+        return _measure(comm, effort, progress, unlocked)
+
+
+def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequence[str]) -> Profile | None:
     gpu, places = _placed(comm, effort)
     plan = effort.plan(places)
     trains.warm_buffer()
@@ -67,7 +76,7 @@ def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | 
         seconds=time.perf_counter() - started_s,
         rounds=len(plan.rounds) * passes,
         shares=shares,
-        said=[*steps.said(samples), *said],
+        said=[*unlocked, *steps.said(samples), *said],
         host_copies=copies,
     )
 
@@ -90,7 +99,7 @@ def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
     )
 
 
-def rescued(values: Iterable[object], why: str) -> Profile | None:
+def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile | None:
     """What was measured before the run was cut short, from what the ranks gave away; None without a link."""
     begun: Begun | None = None
     samples = Samples()
@@ -103,7 +112,7 @@ def rescued(values: Iterable[object], why: str) -> Profile | None:
         return None
     missing = begun.links - len(samples.measured())
     said = f"interrupted: {why}; {missing} of {begun.links} links not measured"
-    return assemble(samples, begun.places, library=begun.library, seconds=0.0, rounds=0, said=[said])
+    return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, said=[said])
 
 
 def _library() -> str:

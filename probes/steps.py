@@ -155,6 +155,8 @@ class Steps:
 
     def _calibrated(self, plan: Plan, found: Samples) -> Plan:
         """``plan`` cut to the budget, once its first round has told what a wave costs."""
+        # However short the budget is: without a single link there is no profile.
+        deadline_s, self._prober.deadline_s = self._prober.deadline_s, float("inf")
         first = self._cut(plan.rounds[0])
         cost = []
         for probe, pairs in (
@@ -167,7 +169,8 @@ class Steps:
             self._prober.waits_for_all("what a wave costs")
             self._prober.comm.Barrier()
             cost.append((time.perf_counter() - began_s) / len(pairs))
-        left_s = self._prober.deadline_s - time.perf_counter()
+        self._prober.deadline_s = deadline_s
+        left_s = deadline_s - time.perf_counter()
         fit: Plan = self._prober.comm.bcast(fitted(plan, self._cut, Cost(*cost), left_s))
         return fit
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -17,6 +18,15 @@ from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
+
+
+def pytest_configure(config):
+    # Tests run beside each other, and must not wait for each other's locks.
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(os.environ.pop("XDG_STATE_HOME"), ignore_errors=True)
 
 
 def pytest_runtest_setup(item):

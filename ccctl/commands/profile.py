@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from ccctl import artifacts, console, prometheus
 from ccctl.atomic import refuse_unwritable
-from ccctl.errors import FoundProblem, LostRankError, TimeoutExpired, UsageError
+from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.hosts import HOSTS_VARIABLE
-from ccctl.launch import World, run_ranks
+from ccctl.launch import World
 from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.profiling import Measurement
+from ccctl.rescue import rescuing
 from ccctl.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -38,8 +43,6 @@ EXAMPLES = (
         "leave the figures where Prometheus' node exporter finds them",
     ),
 )
-
-_STALL_S = 15.0
 
 
 def _prom(value: str | None) -> str | None:
@@ -79,6 +82,15 @@ def profile(
         bool | None,
         typer.Option("--ports/--no-ports", help="Try which links share a port. Default: where it is cheap."),
     ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0.0,
+            help="Wait so long for another profile of yours on the same hosts; else exit 75.",
+        ),
+    ] = 0.0,
     device: Annotated[
         str, typer.Option("--device", metavar="KIND", help="auto, cuda or process: what ranks are.")
     ] = "auto",
@@ -108,74 +120,97 @@ def profile(
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha (time in flight) comes
     from ping-pong, beta (seconds per byte) from the spacing of message trains at the receiver. Slow
-    links and hosts are measured again, alone, before they are told. If a host is lost, what was
-    measured until then is written, and the exit status is 1.
+    links and hosts are measured again, alone, before they are told. Whatever ends it, a lost rank, a
+    signal or --timeout, what was measured until then is written and says so. Hosts that cannot be
+    reached are named, the others measured, and the exit status is 1. Of two profiles of one user on
+    the same hosts the second ends with 75, or waits with --wait.
     """
     with prometheus.exposed(prom, "profile") as exposition:
         before = artifacts.read(baseline, "profile") if baseline is not None else None
+        problem = ""
         if source is not None:
             _refuse_both(source, ranks, hosts, hostfile)
             found: Profile = artifacts.read(source, "profile").body
         else:
-            effort = _effort(quick, pairs, sizes, budget, ports, device)
-            found = _measured(effort, World(ranks, hosts, hostfile), timeout, output, json, exposition)
+            effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
+            measurement = Measurement(effort, World(ranks, hosts, hostfile), timeout)
+            found = _measured(measurement, output, json, exposition)
+            problem = measurement.problem()
         prometheus.add_profile(exposition, found)
-        if output is not None:
-            artifacts.write(
-                output, "profile", found, {baseline: before.sha256} if before and baseline else None
-            )
         drift = _drift(before.body, found) if before else None
+        if output is not None:
+            inputs = {baseline: before.sha256} if before and baseline else None
+            with _kept_elsewhere(found, inputs, measured=source is None):
+                artifacts.write(output, "profile", found, inputs)
         _tell(found, output, json, drift, baseline or "")
         if drift:
             exposition.add(
                 "ccctl_profile_drifts", "How much got worse since the baseline.", len(drift.findings)
             )
-            if drift.findings:
-                raise FoundProblem(f"worse than {baseline}")
+        worse = f"worse than {baseline}" if drift and drift.findings else ""
+        if problem or worse:
+            raise FoundProblem("; ".join(filter(None, (problem, worse))))
     console.next_step(f"ccctl synth --network {_file(output)} --collective all_reduce")
 
 
 def _measured(
-    effort: Effort,
-    world: World,
-    timeout_s: float | None,
-    output: str | None,
-    json: bool,
-    exposition: prometheus.Exposition,
+    measurement: Measurement, output: str | None, json: bool, exposition: prometheus.Exposition
 ) -> Profile:
     """The profile; when it is cut short, what there is of it is written before the error goes on."""
-    pieces: list[Any] = []
-    try:
-        found: Profile = run_ranks(
-            "probes.measure:measure_task",
-            effort,
-            world,
-            label="profile",
-            timeout_s=timeout_s,
-            stall_s=_STALL_S,
-            keep=pieces.append,
-        )
-    except (LostRankError, TimeoutExpired) as error:
-        from probes.measure import rescued
 
-        partial = rescued(pieces, error.message.splitlines()[0])
-        if partial is not None:
-            prometheus.add_profile(exposition, partial)
-            if output is not None:
+    def rescue(why: str) -> str:
+        partial = measurement.partial(why)
+        if partial is None:
+            return ""
+        prometheus.add_profile(exposition, partial)
+        if output is not None:
+            with _kept_elsewhere(partial, None, measured=True):
                 artifacts.write(output, "profile", partial)
-                error.hint = (
-                    f"{output} holds the {len(partial.links.src)} links that were measured until then."
-                )
-            if json and output != "-":
-                from ccctl.pictures.profile import summary
+        if output is None or (json and output != "-"):
+            _tell(partial, None, json, None, "")
+        where = "what was printed" if output in (None, "-") else output
+        return f"{where} holds the {len(partial.links.src)} links that were measured until then."
 
-                console.summary(summary(partial, None))
+    with rescuing(rescue):
+        return measurement.result()
+
+
+@contextlib.contextmanager
+def _kept_elsewhere(found: Profile, inputs: dict[str, str] | None, *, measured: bool) -> Iterator[None]:
+    """Where the block cannot write a profile that was ``measured``, write it where temporary files go."""
+    try:
+        yield
+    except CannotWriteError as error:
+        if measured:
+            error.hint = _rescue_copy(found, inputs) or error.hint
         raise
-    return found
+
+
+def _rescue_copy(found: Profile, inputs: dict[str, str] | None) -> str:
+    """Write ``found`` to a new file and say which; "" where that cannot be written either."""
+    for folder in dict.fromkeys((tempfile.gettempdir(), "/dev/shm", str(Path.cwd()))):
+        try:
+            handle, name = tempfile.mkstemp(dir=folder, prefix="ccctl-profile-", suffix=".json")
+            os.close(handle)
+        except OSError:
+            continue
+        try:
+            artifacts.write(name, "profile", found, inputs)
+        except CannotWriteError:
+            Path(name).unlink(missing_ok=True)
+            continue
+        return f"What was measured is in {name}."
+    return ""
 
 
 def _effort(
-    quick: bool, pairs: str | None, sizes: str | None, budget: float | None, ports: bool | None, device: str
+    quick: bool,
+    pairs: str | None,
+    sizes: str | None,
+    budget: float | None,
+    ports: bool | None,
+    device: str,
+    wait_s: float,
 ) -> Effort:
     from typing import get_args
 
@@ -184,7 +219,7 @@ def _effort(
 
     if device not in get_args(DeviceChoice):
         raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
-    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports, cast(DeviceChoice, device))
+    return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports, cast(DeviceChoice, device), wait_s)
 
 
 def _pairs(path: str | None) -> WantedPairs | None:

@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+from itertools import permutations
 
 import pytest
 
-from ccctl import everywhere
+from ccctl import everywhere, profiling
 from ccctl.errors import TimeoutExpired
 from ccctl.launch import World
+from probes.assemble import assemble
+from probes.effort import Effort
 from probes.errors import LostRankError, UnavailableError
 from probes.gathering import Look, Request
+from probes.samples import Place, Samples
 from probes.topology import Host, Topology
+from probes.trains import Trains
 
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 
@@ -85,6 +90,73 @@ def test_a_number_of_ranks_takes_the_first_hosts(monkeypatch):
     monkeypatch.setattr(everywhere, "run_ranks", ranks)
     everywhere.look_everywhere(World(2, "n[1-8]"), Request(), None)
     assert ranks.starts == [["n1", "n2"]]
+
+
+@pytest.mark.parametrize("down", [["n3"], ["n1", "n8"], ["n5", "n6", "n7"]])
+def test_hosts_that_start_no_rank_are_named(monkeypatch, down):
+    ranks = Cluster(down=down)
+    monkeypatch.setattr(everywhere, "run_ranks", ranks)
+    missing = everywhere.answering([f"n{n}" for n in range(1, 9)], "profile", None)
+    assert set(missing) == set(down)
+    assert "mpirun ended with status 255" in missing[down[0]]
+    # That all together fail is known.
+    assert len(ranks.starts[0]) == 4
+
+
+class Measured(Cluster):
+    """Measures a profile where no host is down, and answers the search for those that are."""
+
+    def __call__(self, task, request, world, *, label, timeout_s, keep, stall_s=None):
+        listed = ",".join(f"{entry.host}:{entry.slots}" for entry in world.placed()[1])
+        world = World(world.ranks, listed)
+        super().__call__(task, request, world, label=label, timeout_s=timeout_s, keep=lambda look: None)
+        if task.endswith(":answer_task"):
+            return None
+        self.measured = world
+        places = [Place(entry.partition(":")[0], 4) for entry in world.hosts.split(",")]
+        found = Samples()
+        for pair in permutations(range(len(places)), 2):
+            found.trains[pair] = Trains({size << 17: [1e-9 * (size << 17)] for size in (1, 2, 4)})
+            found.round_trips_s[pair] = [2e-6]
+        return assemble(found, places, library="Some MPI", seconds=1.0, rounds=1)
+
+
+def measured(monkeypatch, world, down, timeout_s=None):
+    ranks = Measured(down=down)
+    for module in (everywhere, profiling):
+        monkeypatch.setattr(module, "run_ranks", ranks)
+    measurement = profiling.Measurement(Effort(), world, timeout_s)
+    return measurement, measurement.result(), ranks
+
+
+def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch):
+    measurement, found, ranks = measured(monkeypatch, World(hosts="n[1-4]:2"), ["n3"])
+    assert [entry.host for entry in found.ranks] == ["n1", "n2", "n4"]
+    assert found.findings[0].startswith("host n3 is not measured: mpirun could not start a rank there")
+    assert measurement.problem() == "n3 gave nothing; 3 of 4 hosts were measured"
+    assert ranks.measured == World(None, "n1:2,n2:2,n4:2")
+    assert measured(monkeypatch, World(7, "n[1-4]:2"), ["n3"])[2].measured.ranks == 6
+
+
+def test_with_too_few_hosts_left_nothing_is_measured(monkeypatch):
+    with pytest.raises(UnavailableError, match=r"n\[1-2,4\] of 4 hosts cannot be reached, too few are left"):
+        measured(monkeypatch, World(hosts="n[1-4]"), ["n1", "n2", "n4"])
+
+
+def test_where_every_host_answers_the_first_error_stands(monkeypatch):
+    error = UnavailableError("rank 0: no GPU here")
+    ranks = Measured()
+
+    def refusing(task, *arguments, **options):
+        if task.endswith(":measure_task"):
+            raise error
+        return ranks(task, *arguments, **options)
+
+    for module in (everywhere, profiling):
+        monkeypatch.setattr(module, "run_ranks", refusing)
+    with pytest.raises(UnavailableError) as caught:
+        profiling.Measurement(Effort(), World(hosts="n[1-4]"), None).result()
+    assert caught.value is error
 
 
 @pytest.mark.mpi

@@ -4,15 +4,22 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
 import pytest
 
-from ccctl import artifacts
+from ccctl import artifacts, profiling
+from ccctl.commands.profile import profile
+from ccctl.errors import TimeoutExpired
 from ccctl.pictures.profile import draw
+from ccctl.watchdog import RankFailed
 from probes.assemble import assemble
 from probes.columns import floats
+from probes.errors import CcctlError, LostRankError, UnavailableError
+from probes.host_lock import HostLock, _host
+from probes.measure import Begun
 from probes.samples import Place, Samples
 from probes.trains import Trains
 
@@ -142,6 +149,99 @@ def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
     assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
     _, alive = psutil.wait_procs(workers.values(), timeout=5)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "why"), [("SIGINT", 130, "Ctrl-C"), ("SIGTERM", 143, "SIGTERM")]
+)
+def test_a_signal_ends_it_with_what_was_measured(tmp_path, number, status, why):
+    path = tmp_path / "profile.json"
+    command = [*CCCTL, "profile", "-n", "4", "-o", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        at_work(started.pid, 4)
+        time.sleep(1.5)
+        started.send_signal(getattr(signal, number))
+        _, said = started.communicate(timeout=60)
+    assert started.returncode == status, said
+    assert f"ended by {why}" in said
+    # On a busy machine nothing may have been measured by then.
+    if path.exists():
+        partial = artifacts.read(str(path), "profile").body
+        assert partial.findings[0].startswith(f"interrupted: {why}; ")
+        assert partial.seconds > 0
+        assert f"{path} holds the {len(partial.links.src)} links that were measured until then" in said
+    assert [one.name for one in tmp_path.iterdir()] in ([], ["profile.json"])
+
+
+class Interrupted:
+    """Stands where run_ranks stands: ranks measure two links, then ``error`` ends the run."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, task, arguments, world, *, keep, **options):
+        found = Samples()
+        for pair in ((0, 1), (1, 0)):
+            found.trains[pair] = Trains({size << 17: [1e-9 * (size << 17)] for size in (1, 2, 4)})
+        found.round_trips_s[0, 1] = [2e-6]
+        keep(Begun((Place("a", 4), Place("b", 4), Place("c", 4)), "Some MPI", 6))
+        keep(found)
+        raise self.error
+
+
+ENDS = [
+    (LostRankError("rank 1 died", hint="Nothing was written."), "rank 1 died"),
+    (TimeoutExpired("not done within 3 s\nrank 1 waited"), "not done within 3 s"),
+    (UnavailableError("rank 2: not enough memory"), "rank 2: not enough memory"),
+    (RankFailed("rank 0 failed\nTraceback"), "rank 0 failed"),
+    (KeyboardInterrupt(), "Ctrl-C"),
+    (SystemExit(129), "SIGHUP"),
+]
+
+
+@pytest.mark.parametrize(("error", "why"), ENDS)
+@pytest.mark.parametrize("written", [True, False])
+def test_any_end_leaves_what_was_measured(tmp_path, monkeypatch, capsys, error, why, written):
+    monkeypatch.setattr(profiling, "run_ranks", Interrupted(error))
+    path = str(tmp_path / "profile.json") if written else None
+    with pytest.raises(type(error)) as caught:
+        profile(ranks=3, output=path)
+    assert caught.value is error
+    said = capsys.readouterr()
+    if written:
+        partial = artifacts.read(path, "profile").body
+        assert partial.findings[0] == f"interrupted: {why}; 4 of 6 links not measured"
+        told = f"{path} holds the 2 links that were measured until then."
+    else:
+        assert f"finding: interrupted: {why}; 4 of 6 links not measured" in said.out
+        told = "what was printed holds the 2 links that were measured until then."
+    assert getattr(error, "hint", told) == told
+    assert isinstance(error, CcctlError | RankFailed) or told in said.err
+
+
+def test_where_the_file_cannot_be_written_what_was_measured_goes_elsewhere(tmp_path):
+    done = ccctl(
+        "profile", "-n", "2", "--quick", "-o", "/dev/full", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 73, done.stderr
+    (kept,) = tmp_path.iterdir()
+    assert f"hint: What was measured is in {kept}." in done.stderr
+    assert len(artifacts.read(str(kept), "profile").body.links.src) == 2
+
+
+def test_of_two_profiles_at_once_the_second_ends_with_75_or_waits():
+    lock = HostLock(_host())
+    assert lock.take() == ""
+    try:
+        done = ccctl("profile", "-n", "2", "--quick")
+        assert (done.returncode, done.stdout) == (75, "")
+        assert f"another measurement of this user is under way (pid {os.getpid()}, since" in done.stderr
+        assert "--wait SECONDS" in done.stderr
+        threading.Timer(3, lock.release).start()
+        done = ccctl("profile", "-n", "2", "--quick", "--wait", "60", "--json")
+        assert done.returncode == 0, done.stderr
+    finally:
+        lock.release()
 
 
 def at_work(pid, ranks):

@@ -154,6 +154,29 @@ def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
     assert json.loads(done.stdout)["findings"] == list(profile.findings)
 
 
+def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
+    made = lab("gpu[1-4]")
+    made.command("shape", "--down-host", "gpu3")
+    done, profile = made.profile("--quick", "--json")
+    assert done.returncode == 1, done.stderr
+    assert "gpu3 gave nothing; 3 of 4 hosts were measured" in done.stderr
+    assert [entry.host for entry in profile.ranks] == ["gpu1", "gpu2", "gpu4"]
+    assert len(profile.links.src) == 6
+    assert profile.findings[0].startswith("host gpu3 is not measured: ")
+    assert json.loads(done.stdout)["findings"] == list(profile.findings)
+
+
+def test_where_few_hosts_are_equal_the_worst_is_named_first(lab):
+    rates = {"gpu1.egress": 40, "gpu1.ingress": 40, "gpu3.egress": 10}
+    done, profile = lab("gpu[1-4]", **rates).profile()
+    assert done.returncode == 0, done.stderr
+    assert profile.findings[0].startswith("host gpu3 sends at 10% of the others")
+    assert {text.partition(" at ")[0] for text in profile.findings[1:]} == {
+        "host gpu1 sends",
+        "host gpu1 receives",
+    }
+
+
 def cut_off(made, host, after_bytes):
     """Pull the cable of ``host`` once it has sent so much."""
     for _ in range(200):
