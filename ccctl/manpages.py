@@ -36,6 +36,10 @@ _ENVIRONMENT = (
     ("NO_COLOR", "Set to anything: no colour on a terminal."),
     ("TERM", "With the value dumb: neither colour nor progress bars."),
     ("XDG_CACHE_HOME", "Compiled loops are kept in ccctl/numba below it; ~/.cache where it is not set."),
+    (
+        "XDG_STATE_HOME",
+        "The locks of profile are kept in ccctl/locks below it; ~/.local/state where it is not set.",
+    ),
     ("NUMBA_CACHE_DIR", "Compiled loops are kept in ccctl below it instead."),
     ("CCCTL_HOSTS", "Hosts where --hosts is not given; set for what runs inside a lab."),
     ("CCCTL_LAB", "Which lab, where --lab is not given."),
