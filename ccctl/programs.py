@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import artifacts
 from ccctl.algorithms import compiled_algorithm, is_algorithm
-from ccctl.errors import DataError, UsageError
+from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
     from synth.collective import Kind
@@ -25,7 +25,10 @@ __all__ = [
     "proven_program",
     "proven_schedule",
     "refuse_parameters",
+    "refuse_unproven",
 ]
+
+_ENOUGH = 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def proven_program(
 ) -> Proven:
     """Read a schedule, a program or a file in the chunk language ("-": stdin), compile what needs it.
 
-    ``how`` are options of the compiler. Raises DataError with every finding against it.
+    ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
@@ -75,7 +78,7 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
     from synth.check import check
     from synth.compiler.lower import lower
 
-    _refuse(source, check(schedule))
+    refuse_unproven(source, check(schedule))
     begin = time.perf_counter()
     program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
     return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
@@ -86,7 +89,7 @@ def _judged(
 ) -> Proven:
     from synth.compiler.replay import judge
 
-    _refuse(source, judge(program))
+    refuse_unproven(source, judge(program))
     return Proven(program, schedule, inputs, compile_s)
 
 
@@ -128,6 +131,11 @@ def check_world(program: Program, ranks: int | None) -> int:
     return program.ranks
 
 
-def _refuse(source: str, findings: list[str]) -> None:
+def refuse_unproven(source: str, findings: Sequence[str]) -> None:
+    """Raise FoundProblem, with the first findings of a judge, where there are any."""
     if findings:
-        raise DataError(source, findings, hint="It is not run: ccctl verify shows what is wrong.")
+        more = [f"{source}: … and {len(findings) - _ENOUGH} more findings"] if len(findings) > _ENOUGH else []
+        told = [f"{source}: {finding}" for finding in findings[:_ENOUGH]]
+        raise FoundProblem(
+            "\n".join(told + more), hint="It is not proven, so nothing is done with it; see ccctl verify."
+        )

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from probes.errors import UsageError
 from synth.collective import Collective, Kind
 from synth.connectivity import missing_way
 from synth.network import Network
@@ -43,8 +44,11 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
 
     ``fluid`` leaves the chunk size free: the total stays, chunks may be cut finer. The number of
     max-flows is limited so that 1024 ranks take seconds. Where the network has no way for some chunk, the
-    only bound is infinite.
+    only bound is infinite. Raises UsageError where the network has another number of ranks than the
+    collective.
     """
+    if collective.ranks != network.ranks:
+        raise UsageError(f"{network.name} has {network.ranks} ranks, the collective {collective.ranks}")
     if lacking := missing_way(network, collective):
         return [Bound("no way", math.inf, lacking)]
     if collective.ranks < 2:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.columns import Floats, Indices, floats
 from synth.contributions import CHANGED, MISSING, NOT_HELD, TWICE, follow
 from synth.proof import is_spread, takes_turns
 from synth.rank_sets import RankSets
 from synth.schedule import Schedule
+from synth.selection import Selection
 from synth.simulate import Timing, replay
 
-__all__ = ["check"]
+__all__ = ["check", "check_selection"]
 
 _MOST = 20
 _SLACK = 1e-9
@@ -26,7 +27,8 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
 
     Proven are: the source held the chunk when the send started; no link and no port carries two
     sends at once; no contribution is reduced twice; nothing changes while it is being sent; every
-    rank that wants a chunk ends with all of its contributions.
+    rank that wants a chunk ends with all of its contributions. That holds at the claimed times, and
+    when the sends are carried out one by one in the order of the table, as programs do.
     O(sends · log sends), and for reducing collectives times ranks / 64.
     """
     problems = schedule.problems()
@@ -36,7 +38,22 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     found = []
     if not takes_turns(schedule, claimed, _SLACK):
         found += _times(schedule, claimed) + _exclusive(schedule, claimed)
-    return found if is_spread(schedule, claimed) else found + _contents(schedule, claimed)
+    if is_spread(schedule, claimed):
+        return found
+    found += _contents(schedule, claimed)
+    if found:
+        return found
+    in_turn = _contents(schedule, _one_by_one(schedule), holding=False)
+    return [f"in the order of the table, {finding}" for finding in in_turn]
+
+
+def check_selection(selection: Selection) -> list[str]:
+    """Findings on the schedule of each range, at the smallest of its sizes."""
+    return selection.problems() or [
+        f"ranges[{row}], {one.from_bytes} bytes: {finding}"
+        for row, one in enumerate(selection.ranges)
+        for finding in check(selection.choose(one.from_bytes))
+    ]
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
@@ -93,10 +110,19 @@ def _overlaps(
     return found
 
 
-def _contents(schedule: Schedule, timing: Timing) -> list[str]:
-    """Sends of what is not held, contributions added twice, results that are not complete."""
+def _one_by_one(schedule: Schedule) -> Timing:
+    """Times at which every send arrives before the next one starts."""
+    row = np.arange(schedule.sends, dtype=np.float64)
+    return Timing(floats(row), floats(row + 0.5), float(schedule.sends))
+
+
+def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> list[str]:
+    """Sends of what is not held, contributions added twice, results that are not complete.
+
+    ``holding``: what a send carries must not change while the send holds its link.
+    """
     collective, network = schedule.collective, schedule.network
-    hold_s = network.hold_s(schedule.chunk_bytes)
+    hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link] * holding
     by_start = np.lexsort((timing.start_s, schedule.chunk))
     by_arrival = np.lexsort((timing.arrival_s, schedule.chunk))
     start = np.concatenate(([0], np.cumsum(np.bincount(schedule.chunk, minlength=collective.chunks))))
@@ -106,7 +132,7 @@ def _contents(schedule: Schedule, timing: Timing) -> list[str]:
         start,
         timing.start_s,
         timing.arrival_s,
-        hold_s[schedule.link],
+        hold_s,
         network.src[schedule.link],
         network.dst[schedule.link],
         schedule.op,

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -110,14 +111,27 @@ class Custom:
             column = getattr(self, name)
             rows = np.flatnonzero((column < 0) | (column >= limit))[:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in rows]
-        return found
+        return found or self._not_rising()
+
+    def _not_rising(self) -> list[str]:
+        """Groups that name a rank twice, or not in rising order."""
+        rises = np.diff(self.group_rank) > 0
+        # From the last rank of a group to the first of the next one there is nothing to rise.
+        rises[self.group_start[1:-1] - 1] = True
+        return [
+            f"group_rank[{row + 1}]: expected more than {self.group_rank[row]}, the rank before it in its "
+            f"group, found {self.group_rank[row + 1]}"
+            for row in np.flatnonzero(~rises)[:5]
+        ]
 
 
 @dataclass(frozen=True)
 class Collective:
     """A precondition and a postcondition over (rank, chunk); ``chunks`` counts all chunks.
 
-    ``ranks`` are those of the network, of which ``members`` (rising; none listed: all) take part.
+    ``ranks`` are those of the network, of which ``members`` (rising; none listed: all) take part. ``custom``
+    is set where the kind is custom and ``parts`` where it is several; neither of these has members or a root
+    of its own.
     """
 
     kind: Kind
@@ -146,7 +160,7 @@ class Collective:
     @property
     def label(self) -> str:
         """How people call it: ``all_reduce``, or ``broadcast + all_reduce``."""
-        return " + ".join(part.label for part in self.parts) if self.parts else self.kind
+        return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind
 
     @property
     def size(self) -> int:
@@ -168,9 +182,10 @@ class Collective:
     @cached_property
     def sources(self) -> RankSets:
         """Who holds (a contribution to) each chunk before the start."""
-        if self.custom is not None:
+        if self.kind == "custom":
+            assert self.custom is not None
             return RankSets(self.custom.source, self.custom.group_start, self.custom.group_rank)
-        if self.parts:
+        if self.kind == "several":
             return joined([part.sources for part in self.parts])
         at_root = self.kind in ("broadcast", "scatter")
         return self._sets(_SOURCES.get(self.kind), at_root=at_root)
@@ -178,18 +193,20 @@ class Collective:
     @cached_property
     def targets(self) -> RankSets:
         """Who must hold each chunk, complete, at the end."""
-        if self.custom is not None:
+        if self.kind == "custom":
+            assert self.custom is not None
             return RankSets(self.custom.target, self.custom.group_start, self.custom.group_rank)
-        if self.parts:
+        if self.kind == "several":
             return joined([part.targets for part in self.parts])
         return self._sets(_TARGETS.get(self.kind), at_root=self.kind in ("reduce", "gather"))
 
     @cached_property
     def reduced(self) -> Mask:
         """For each chunk whether its sources' contributions are added up."""
-        if self.custom is not None:
+        if self.kind == "custom":
+            assert self.custom is not None
             return np.asarray(self.custom.reduced > 0)
-        if self.parts:
+        if self.kind == "several":
             return np.concatenate([part.reduced for part in self.parts])
         return np.full(self.chunks, self.kind in _REDUCING)
 
@@ -225,26 +242,38 @@ class Collective:
 
         Of several at once it is that of the largest.
         """
-        if self.parts:
+        if self.kind == "several":
             return max(part.total_bytes(chunk_bytes) for part in self.parts)
-        if self.custom is not None:
+        if self.kind == "custom":
             per_rank = [sets.per_rank(self.ranks).max() for sets in (self.sources, self.targets)]
             return int(max(per_rank)) * chunk_bytes
         pairs = {"all_to_all": self.size, "all_to_next": max(1, self.size - 1)}
         return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
+
+    def same_but_for_chunks(self, other: Collective) -> bool:
+        """Whether both ask for the same, cut into chunks more or less finely."""
+        one, two = (
+            (each.kind, each.ranks, each.root, each.members, len(each.parts)) for each in (self, other)
+        )
+        if one != two:
+            return False
+        if self.kind == "several":
+            return all(
+                part.same_but_for_chunks(its) for part, its in zip(self.parts, other.parts, strict=True)
+            )
+        return self.kind != "custom" or _pieces(self) == _pieces(other)
 
     def problems(self) -> list[str]:
         if not 1 <= self.ranks <= MOST_RANKS:
             return [f"ranks: expected 1 to {MOST_RANKS}, found {self.ranks}"]
         if not 0 <= self.chunks <= MOST_CHUNKS:
             return [f"chunks: expected at most {MOST_CHUNKS}, found {self.chunks}"]
+        if found := self._contradictions():
+            return found
         if self.kind == "several":
             return self._problems_of_parts()
-        if self.kind == "custom":
-            if self.custom is None:
-                return ["custom: missing"]
+        if self.custom is not None:
             return [f"custom.{problem}" for problem in self.custom.problems(self.ranks, self.chunks)]
-        found = []
         rising = all(a < b for a, b in zip(self.members, self.members[1:], strict=False))
         if self.members and not (rising and self.members[0] >= 0 and self.members[-1] < self.ranks):
             found.append(f"members: expected rising numbers from 0 to {self.ranks - 1}")
@@ -255,11 +284,26 @@ class Collective:
             found.append(f"chunks: expected a positive multiple of {owners}, found {self.chunks}")
         return found
 
+    def _contradictions(self) -> list[str]:
+        """Fields that the kind does not have, which would otherwise stand there and mean nothing."""
+        found = []
+        if self.kind == "custom" and self.custom is None:
+            found.append("custom: missing, of which kind custom consists")
+        if self.kind != "custom" and self.custom is not None:
+            found.append(f"custom: expected none beside kind {self.kind}; only kind custom has it")
+        if self.kind != "several" and self.parts:
+            found.append(f"parts: expected none beside kind {self.kind}; only kind several has them")
+        if self.kind not in KINDS and self.members:
+            found.append(f"members: expected none beside kind {self.kind}, which says itself who takes part")
+        if self.kind not in KINDS and self.root != 0:
+            found.append(f"root: expected 0 beside kind {self.kind}, which has none, found {self.root}")
+        return found
+
     def _problems_of_parts(self) -> list[str]:
         found = [
             f"parts[{at}].{problem}" for at, part in enumerate(self.parts) for problem in part.problems()
         ]
-        if len(self.parts) < 2 or any(part.parts for part in self.parts):
+        if len(self.parts) < 2 or any(part.kind == "several" for part in self.parts):
             found.append("parts: expected two or more collectives, none of them several")
         if any(part.ranks != self.ranks for part in self.parts):
             found.append(f"parts: expected each on the network of {self.ranks} ranks")
@@ -339,6 +383,16 @@ def _owners(kind: str, size: int) -> int:
     if kind in _PER_MEMBER:
         return size
     return {"all_to_all": size**2, "all_to_next": size - 1}.get(kind, 1)
+
+
+def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tuple[int, ...], bool]]:
+    """Of a custom collective: at which part of all chunks which sources, targets and sums begin."""
+    found: list[tuple[Fraction, tuple[int, ...], tuple[int, ...], bool]] = []
+    for chunk, reduced in enumerate(collective.reduced.tolist()):
+        sets = tuple(collective.sources.of(chunk).tolist()), tuple(collective.targets.of(chunk).tolist())
+        if not found or found[-1][1:] != (*sets, reduced):
+            found.append((Fraction(chunk, collective.chunks), *sets, reduced))
+    return found
 
 
 def _or_several(sets: RankSets, always: bool) -> Ints:

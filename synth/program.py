@@ -14,6 +14,9 @@ threadblock of its rank; more dependencies are carried by ``nop`` steps before i
 | nop  | only wait                                |      |                                          |
 
 In rrc, rrs and rrcs ``src`` is the local operand, where the runtime reads it.
+
+A step of several chunks has no order among them: what it reads is either exactly what it writes, or apart
+from it. Executors copy tile by tile, so that a partial overlap would not mean the same to all of them.
 """
 
 from __future__ import annotations
@@ -166,7 +169,51 @@ class Program:
         for name in ("scratch_chunks", "input_chunks", "output_chunks"):
             found += _outside(name, np.array(getattr(self, name), dtype=object), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
-        return found + (waits or self._waits())
+        found += (waits or self._waits()) + self._contradictions()
+        return found or self._overlaps()
+
+    def _contradictions(self) -> list[str]:
+        """What the sizes of the buffers and the collective say of each other, and the limits of the size."""
+        found = []
+        if self.min_bytes < 0 or self.max_bytes < 0 or 0 < self.max_bytes < self.min_bytes:
+            found.append(
+                f"min_bytes: expected 0 … max_bytes (0: no limit), found {self.min_bytes} … {self.max_bytes}"
+            )
+        if not self.input_chunks:
+            return found
+        # Of what a file calls custom only this is known: each rank holds the chunks of its own input.
+        wanted = self.collective
+        owner = wanted.sources.only() if wanted.kind == "custom" else ints([-1])
+        unknown = not wanted.reduces and (owner >= 0).all() and np.array_equal(owner, wanted.targets.only())
+        if not unknown:
+            found.append(
+                f"input_chunks: expected none beside collective {self.collective.label}, which says itself "
+                "what the buffers hold; only a file whose collective is unknown has sizes of its own"
+            )
+        elif self.collective.sources.per_rank(self.ranks).tolist() != list(self.input_chunks):
+            found.append("input_chunks: expected as many as the collective's chunks on each rank")
+        return found
+
+    def _overlaps(self) -> list[str]:
+        """Steps that write into a part of what they read: in one buffer, by slots that are not the same."""
+        both = np.array(READS_SRC)[self.op] & np.array(WRITES_DST)[self.op]
+        apart = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
+        rows = np.flatnonzero(
+            both & (self.src_buffer == self.dst_buffer) & (apart > 0) & (apart < self.count)
+        )
+        return [f"dst_slot[{row}]: {self.overlap(int(row))}" for row in rows[:5]]
+
+    def overlap(self, step: int) -> str:
+        """What is wrong with a step whose source and destination overlap partly."""
+        count = int(self.count[step])
+        source, into = (
+            f"{BUFFERS[buffer[step]]}[{slot[step]}:{slot[step] + count}]"
+            for buffer, slot in ((self.src_buffer, self.src_slot), (self.dst_buffer, self.dst_slot))
+        )
+        return (
+            f"{self.place(step)} reads {source} and writes {into}, which overlap partly: what it reads must "
+            "be exactly what it writes, or apart from it"
+        )
 
     def _lengths(self) -> list[str]:
         steps, blocks = self.steps, self.threadblocks

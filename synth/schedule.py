@@ -13,11 +13,13 @@ from probes.columns import Bytes, Ints
 from synth.collective import Collective
 from synth.network import Network
 
-__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Schedule"]
+__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Schedule", "claims"]
 
 MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
 REDUCE = 1
+# How far a time may lie below a proven bound, by rounding and by tolerances of solvers.
+_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,21 @@ class Outcome:
     def percent_of_optimal(self) -> float:
         """100 · bound / time; 100 is proven optimal."""
         return 100.0 * min(1.0, self.binding.time_s / self.time_s) if self.time_s else 100.0
+
+    def problems(self) -> list[str]:
+        """Times that are none, and bounds that the time would have beaten."""
+        found = claims("time_s", self.time_s, float("inf"))
+        for at, bound in enumerate(self.bounds):
+            found += claims(f"bounds[{at}].time_s", bound.time_s, self.time_s)
+        return found
+
+
+def claims(name: str, time_s: float, most_s: float) -> list[str]:
+    """What is wrong with a time that a file claims, and that is at most ``most_s``: nothing, or one line."""
+    if 0.0 <= time_s < float("inf") and not time_s > most_s * (1 + _ROUNDING):
+        return []
+    most = f" and at most the time, {most_s}" if most_s < float("inf") else ""
+    return [f"{name}: expected a number ≥ 0{most}, found {time_s}"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +106,7 @@ class Schedule:
         for name in ("link", "op"):
             if len(getattr(self, name)) != self.sends:
                 found.append(f"{name}: expected {self.sends} values like chunk")
+        found += [f"outcome.{problem}" for problem in (self.outcome.problems() if self.outcome else ())]
         limits = (("chunk", self.collective.chunks), ("link", self.network.links), ("op", 2))
         for name, limit in limits:
             column = getattr(self, name)

@@ -13,7 +13,7 @@ from probes.columns import Bytes, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import Schedule
+from synth.schedule import Schedule, claims
 
 __all__ = ["Algorithm", "Point", "Range", "Selection"]
 
@@ -95,8 +95,11 @@ class Selection:
         """
         if size_bytes < 1:
             raise NotApplicableError(f"expected a size of at least 1 byte, found {size_bytes}")
+        return self.algorithms[self._chosen(size_bytes)].scheduled(self.network, size_bytes)
+
+    def _chosen(self, size_bytes: int) -> int:
         row = bisect_right(self.ranges, size_bytes, key=lambda one: one.from_bytes) - 1
-        return self.algorithms[self.ranges[max(0, row)].algorithm].scheduled(self.network, size_bytes)
+        return self.ranges[max(0, row)].algorithm
 
     def problems(self) -> list[str]:
         """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
@@ -117,6 +120,28 @@ class Selection:
                 found.append(f"ranges[{row}].from_bytes: expected {after}, found {one.from_bytes}")
             if one.to_bytes < one.from_bytes:
                 found.append(f"ranges[{row}].to_bytes: expected at least {one.from_bytes}")
+        return found or self._contradictions()
+
+    def _contradictions(self) -> list[str]:
+        """Algorithms of other collectives than the first, and points that the ranges or bounds contradict."""
+        found = [
+            f"algorithms[{row}].collective: expected {self.collective.label} as algorithms[0] does, with the "
+            f"same ranks and root, found {algorithm.collective.label}"
+            for row, algorithm in enumerate(self.algorithms)
+            if not algorithm.collective.same_but_for_chunks(self.collective)
+        ]
+        least = 1
+        for row, point in enumerate(self.points):
+            if point.size_bytes < least:
+                found.append(f"points[{row}].size_bytes: expected at least {least}, found {point.size_bytes}")
+            elif self._chosen(point.size_bytes) != point.algorithm:
+                found.append(
+                    f"points[{row}].algorithm: expected {self._chosen(point.size_bytes)}, which the ranges "
+                    f"choose for {point.size_bytes} bytes, found {point.algorithm}"
+                )
+            least = max(least, point.size_bytes + 1)
+            found += claims(f"points[{row}].time_s", point.time_s, float("inf"))
+            found += claims(f"points[{row}].bound_s", point.bound_s, point.time_s)
         return found
 
 

@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from probes.columns import Indices, Ints, Mask, ints
-from synth.collective import Collective
+from synth.collective import Collective, Custom
 from synth.errors import NotApplicableError
 from synth.failures import kept_links
 from synth.network import Network
 from synth.rank_sets import RankSets
 
 __all__ = [
+    "embedded",
     "hosts_of",
     "link_table",
     "links_between",
@@ -87,13 +88,35 @@ def renumbered(collective: Collective, ranks: Indices) -> Collective:
     number = np.full(collective.ranks, -1, dtype=np.int32)
     number[ranks] = np.arange(len(ranks))
     if collective.custom is not None:
-        used = number[collective.custom.group_rank]
-        # Groups that no chunk has may name ranks that are gone.
-        kept = np.maximum(used, 0)
-        return replace(collective, ranks=len(ranks), custom=replace(collective.custom, group_rank=ints(kept)))
+        return replace(collective, ranks=len(ranks), custom=_only_used(collective.custom, number))
     taking_part = number[collective.participants].tolist()
     members = () if len(taking_part) == len(ranks) else tuple(taking_part)
     return replace(collective, ranks=len(ranks), root=int(max(0, number[collective.root])), members=members)
+
+
+def embedded(collective: Collective, ranks: int) -> Collective:
+    """The same collective among the first of so many ranks, of which the others may only relay."""
+    if collective.ranks == ranks:
+        return collective
+    if collective.kind == "several":
+        parts = tuple(embedded(part, ranks) for part in collective.parts)
+        return replace(collective, ranks=ranks, parts=parts)
+    members = () if collective.kind == "custom" else tuple(collective.participants.tolist())
+    return replace(collective, ranks=ranks, members=members)
+
+
+def _only_used(sets: Custom, number: Indices) -> Custom:
+    """The same sets without the groups that no chunk has, which may name ranks that are gone."""
+    used, place = np.unique(np.concatenate([sets.source, sets.target]), return_inverse=True)
+    size = np.diff(sets.group_start)[used]
+    kept = np.isin(np.repeat(np.arange(len(sets.group_start) - 1), np.diff(sets.group_start)), used)
+    return replace(
+        sets,
+        source=ints(place[: len(sets.source)]),
+        target=ints(place[len(sets.source) :]),
+        group_start=ints(np.concatenate(([0], np.cumsum(size)))),
+        group_rank=ints(number[sets.group_rank[kept]]),
+    )
 
 
 def named_back(text: str, ranks: Indices) -> str:

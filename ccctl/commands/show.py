@@ -13,6 +13,7 @@ from ccctl import artifacts, console
 from ccctl.atomic import write_atomically
 from ccctl.errors import UsageError
 from ccctl.options import MOST_COUNT, Json, Output
+from ccctl.programs import refuse_unproven
 
 __all__ = ["EXAMPLES", "show"]
 
@@ -24,6 +25,10 @@ EXAMPLES = (
     ("ccctl show report.json -o bench.svg", "plot a report: bandwidth and time over size"),
     ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
+
+_JUDGED = ("schedule", "selection")
+# What their files say of times and bounds.
+_CLAIMS = ("outcome", "points")
 
 
 def show(
@@ -45,7 +50,8 @@ def show(
 ) -> None:
     """Draw an artifact as text: topology, profile, schedule, selection, program or report.
 
-    Bandwidths and times are those that the file holds; a schedule is timed again on its own network.
+    Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
+    schedule or selection that is wrong no times are shown.
     What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
     how busy its links are over time, or of a report or selection, bandwidth and time over size.
     """
@@ -55,15 +61,35 @@ def show(
         _side_by_side(paths, output, json)
         return
     found = read_any(paths[0])
+    findings = _findings(found)
     if output is not None:
+        refuse_unproven(found.source, findings)
         _plot(found, output)
         return
     if json:
-        console.summary({"kind": found.kind, "sha256": found.sha256, **_outline(found.body)})
+        told = _outline(found.body)
+        if found.kind in _JUDGED:
+            told = {name: value for name, value in told.items() if not (findings and name in _CLAIMS)}
+            told["proven"] = not findings
+        console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
     picture = importlib.import_module(f"ccctl.pictures.{found.kind}")
-    limit = {"lines": lines} if found.kind in ("schedule", "program") else {}
+    limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
+    if found.kind in _JUDGED:
+        limit["proven"] = not findings
+    if findings:
+        more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+        console.warn(f"{found.source}: not proven, so no times are shown: {findings[0]}{more}")
     picture.draw(found.body, **limit)
+
+
+def _findings(found: artifacts.Artifact) -> list[str]:
+    """What the judge finds in an artifact whose times would be claims if it were wrong."""
+    from synth.check import check, check_selection
+
+    if found.kind == "schedule":
+        return check(found.body)
+    return check_selection(found.body) if found.kind == "selection" else []
 
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:

@@ -100,6 +100,7 @@ def simulate(
 ) -> None:
     """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
 
+    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify does.
     A schedule brings its network and size along. Of a selection every size of its sweep is timed
     again, or with --size the schedule that it chooses for that size. Of a program, which needs both,
     threadblocks, channels, FIFO slots and the overhead of instructions are simulated too, and what binds is
@@ -131,7 +132,7 @@ def simulate(
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
     limit = parse_rate(rate, "--threadblock") if rate else float("inf")
-    _program(read.body, _holding(on, hold_alpha), (parse_seconds(step, "--step"), limit, fifo), asked)
+    _program(read, _holding(on, hold_alpha), (parse_seconds(step, "--step"), limit, fifo), asked)
 
 
 @dataclass(frozen=True)
@@ -153,17 +154,22 @@ def _holding(on: Network, alpha: bool) -> Network:
     return replace(on, hold_alpha=True) if alpha else on
 
 
-def _program(program: Program, network: Network, costs: tuple[float, float, int], asked: _Asked) -> None:
+def _program(read: Artifact, network: Network, costs: tuple[float, float, int], asked: _Asked) -> None:
     from ccctl.pictures import trace
     from ccctl.pictures.program import draw_timing
+    from ccctl.programs import refuse_unproven
     from ccctl.trace_file import write_trace
+    from synth.compiler.replay import judge
     from synth.simulate_program import Costs, simulate_program
+    from synth.subnetwork import embedded
 
+    program = read.body
+    refuse_unproven(read.source, judge(program, costs[-1]))
     chunk_bytes = asked.chunk_bytes(program)
     timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
-    if timing.time_s == float("inf"):
-        raise UsageError(f"{program.name}: it deadlocks with --fifo {costs[-1]}; see ccctl verify")
-    values = _values(network, program.collective, chunk_bytes, timing.time_s, timing.link_busy)
+    # The program runs on the first ranks; what a network has beyond them could only relay.
+    wanted = embedded(program.collective, network.ranks)
+    values = _values(network, wanted, chunk_bytes, timing.time_s, timing.link_busy)
     values |= {
         "instructions": program.steps,
         "limited_by": timing.binding,
@@ -184,11 +190,16 @@ def _program(program: Program, network: Network, costs: tuple[float, float, int]
 
 def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
     from ccctl.pictures import selection
+    from ccctl.programs import refuse_unproven
+    from synth.check import check_selection
     from synth.sweep import timed
 
     if network is not None or asked.trace is not None:
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
+    refuse_unproven(read.source, check_selection(read.body))
     found = timed(read.body)
+    # Timed anew, a point could beat the bound that the file claims for it.
+    refuse_unproven(read.source, found.problems())
     if asked.json:
         console.summary(selection.summary(found))
     else:
@@ -198,16 +209,17 @@ def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
 def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     from ccctl.moving import moved_to
     from ccctl.pictures import trace
+    from ccctl.programs import refuse_unproven
     from ccctl.trace_file import write_trace
+    from synth.check import check
     from synth.simulate import replay, utilization
 
+    refuse_unproven(read.source, check(read.body))
     chunk_bytes = asked.chunk_bytes(read.body, read.body.chunk_bytes)
     moved = moved_to(read.body, on, chunk_bytes)
+    if moved is not read.body:
+        refuse_unproven(read.source, check(moved))
     timing = replay(moved)
-    if timing.time_s == float("inf"):
-        raise UsageError(
-            f"{read.source}: a send starts at a rank that never holds its chunk; see ccctl verify"
-        )
     busy = utilization(moved, timing)
     values = _values(moved.network, moved.collective, moved.chunk_bytes, timing.time_s, busy)
     values |= {"sends": moved.sends}

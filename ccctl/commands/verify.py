@@ -113,14 +113,11 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _selection(read: Artifact) -> _Verdict:
-    from synth.check import check
+    from synth.check import check_selection
 
-    selection, found = read.body, []
-    for row, one in enumerate(selection.ranges):
-        findings = check(selection.choose(one.from_bytes))
-        found += [f"ranges[{row}], {one.from_bytes} bytes: {finding}" for finding in findings]
+    selection = read.body
     return _Verdict(
-        tuple(found),
+        tuple(check_selection(selection)),
         f"proven: {plural(len(selection.algorithms), 'schedule')} for "
         f"{plural(len(selection.ranges), 'range')} of sizes do {selection.collective.label} "
         f"on {selection.network.ranks} ranks",

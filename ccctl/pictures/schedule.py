@@ -18,11 +18,18 @@ __all__ = ["draw"]
 _SLOTS = 64
 
 
-def draw(schedule: Schedule, lines: int = 32) -> None:
-    """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends."""
+def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
+    """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends.
+
+    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    """
     from ccctl.pictures import utilization as busy
     from synth.simulate import replay, utilization
 
+    if not proven:
+        _head(schedule, None)
+        _sends(schedule, None, lines)
+        return
     timing = replay(schedule)
     _head(schedule, timing)
     if schedule.sends and timing.time_s:
@@ -32,7 +39,7 @@ def draw(schedule: Schedule, lines: int = 32) -> None:
     _sends(schedule, timing, lines)
 
 
-def _head(schedule: Schedule, timing: Timing) -> None:
+def _head(schedule: Schedule, timing: Timing | None) -> None:
     network, collective, outcome = schedule.network, schedule.collective, schedule.outcome
     size = collective.total_bytes(schedule.chunk_bytes)
     reduces = int((schedule.op != 0).sum())
@@ -43,6 +50,8 @@ def _head(schedule: Schedule, timing: Timing) -> None:
     console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")
     console.data(f"method   {schedule.method}, seed {schedule.seed}")
     console.data(f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy")
+    if timing is None:
+        return
     console.data(f"time     {seconds(timing.time_s)}")
     if outcome is not None and outcome.bounds:
         bound = outcome.binding
@@ -88,13 +97,13 @@ def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
     console.data(f"links    {bars(share)} held, of {percent(share.max())} at most")
 
 
-def _sends(schedule: Schedule, timing: Timing, lines: int) -> None:
+def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:
     network = schedule.network
     rows = [
         (
             row,
-            f"{timing.start_s[row] * 1e6:.3f}",
-            f"{timing.arrival_s[row] * 1e6:.3f}",
+            f"{timing.start_s[row] * 1e6:.3f}" if timing else "-",
+            f"{timing.arrival_s[row] * 1e6:.3f}" if timing else "-",
             schedule.chunk[row],
             f"{network.src[schedule.link[row]]} -> {network.dst[schedule.link[row]]}",
             "reduce" if schedule.op[row] else "copy",

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["busbw_gbs", "draw", "plot", "summary"]
 
 
-def draw(selection: Selection, say: Callable[[str], None] = console.data) -> None:
-    """Print the ranges, and for each size time, bus bandwidth in GB/s and per cent of the optimum."""
+def draw(selection: Selection, say: Callable[[str], None] = console.data, *, proven: bool = True) -> None:
+    """Print the ranges, and for each size time, bus bandwidth in GB/s and per cent of the optimum.
+
+    Of one that is not ``proven`` only the ranges.
+    """
     shape, network = selection.collective, selection.network
     say(
         f"{shape.label} on {network.name}: {network.ranks} ranks, "
@@ -28,6 +31,8 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data) -> Non
     ]
     for line in console.aligned(("from", "to", "method", "chunks", "sends"), _texts(rows)):
         say(line)
+    if not proven:
+        return
     say("")
     points = [
         (

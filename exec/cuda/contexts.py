@@ -231,7 +231,9 @@ class _Context:
         second = own if first != own else 0
         sinks = [sink for sink in (into, place) if sink]
         if not second and len(sinks) == 1:
-            self._streams.copy(sinks[0], first, size_bytes, self._stream)
+            # A copy onto itself, as in place there are, is not done: what others write there meanwhile stays.
+            if sinks[0] != first:
+                self._streams.copy(sinks[0], first, size_bytes, self._stream)
             return
         self._streams.combine(first, second, into, place, elements, self._stream)
         for buffer, start in self._encoded.more[row["more"] : row["more"] + row["more_count"]].tolist():

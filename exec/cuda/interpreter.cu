@@ -236,6 +236,8 @@ constexpr int WIDTH = 4;
 template <class T, class Op>
 DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 workers) {
     constexpr int ELEMENTS = 16 / sizeof(T);
+    // A copy onto itself, as in place there are: what another threadblock writes there meanwhile stays.
+    if (operands.sources() == 1 && operands.into == operands.first && !operands.also) return;
     const i64 packs = operands.aligned() ? length / ELEMENTS : 0;
     i64 at = worker;
     for (; at + (WIDTH - 1) * workers < packs; at += WIDTH * workers) move_packs<T, Op, WIDTH>(operands, at, workers);

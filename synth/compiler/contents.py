@@ -136,6 +136,9 @@ def _follow(
     one = np.uint64(1)
     for step in order:
         length = count[step]
+        # A copy of slots to themselves is not done: it neither reads nor writes.
+        if op[step] == 3 and same[src[step]] == same[dst[step]]:
+            continue
         # At most two flawed values a step are made, shared by all of its slots.
         blank = -1
         receiving = receives[step]

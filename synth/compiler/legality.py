@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from probes.columns import Indices, Mask
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.shape import shape
@@ -42,6 +43,20 @@ def _slots_exist(dag: ChunkDag) -> bool:
 
 def _positive_counts(form: ChunkDag | InstructionDag) -> bool:
     return bool((form.count > 0).all())
+
+
+def _same_or_apart(dag: ChunkDag) -> bool:
+    """What is read on the rank of the destination is exactly the destination, or apart from it."""
+    cells = dag.cells()
+    into = cells.same[dag.where(cells, "dst")]
+    copied = _overlap_partly(cells.same[dag.where(cells, "src")], into, dag.count)
+    added = _overlap_partly(cells.same[dag.where(cells, "with")], into, dag.count)
+    local = dag.src_rank == dag.dst_rank
+    return not (local & copied).any() and not ((dag.op == REDUCE) & added).any()
+
+
+def _overlap_partly(one: Indices, two: Indices, count: Indices) -> Mask:
+    return np.asarray((one != two) & (np.abs(one - two) < count))
 
 
 def _only_plain(dag: InstructionDag) -> bool:
@@ -77,7 +92,7 @@ def _well_formed(program: Program) -> bool:
 
 
 FORMS: Mapping[str, tuple[Callable[[Any], bool], ...]] = {
-    "chunk dag": (_known_operations, _positive_counts, _slots_exist),
+    "chunk dag": (_known_operations, _positive_counts, _slots_exist, _same_or_apart),
     "instruction dag": (_only_plain, _positive_counts, _messages_have_two_ends, _needs_stay_on_a_rank),
     "fused dag": (_only_known, _positive_counts, _messages_have_two_ends, _needs_stay_on_a_rank),
     "program": (_well_formed,),

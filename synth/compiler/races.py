@@ -8,9 +8,9 @@ from probes.columns import Indices, Mask
 from synth.cells import Cells
 from synth.compiler.order import Links
 from synth.jit import compiled
-from synth.program import OPS, READS_SRC, WRITES_DST
+from synth.program import OPS, READS_SRC, WRITES_DST, Program
 
-__all__ = ["races"]
+__all__ = ["overlaps", "races"]
 
 _CPY = OPS.index("cpy")
 
@@ -53,6 +53,26 @@ def races(links: Links, cells: Cells, order: Indices) -> list[str]:
     if not len(suspects):
         return []
     return _told(links, cells, suspects[_open(links, order, suspects)])
+
+
+def overlaps(program: Program, cells: Cells) -> list[str]:
+    """Steps that write into a part of the memory that they read; O(slots · log slots) of steps that could.
+
+    Exactly the same memory is no overlap. Which slots are the same memory depends on the placement.
+    """
+    both = np.array(READS_SRC)[program.op] & np.array(WRITES_DST)[program.op]
+    steps = np.flatnonzero(both & (program.count > 1))
+    rank = program.tb_rank[program.tb_of[steps]]
+    count = program.count[steps].astype(np.int64)
+    row = np.repeat(np.arange(len(steps)), count)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    read, written = (
+        cells.same[np.repeat(cells.first[rank, buffer[steps]] + slot[steps], count) + within]
+        for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
+    )
+    shared = np.isin(row * cells.total + read, row * cells.total + written)
+    partly = np.bincount(row[shared & (read != written)], minlength=len(steps)) > 0
+    return [program.overlap(step) for step in steps[partly].tolist()]
 
 
 def _told(links: Links, cells: Cells, pairs: Indices) -> list[str]:

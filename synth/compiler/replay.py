@@ -15,7 +15,7 @@ from probes.columns import Indices
 from synth.cells import Cells, cells_of
 from synth.compiler.contents import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
 from synth.compiler.order import FIFO_DEPTH, Links, least_depth, links_of, walk
-from synth.compiler.races import races
+from synth.compiler.races import overlaps, races
 from synth.compiler.shape import shape, unused_scratch
 from synth.program import INPUT, OUTPUT, WRITES_DST, Program
 
@@ -41,9 +41,10 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
     """Findings, each with rank, threadblock and step; an empty list proves the program.
 
     Proven are: every slot exists; nothing deadlocks with ``depth`` messages in each FIFO; nothing
-    unwritten is read; each rank ends with every contribution to what it wants exactly once; no two
-    threadblocks access a slot in an order left to chance. That holds for each placement (out of
-    place, in place) that the program claims. O(steps), and O(steps) again for each step in doubt.
+    unwritten is read; each rank ends with every contribution to what it wants exactly once; no step
+    writes a part of what it reads; no two threadblocks access a slot in an order left to chance. That
+    holds for each placement (out of place, in place) that the program claims. O(steps), and O(steps)
+    again for each step in doubt.
     """
     return list(examine(program, depth).findings)
 
@@ -68,7 +69,7 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
         cells = cells_of(program, in_place=in_place)
         values = follow(links, cells, order)
         findings = _wrong_on_the_way(links, cells, values) + _wrong_at_the_end(program, cells, values)
-        findings += races(links, cells, order)
+        findings += overlaps(program, cells) + races(links, cells, order)
         if not in_place and not program.input_chunks:
             findings += _writes_to_input(program)
         every += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]

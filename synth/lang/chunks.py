@@ -85,6 +85,14 @@ class Chunk:
             trace.fail(f"{to.slot(low, size)} is the caller's: out of place, a program only reads it")
         if trace.links is not None and source.rank != to.rank and (source.rank, to.rank) not in trace.links:
             trace.fail(f"there is no link from rank {source.rank} to rank {to.rank}")
+        # Two buffers that share memory share the list of who wrote it.
+        apart = abs(self._index + source.start - low - to.start)
+        if 0 < apart < size and source.writers is to.writers:
+            trace.fail(
+                f"{source.slot(self._index, size)} and {to.slot(low, size)} overlap partly: what is read "
+                "would change on the way",
+                hint="go through scratch, or chunk by chunk",
+            )
         frame = sys._getframe(2)
         line = frame.f_lineno if frame.f_code.co_filename == trace.source else 0
         from_kind, to_kind = source.kind, to.kind

@@ -1,9 +1,13 @@
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ccctl import artifacts
+from ccctl.commands.simulate import simulate
+from ccctl.errors import FoundProblem, UsageError
 from probes.columns import ints
 from synth.compiler.replay import judge
 
@@ -45,7 +49,7 @@ def test_a_schedule_that_is_not_proven_is_refused(run_ccctl, schedule, tmp_path)
     wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
     artifacts.write(str(tmp_path / "wrong.json"), "schedule", wrong)
     done = run_ccctl("compile", "wrong.json", "-o", "program.json")
-    assert done.returncode == 65
+    assert done.returncode == 1
     assert "ccctl: wrong.json: send " in done.stderr
     assert not (tmp_path / "program.json").exists()
 
@@ -97,7 +101,7 @@ def test_the_chunk_language_becomes_xml_and_back(run_ccctl, ring_file, tmp_path)
 
 def test_a_wrong_algorithm_is_refused_by_compile_and_found_by_verify(run_ccctl, ring_file, tmp_path):
     compiled = run_ccctl("compile", "ring.py", "-p", "wrong=true", "-o", "p.xml")
-    assert compiled.returncode == 65
+    assert compiled.returncode == 1
     assert "must end with chunk" in compiled.stderr
     assert not (tmp_path / "p.xml").exists()
     found = run_ccctl("verify", "ring.py", "-p", "wrong=true", "--json")
@@ -181,3 +185,68 @@ def test_other_bits_are_a_caution_unless_they_must_be_the_same(run_ccctl, tmp_pa
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["findings"] == found["cautions"]
     assert json.loads(refused.stdout)["cautions"] == []
+
+
+def test_nothing_is_told_of_what_is_not_proven(run_ccctl, ring_file, schedule, samples, tmp_path):
+    wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
+    artifacts.write(str(tmp_path / "wrong.json"), "schedule", wrong)
+    chosen = replace(samples["selection"].algorithms[0], chunk=wrong.chunk)
+    several = replace(samples["selection"], algorithms=(chosen,))
+    artifacts.write(str(tmp_path / "several.json"), "selection", several)
+    stray = replace(samples["program"], dst_slot=samples["program"].dst_slot + 7)
+    artifacts.write(str(tmp_path / "program.json"), "program", stray)
+    where = ("--network", "ring:4", "--bandwidth", "10GB/s", "--size", "1M")
+    for command, says in (
+        (("simulate", "wrong.json"), "send "),
+        (("simulate", "wrong.json", "--size", "1G", "--json"), "send "),
+        (("simulate", "several.json"), "ranges[0], 1 bytes: send "),
+        (("simulate", "several.json", "--size", "1M", "--trace", "-"), "send "),
+        (("simulate", "program.json", *where), "writes o[7:8]"),
+        (("simulate", "ring.py", "-p", "wrong=true", *where), "must end with chunk"),
+        (("show", "wrong.json", "-o", "busy.svg"), "send "),
+        (("compile", "wrong.json"), "send "),
+    ):
+        done = run_ccctl(*command)
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert says in done.stderr
+    assert not (tmp_path / "busy.svg").exists()
+
+
+def test_show_draws_what_is_not_proven_without_times(run_ccctl, schedule, samples, tmp_path):
+    wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
+    chosen = replace(samples["selection"].algorithms[0], chunk=wrong.chunk)
+    several = replace(samples["selection"], algorithms=(chosen,))
+    for kind, value, claims in (("schedule", wrong, "outcome"), ("selection", several, "points")):
+        artifacts.write(str(tmp_path / "wrong.json"), kind, value)
+        drawn = run_ccctl("show", "wrong.json")
+        assert drawn.returncode == 0, drawn.stderr
+        assert "wrong.json: not proven, so no times are shown: " in drawn.stderr
+        assert "all_gather on " in drawn.stdout
+        assert "optimal" not in drawn.stdout
+        assert "time " not in drawn.stdout
+        told = json.loads(run_ccctl("show", "--json", "wrong.json").stdout)
+        assert told["proven"] is False
+        assert claims not in told
+
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "programs"
+NETWORKS = ("fully_connected:8", "fully_connected:16", "switch:16", "dgx-a100:2", "ring:16", "mesh:2x2")
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} does not exist")
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.xml")), ids=lambda path: path.stem)
+def test_a_program_on_another_network_is_timed_or_refused_clearly(path, capsys):
+    """In this process: starting one for each of so many would take longer than what is tested."""
+    for spec in NETWORKS:
+        costs = {} if spec.startswith("dgx") else {"bandwidth": "50GB/s"}
+        try:
+            simulate(str(path), network=spec, size="1M", json=True, **costs)
+        except UsageError as error:
+            assert re.search(r"has \d+ ranks|has no such link", error.message)
+        except FoundProblem as error:
+            assert "rank" in error.message
+        else:
+            told = json.loads(capsys.readouterr().out)
+            assert 0 <= told["bound_s"] <= told["time_s"] * (1 + 1e-9)
+            # What no file calls by its name has no postcondition, and so no bound.
+            assert told["time_s"] > 0

@@ -12,10 +12,11 @@ from sample_networks import named, networks
 
 from probes.columns import bytes_of, floats, ints
 from synth.check import _contents, check
-from synth.collective import Collective, collective
+from synth.collective import Collective, collective, custom
 from synth.methods import greedy
 from synth.network import Link, build
 from synth.proof import is_spread, takes_turns
+from synth.rank_sets import of_sets
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulate import Timing, replay
 
@@ -204,3 +205,15 @@ def test_a_large_schedule_of_64_and_more_ranks_uses_several_words():
     rows = [(0, rank, REDUCE) for rank in range(80)]
     assert check(_hand(rows, shape, chain)) == []
     assert check(_hand(rows[1:], shape, chain)) == ["rank 80 ends without the complete chunk 0"]
+
+
+def test_what_only_the_times_make_right_is_refused():
+    # By the times the first link is so slow that send 1 leaves rank 1 after what send 2 brings; a program
+    # carries out the table, in which send 1 is first.
+    links = [Link(1, 2, 0.0, 1e-6), Link(0, 1, 0.0, 1e-9)]
+    network = build("slow", ["a", "b", "c"], links)
+    rows = [(0, 0, COPY), (1, 0, REDUCE), (1, 1, REDUCE)]
+    from_one = custom(3, of_sets([[1], [0, 1, 2]]), of_sets([[2], [2]]), [False, True])
+    found = check(_hand(rows, from_one, network))
+    assert found == ["in the order of the table, rank 2 ends without the complete chunk 1"]
+    assert check(_hand([rows[0], rows[2], rows[1]], from_one, network)) == []

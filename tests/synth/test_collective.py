@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.columns import ints
 from probes.errors import UsageError
 from synth.collective import KINDS, Collective, collective, custom, several
+from synth.compiler.chunk_dag import cut
 from synth.rank_sets import joined, of_sets
+from synth.subnetwork import embedded, renumbered
 
 
 @given(st.sampled_from(KINDS), st.integers(1, 6), st.integers(1, 9), st.integers(0, 5))
@@ -131,3 +137,64 @@ def test_rank_sets_agree_with_sets(sets, inside):
         assert set(found.of(chunk).tolist()) == ranks
     twice = joined([found, found])
     assert (twice.mask(7) == np.hstack((mask, mask))).all()
+
+
+def test_fields_that_the_kind_does_not_have_are_refused():
+    one, two = collective("all_reduce", 2, 1), collective("broadcast", 2, 1)
+    nothing = custom(2, of_sets([[0]]), of_sets([[0]]), [False])
+    both = several([one, two])
+    assert not any(each.problems() for each in (one, two, nothing, both))
+    strays = [
+        (replace(one, custom=nothing.custom), "custom: expected none beside kind all_reduce"),
+        (replace(one, parts=(one, two)), "parts: expected none beside kind all_reduce"),
+        (replace(both, custom=nothing.custom), "custom: expected none beside kind several"),
+        (replace(nothing, parts=(one, two)), "parts: expected none beside kind custom"),
+        (replace(nothing, members=(0,)), "members: expected none beside kind custom"),
+        (replace(both, root=1), "root: expected 0 beside kind several"),
+        (replace(nothing, custom=None), "custom: missing"),
+        (several([one, replace(two, custom=nothing.custom)]), r"parts\[1\].custom: expected none"),
+    ]
+    for stray, says in strays:
+        assert re.match(says, stray.problems()[0]), stray.problems()
+    # Nor does a stray field change what is asked for.
+    assert replace(one, custom=nothing.custom).held().all()
+    assert replace(one, parts=(two, two)).reduced.all()
+
+
+def test_groups_of_custom_collectives_are_sets():
+    right = custom(3, of_sets([[0, 2], [1]]), of_sets([[1], [0, 2]]), [True, False])
+    sets = right.custom
+    for rank in (ints([2, 0, 1, 1, 0, 2]), ints([0, 0, 1, 1, 0, 2])):
+        found = replace(right, custom=replace(sets, group_rank=rank)).problems()
+        assert [one.partition(":")[0] for one in found] == ["custom.group_rank[1]"]
+
+
+def test_a_custom_collective_can_lose_the_ranks_that_it_does_not_need():
+    whole = custom(4, of_sets([[1], [3]]), of_sets([[3], [1]]), [False, False])
+    # Without the groups that no chunk has the numbers of the others still rise.
+    inner = renumbered(whole, np.array([1, 3]))
+    assert inner.problems() == []
+    assert inner.sources.only().tolist() == [0, 1]
+    assert inner.targets.only().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_larger_network_the_first_ranks_take_part(kind):
+    small = collective(kind, 3, 2, root=1)
+    large = embedded(small, 5)
+    assert large.problems() == []
+    assert (large.held()[:3] == small.held()).all()
+    assert (large.wanted()[:3] == small.wanted()).all()
+    assert not large.held()[3:].any()
+    assert not large.wanted()[3:].any()
+
+
+def test_collectives_are_the_same_however_finely_they_are_cut():
+    coarse, fine = collective("all_gather", 3, 1), collective("all_gather", 3, 4)
+    assert coarse.same_but_for_chunks(fine)
+    assert not coarse.same_but_for_chunks(collective("gather", 3, 1))
+    assert not collective("reduce", 3, 1).same_but_for_chunks(collective("reduce", 3, 2, root=1))
+    assert several([coarse, fine]).same_but_for_chunks(several([fine, coarse]))
+    whole = custom(3, of_sets([[0], [1]]), of_sets([[1], [2]]), [False, False])
+    assert whole.same_but_for_chunks(cut(whole, 3))
+    assert not whole.same_but_for_chunks(custom(3, of_sets([[0], [1]]), of_sets([[1], [0]]), [False] * 2))

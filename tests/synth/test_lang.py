@@ -163,6 +163,17 @@ def mistake_channel():
     chunk("input", 0, 0).assign("output", 1, 0, ch=1000)  # here
 
 
+def mistake_overlap():
+    chunk("input", 0, 0, size=2).assign("scratch", 1, 0)
+    chunk("scratch", 1, 0, size=2).assign("scratch", 1, 1)  # here
+
+
+def mistake_overlap_of_a_reduce():
+    chunk("input", 0, 0, size=2).assign("scratch", 1, 0)
+    chunk("input", 0, 0).assign("scratch", 1, 2)
+    chunk("scratch", 1, 1, size=2).reduce(chunk("scratch", 1, 0, size=2))  # here
+
+
 def mistake_no_link():
     chunk("input", 0, 0).assign("output", 1, 0)
     chunk("input", 0, 0).assign("output", 2, 0)  # here
@@ -185,6 +196,8 @@ MISTAKES = {
     mistake_two_threadblocks: r"rank 0 sends to rank 1 on channel 0 in threadblocks 0 and 1",
     mistake_two_channels: r"threadblock 0 of rank 0 uses channels 0 and 1",
     mistake_channel: r"ch: expected 0 to 255, found 1000",
+    mistake_overlap: r"scratch\[0:2\] of rank 1 and scratch\[1:3\] of rank 1 overlap partly",
+    mistake_overlap_of_a_reduce: r"scratch\[0:2\] of rank 1 and scratch\[1:3\] of rank 1 overlap partly",
     mistake_no_link: r"there is no link from rank 0 to rank 2",
 }
 
@@ -196,6 +209,14 @@ def test_a_mistake_is_told_with_its_statement(body):
     with pytest.raises(DataError, match=MISTAKES[body]) as caught:
         program("all_reduce", 3, chunks=2)(body).compile({}, network=network)
     assert caught.value.message.startswith(f"{__file__}:{line_of(body, '# here')}: ")
+
+
+def test_an_overlap_of_input_and_output_in_place_is_told():
+    def shift():
+        chunk("input", 1, 0, size=2).assign("output", 1, 1)
+
+    with pytest.raises(DataError, match=r"input\[0:2\] of rank 1 and output\[1:3\] of rank 1 overlap partly"):
+        program("all_gather", 2, chunks=2, in_place=True)(shift).compile({})
 
 
 def test_who_wrote_last_is_named():

@@ -7,8 +7,11 @@ import pytest
 from assembler import Assembler
 
 from probes.columns import bytes_of, ints
+from probes.errors import DataError
 from synth.collective import collective
 from synth.compiler.replay import examine, judge
+from synth.msccl.read import read_xml
+from synth.msccl.write import write_xml
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
 OP = {name: number for number, name in enumerate(OPS)}
@@ -236,3 +239,74 @@ def test_scratch_that_nothing_touches_is_a_caution():
     assert found.cautions == (
         "no step touches 4 of 6 scratch slots, on 2 of 2 ranks: s[0] of rank 0 is the first",
     )
+
+
+OVERLAPS = {
+    "cpy": ("cpy", (SCRATCH, 0), (SCRATCH, 1)),
+    "a copy downwards": ("cpy", (SCRATCH, 1), (SCRATCH, 0)),
+    "re": ("re", (SCRATCH, 0), (SCRATCH, 1)),
+    "rrc": ("rrc", (SCRATCH, 0), (SCRATCH, 1)),
+    "rrcs": ("rrcs", (SCRATCH, 1), (SCRATCH, 0)),
+}
+
+
+def overlapping(op, src, dst):
+    """Rank 1 writes two slots of which it reads one."""
+    build = Assembler(collective("all_reduce", 2, 2))
+    send = build.threadblock(0, send=1)
+    build.step(send, OP["s"], src=(INPUT, 0), count=2)
+    block = build.threadblock(1, send=0 if op == "rrcs" else -1, recv=0)
+    build.step(block, OP["r"], dst=(SCRATCH, 0), count=2)
+    build.step(block, OP[op], src=src, dst=dst, count=2)
+    return replace(build.program("shift", [0, 3]), in_place=False)
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_a_step_that_writes_a_part_of_what_it_reads_is_refused(name):
+    op, src, dst = OVERLAPS[name]
+    program = overlapping(op, src, dst)
+    says = (
+        rf"rank 1 threadblock 0 step 1 \({op}\) reads s\[{src[1]}:{src[1] + 2}\] and writes "
+        rf"s\[{dst[1]}:{dst[1] + 2}\], which overlap partly"
+    )
+    assert re.search(says, program.problems()[0])
+    with pytest.raises(DataError, match=says):
+        read_xml(write_xml(program), "shift.xml")
+
+
+def test_the_same_slots_and_slots_apart_are_no_overlap():
+    for src, dst in ((0, 0), (0, 2)):
+        assert overlapping("re", (SCRATCH, src), (SCRATCH, dst)).problems() == []
+
+
+def test_an_overlap_that_only_sharing_memory_makes_is_found():
+    # In place rank 1's input is o[2:4], of which the copy to o[1:3] would write one slot.
+    build = Assembler(collective("all_gather", 2, 2))
+    block = build.threadblock(1)
+    build.step(block, OP["cpy"], src=(INPUT, 0), dst=(OUTPUT, 1), count=2)
+    program = build.program("shift", [0, 0])
+    assert program.problems() == []
+    found = judge(program)
+    assert any(
+        re.match(r"in place: .* reads i\[0:2\] and writes o\[1:3\], which overlap", one) for one in found
+    )
+    assert not any("overlap" in one for one in judge(replace(program, in_place=False)))
+
+
+def test_sizes_of_buffers_belong_to_collectives_that_are_unknown():
+    right = program_of(PAIR, exchange())
+    stray = replace(right, input_chunks=(1, 1), output_chunks=(1, 1))
+    assert stray.problems()[0].startswith("input_chunks: expected none beside collective all_reduce")
+    assert replace(right, min_bytes=8, max_bytes=4).problems()[0].startswith("min_bytes: ")
+    read = read_xml(write_xml(right).replace(b'"allreduce"', b'"custom"'), "custom.xml")
+    assert read.problems() == []
+    assert replace(read, input_chunks=(1, 2)).problems()
+
+
+def test_a_copy_of_slots_to_themselves_is_not_done():
+    # Whenever it runs, before the slot is written or after: neither is it a read, nor a race.
+    itself = (OUTPUT, 0), (OUTPUT, 0)
+    steps = [*exchange(), (0, 1, 1, "cpy", *itself), (1, -1, -1, "cpy", *itself)]
+    assert judge(program_of(PAIR, steps)) == []
+    nothing = [(0, -1, -1, "cpy", (SCRATCH, 0), (SCRATCH, 0)), *exchange()]
+    assert judge(program_of(PAIR, nothing, scratch=1)) == []

@@ -1,13 +1,16 @@
 """The size sweep: ranges without gaps, schedules that hold, and never a worse choice than a candidate."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from probes.columns import bytes_of, ints
 from probes.errors import UsageError
 from synth.check import check
+from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.families import family
 from synth.simulate import replay
@@ -98,3 +101,20 @@ def test_sizes_that_make_no_sense_are_refused(low, high, factor):
 def test_a_sweep_has_a_bound_on_its_sizes(high, factor):
     with pytest.raises(UsageError, match="more than the 1000 sizes"):
         sizes_between(1 << 10, high, factor)
+
+
+def test_what_a_selection_says_of_itself_fits(swept):
+    selection = swept.selection
+    first = selection.points[0]
+    others = [
+        replace(selection, points=(replace(first, bound_s=2 * first.time_s),)),
+        replace(selection, points=(replace(first, time_s=float("nan")),)),
+        replace(selection, points=(first, first)),
+    ]
+    stray = replace(selection.algorithms[0], collective=collective("reduce", 9, 1), chunk=ints([]))
+    stray = replace(stray, link=ints([]), op=bytes_of([]))
+    others.append(replace(selection, algorithms=(*selection.algorithms, stray)))
+    if len(selection.algorithms) > 1:
+        wrong = next(one for one in range(len(selection.algorithms)) if one != first.algorithm)
+        others.append(replace(selection, points=(replace(first, algorithm=wrong),)))
+    assert all(other.problems() for other in others)

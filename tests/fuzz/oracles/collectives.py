@@ -122,7 +122,7 @@ def _custom(sets: Any, ranks: int, chunks: int) -> Wanted:
             raise Malformed("a group is not a set of rising ranks")
         groups.append(group)
     columns = [[int(value) for value in column] for column in (sets.source, sets.target, sets.reduced)]
-    if chunks < 1 or any(len(column) != chunks for column in columns):
+    if any(len(column) != chunks for column in columns):
         raise Malformed("a column of the custom collective has another length")
     for column, limit in zip(columns, (len(groups), len(groups), 2), strict=True):
         if any(not 0 <= value < limit for value in column):

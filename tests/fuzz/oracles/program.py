@@ -103,7 +103,11 @@ def _asked(program: Any) -> tuple[Wanted | None, list[list[tuple[int, int]]]]:
     asked = wanted(program.collective)
     if bool(program.input_chunks) != bool(program.output_chunks):
         raise Malformed("sizes of the inputs without those of the outputs, or the reverse")
+    if program.min_bytes < 0 or program.max_bytes < 0 or 0 < program.max_bytes < program.min_bytes:
+        raise Malformed("limits of the size that leave no size")
     if program.input_chunks:
+        if program.collective.kind != "custom" or any(asked.reduced) or asked.sources != asked.targets:
+            raise Malformed("sizes of buffers beside a collective that is known")
         if len(program.input_chunks) != ranks or len(program.output_chunks) != ranks:
             raise Malformed("sizes of buffers for other ranks")
         if min(*program.input_chunks, *program.output_chunks) < 0 or sum(program.input_chunks) > _MOST_CHUNKS:
@@ -112,6 +116,8 @@ def _asked(program: Any) -> tuple[Wanted | None, list[list[tuple[int, int]]]]:
         for rank, size in enumerate(program.input_chunks):
             inputs.append([(first + at, rank) for at in range(size)])
             first += size
+            if sum(rank in sources for sources in asked.sources) != size:
+                raise Malformed("sizes of buffers that are not those of the collective")
         return None, inputs
     inputs = [
         [
@@ -324,6 +330,9 @@ class _Run:
         src = _cells(self.memory, block.rank, step.src, step.count) if step.reads else []
         dst = _cells(self.memory, block.rank, step.dst, step.count) if step.writes else []
         made: list[Sum] = []
+        # A copy onto itself is not done: it neither reads nor writes.
+        if step.op == "cpy" and src == dst:
+            return
         for k in range(step.count if step.op != "nop" else 0):
             terms = [received[k]] if received else []
             if step.reads:
