@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from ccctl.greeter import listen
 from ccctl.hosts import HostSlots
 from ccctl.signals import unwinding
 from ccctl.watchdog import Limits, RankFailed, Watchdog
+from probes import temporary
 from probes.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = ["StartedRanks"]
 _LAST_LINES = 12
 # Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
+_SCRATCH_PREFIX = "ccctl-ranks-"
 
 
 class StartedRanks:
@@ -44,9 +45,10 @@ class StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find()
             stack.enter_context(unwinding())
-            folder = Path(tempfile.mkdtemp(prefix=control.SESSION_PREFIX))
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            scratch = (_MEMORY if _MEMORY.is_dir() else folder) / f"ccctl-{secrets.token_hex(8)}"
+            folder = stack.enter_context(temporary.folder(control.SESSION_PREFIX))
+            shared = _MEMORY if _MEMORY.is_dir() else folder
+            temporary.sweep(_SCRATCH_PREFIX, shared)
+            scratch = shared / f"{_SCRATCH_PREFIX}{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
             listener = stack.enter_context(listen(folder, outside=bool(self._where)))

@@ -38,6 +38,7 @@ from ccctl.control import (
     segments,
     taken_apart,
 )
+from probes import temporary
 from probes.errors import UnavailableError
 from probes.extras import install
 
@@ -119,7 +120,8 @@ def main() -> None:
         job: Job = connection.recv()
     except (EOFError, OSError):
         _leave()
-    Path(scratch_directory()).mkdir(mode=0o700, exist_ok=True)
+    # Open until this process ends, so that nobody takes the folder for one that was left behind.
+    temporary.hold(Path(scratch_directory()))
     reporter = Reporter(connection)
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
     _serve(job, rank, reporter)

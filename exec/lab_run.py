@@ -10,18 +10,19 @@ import contextlib
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exec.lab_network import DEVICE, SUBNET, Lab
+from probes import temporary
 
 __all__ = ["FILES", "RUN", "environment", "files", "started"]
 
 _PATIENCE_S = 3.0
 FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
 # The folder of one run.
-RUN = re.compile(r"run-\w+")
+_RUN = "run-"
+RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
 # The kernel takes a host's name from whoever is in its UTS namespace: no need for hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
 # The shell stays as the first process: as such the command itself would be deaf to signals.
@@ -79,8 +80,8 @@ def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterat
     outlive this process either, even where that is killed outright.
     """
     # Process numbers begin anew with each run, and MPI names its session's files by them.
-    with tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True) as own:
-        variables = {**os.environ, **environment(lab, folder), "TMPDIR": own}
+    with temporary.folder(_RUN, folder) as own:
+        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
         with _process(lab.namespace(host), host, command, variables) as process:
             yield process
 

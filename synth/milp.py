@@ -8,15 +8,14 @@ the solver ended by itself, well within its time.
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from probes import temporary
 from probes.columns import Floats
 from synth.solvers import Effort, bound_of, require, run, solver_of
 
@@ -109,11 +108,11 @@ class Model:
         begun_s = time.perf_counter()
         problem, variables = self._problem()
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
-        with tempfile.TemporaryDirectory(prefix="ccctl-milp-") as folder:
-            log = Path(folder) / "solver.log"
+        with temporary.folder("ccctl-milp-") as folder:
+            log = folder / "solver.log"
             effort = Effort(left_s, gap, threads, seed, node_limit)
             program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
-            program.tmpDir = folder
+            program.tmpDir = str(folder)
             solving_s = time.perf_counter()
             code = run(program, problem, solver, left_s)
             taken_s = time.perf_counter() - solving_s

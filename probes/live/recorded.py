@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from probes import temporary
 from probes.errors import DataError, MissingInputError
 from probes.live import nvml, sysfs, sysfs_kfd
 from probes.live.nvml_record import RecordedNvml, RecordingNvml
@@ -29,7 +29,8 @@ def record(root: Path = Path("/"), driver: Any = None) -> dict[str, str]:
     recording = RecordingNvml(driver or import_module("pynvml"))
     nvml.read("", recording)
     answers = json.dumps(recording.answers, indent=1, sort_keys=True, ensure_ascii=False)
-    return {SYSFS: packed(root), NVML: answers + "\n"}
+    # Without the first a recording is none, so it is the last to be written.
+    return {NVML: answers + "\n", SYSFS: packed(root)}
 
 
 def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
@@ -39,8 +40,8 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     """
     name = name or folder.resolve().name
     listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
-    with TemporaryDirectory(prefix="ccctl-recorded-") as place:
-        root = Path(place).resolve()
+    with temporary.folder("ccctl-recorded-") as place:
+        root = place.resolve()
         unpack(listing, root, str(folder / SYSFS))
         parts = (sysfs.read(name, root), sysfs_kfd.read(name, root))
     if answers is None:

@@ -263,7 +263,7 @@ def test_what_is_known_of_a_lab_is_kept_and_forgotten(states):
         os.umask(before)
     place = states / lab.name
     assert [path.stat().st_mode & 0o022 for path in (states, place, *place.iterdir())] == [0] * 6
-    (place / "run-abc_1").mkdir()
+    (place / "run-0123456789abcdef").mkdir()
     lab_state.forget(lab.name)
     assert list(states.iterdir()) == []
     lab_state.forget(lab.name)
