@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
@@ -72,6 +72,11 @@ class Job:
     task: str
     arguments: Any
     ranks: int
+
+    def of_rank(self, rank: int) -> Job:
+        """The job with what one rank needs of the arguments, where they can tell (``of_rank(rank)``)."""
+        part = getattr(self.arguments, "of_rank", None)
+        return self if part is None else replace(self, arguments=part(rank))
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Greeter:
         try:
             connection = authenticated(end, self._key, asks_first=True)
             hello: Hello = connection.recv()
-            connection.send(self._job)
+            connection.send(self._job.of_rank(hello.rank))
         except (EOFError, OSError):
             return
         finally:

@@ -7,16 +7,20 @@ or ``srun`` it is one of the ranks and calls the function itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ccctl import console
 from ccctl.hosts import HOSTS_VARIABLE, MOST_RANKS, HostSlots, parse, read_hostfile
 from probes.errors import UnavailableError, UsageError
+from probes.memory import Need, refuse_crowding, rooms
 
 __all__ = ["World", "run_ranks", "started_by_mpi"]
 
+# What a rank takes at least: Python with NumPy, MPI, and its queues in /dev/shm.
+_RANK_BYTES, _RANK_SHARED_BYTES = 40 << 20, 1 << 18
 _MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 
@@ -87,11 +91,23 @@ def run_ranks(
         return run_inside(task, arguments, world.ranks, timeout_s, keep)
     _refuse_lone_tasks()
     ranks, where = world.placed()
+    _refuse_crowd(ranks, where)
     from ccctl.ranks import StartedRanks
     from ccctl.watchdog import Limits
 
     with StartedRanks(ranks, where, task, arguments) as started, console.progress(label, 1.0) as bar:
         return started.result(bar, Limits(timeout_s, stall_s), keep)
+
+
+def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
+    """Raise UnavailableError where so many processes find no room on this host, whatever they do then.
+
+    Of another host its own ranks ask for room, once they have started.
+    """
+    here = socket.gethostname()
+    local = sum(entry.slots for entry in where if entry.host in (here, "localhost")) if where else ranks
+    need = Need(_RANK_BYTES, _RANK_SHARED_BYTES, min(local, ranks))
+    refuse_crowding([(here, rooms(), need)], "starting them")
 
 
 def _refuse_lone_tasks() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from exec.buffers import Buffers
+from exec.demand import bench_need
 from exec.executors import Executor
 from exec.layout import Layout, size_bytes_of
 from exec.machine import machine
@@ -25,6 +26,7 @@ from exec.redops import dtype_of
 from exec.report import Measurement, Report, Row
 from exec.timing import Average, Effort, interleaved, measurement
 from probes.errors import UnavailableError
+from probes.memory import require_room
 from probes.progress import Progress, Safekeeping
 from synth.collective import Collective, Kind
 from synth.program import Program
@@ -97,6 +99,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     first = requests[0]
     hosts = comm.allgather(socket.gethostname())
     executor = Executor(comm, first.device)
+    _require_memory(comm, requests, far=len(set(hosts)) > 1)
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
     # A peer may lack one type of many; of the only one that was asked for it may not.
@@ -129,6 +132,20 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     for peer in peers:
         peer.close()
     return replace(whole, rows=tuple(rows))
+
+
+def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -> None:
+    """Raise UnavailableError on all ranks where a host lacks the memory for one of the sizes; collective."""
+    needs = []
+    for request in requests:
+        count, itemsize = max(request.counts), dtype_of(request.dtype).itemsize
+        layouts = [Layout(entry.program, count) for entry in request.contenders]
+        need = bench_need(
+            layouts, comm.Get_rank(), itemsize, request.placements, peers=bool(request.peers), far=far
+        )
+        needs.append((size_bytes_of(request.program.collective, count, itemsize), need))
+    size_bytes, need = max(needs, key=lambda pair: (pair[1].memory_bytes, pair[0]))
+    require_room(comm, need, f"{requests[0].program.collective.label} of {size_bytes} bytes")
 
 
 def gathered(pieces: Sequence[Report], why: str) -> Report | None:

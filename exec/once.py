@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from exec.demand import run_need
 from exec.executors import Executor
 from exec.layout import Layout
 from exec.redops import Array, dtype_name
 from probes.errors import UsageError
+from probes.memory import require_room
 from probes.progress import Progress
 from synth.program import INPUT, OUTPUT, Program
 
@@ -26,6 +29,11 @@ class RunRequest:
     inputs: tuple[Array, ...]
     redop: str
     device: str = "cpu"
+
+    def of_rank(self, rank: int) -> RunRequest:
+        """The same with the input of ``rank`` alone: the others' are not sent to it."""
+        own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
+        return replace(self, inputs=own)
 
 
 def fitting(
@@ -71,6 +79,9 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[A
     """(the output of every rank, how it was run), on rank 0; None on the others."""
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()
+    far = len(set(comm.allgather(socket.gethostname()))) > 1
+    need = run_need(layout, rank, request.inputs[rank].dtype.itemsize, far=far)
+    require_room(comm, need, layout.program.collective.label)
     send, recv = _buffers(layout, rank, request.inputs[rank])
     progress.waiting(-1, f"{request.program.name}: planning")
     executor = Executor(comm, request.device)

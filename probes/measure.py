@@ -21,6 +21,7 @@ from probes.effort import Effort
 from probes.errors import UsageError
 from probes.host_lock import held
 from probes.live.cuda_links import CudaEnd, cuda_end
+from probes.memory import Need, require_room
 from probes.prober import Prober
 from probes.profile import Profile
 from probes.progress import Safekeeping
@@ -28,6 +29,10 @@ from probes.samples import Place, Samples
 from probes.steps import Steps
 
 __all__ = ["Begun", "Effort", "measure_task", "rescued"]
+
+
+# What a rank comes to hold, mostly the buffer of its messages, and what MPI fills of /dev/shm.
+_RANK_BYTES, _SHARED_BYTES = 64 << 20, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | 
     """
     if comm.Get_size() < 2:
         raise UsageError("a profile measures links between ranks: expected at least 2 ranks, found 1")
+    require_room(comm, Need(_RANK_BYTES, _SHARED_BYTES), "a profile")
     with held(comm, effort.wait_s, progress) as unlocked:
         return _measure(comm, effort, progress, unlocked)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import socket
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccctl import console
 from ccctl.launch import World, run_ranks
 from ccctl.options import Device, Hostfile, Hosts, Json, Parameters, Quiet, Ranks, TimeoutSeconds, Verbose
+
+if TYPE_CHECKING:
+    from exec.once import RunRequest
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -64,6 +68,7 @@ def run(
     program = proven_program(artifact, parameters=parameters).program
     world = World(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)
+    _refuse_crowding(request, here=not (hosts or hostfile))
     outputs, how = run_ranks("exec.once:run_task", request, world, label="run", timeout_s=timeout)
     if how:
         console.note(how)
@@ -86,3 +91,15 @@ def run(
             f"{values['output_elements']} out, on {program.ranks} ranks"
         )
     console.next_step(f"ccctl bench {artifact} --vs mpi")
+
+
+def _refuse_crowding(request: RunRequest, *, here: bool) -> None:
+    """Raise UnavailableError where this host lacks the memory to hand out the data and gather the results."""
+    from exec.demand import start_needs
+    from exec.layout import Layout
+    from probes.memory import refuse_crowding, rooms
+
+    layout = Layout(request.program, request.count)
+    found, host = rooms(), socket.gethostname()
+    needs = start_needs(layout, request.inputs[0].dtype.itemsize, here=here)
+    refuse_crowding([(host, found, need) for need in needs], request.program.collective.label)

@@ -22,7 +22,7 @@ from synth.compiler.order import FIFO_DEPTH
 from synth.compiler.order import connections as numbered
 from synth.program import SCRATCH
 
-__all__ = ["Connections"]
+__all__ = ["Connections", "window_bytes_at_most"]
 
 # A tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit closer caches,
 # but the ranks wait for each other more often, which costs most where they share cores; wires want long ones.
@@ -229,6 +229,22 @@ class Connections:
         stop = min(span.stop, first + self.tiling.tile)
         item_bytes = self.dtype.itemsize
         return self._bytes[span.buffer][first * item_bytes : max(first, stop) * item_bytes]
+
+
+def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> int:
+    """What the window of ``rank`` takes at most; ``far``: some ranks are on other hosts."""
+    program = layout.program
+    most = int(program.count.max(initial=1))
+    own = program.tb_rank == rank
+    ends = int(np.count_nonzero(program.tb_send[own] >= 0))
+    ends += int(np.count_nonzero(program.tb_recv[own] >= 0)) if far else 0
+    tile_bytes = _WIRE_TILE_BYTES if far else _TILE_BYTES
+    message = min(tile_bytes, layout.largest * most * item_bytes) + _LINE * most
+    slots = _DEPTH * message
+    if far:
+        slots = max(slots, _WIRE_SLOTS_BYTES + _WIRE_DEPTH * _LINE * most)
+    scratch = layout.elements(rank, SCRATCH) * item_bytes
+    return ends * (_COUNTERS_BYTES + slots) + scratch
 
 
 def _ends(layout: Layout) -> dict[int, tuple[int, int, int]]:

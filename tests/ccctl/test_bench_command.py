@@ -426,3 +426,12 @@ def test_a_baseline_and_pictures_say_that_a_run_was_interrupted(run_ccctl, sampl
         assert "SIGTERM; 3 of 4 rows not measured" in run_ccctl(*given).stdout
     done = run_ccctl("bench", "schedule.json", "-n", 7, "--baseline", "partial.json")
     assert "partial.json is of a run that was interrupted: SIGTERM" in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", ["4T", "512T"])
+def test_what_no_host_has_memory_for_is_refused_before_it_is_taken(run_ccctl, folder, size):
+    done = run_ccctl("bench", "program.json", "-b", size, "-e", size)
+    assert (done.returncode, done.stdout) == (69, ""), done.stderr
+    assert f"{os.uname().nodename}: broadcast of " in done.stderr
+    assert "GiB are free" in done.stderr

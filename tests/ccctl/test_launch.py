@@ -375,3 +375,9 @@ def test_pieces_handed_over_at_the_very_end_arrive():
     pieces = []
     run_ranks(f"{MODULE}:gives_away_last", None, World(2), label="test", keep=pieces.append)
     assert ("piece", 0) in pieces
+
+
+def test_more_ranks_than_the_host_has_memory_for_are_not_started(monkeypatch):
+    monkeypatch.setattr("ccctl.ranks.StartedRanks", pytest.fail)
+    with pytest.raises(UnavailableError, match=r"starting them takes .* GiB of memory for 65536 ranks, "):
+        run_ranks(f"{MODULE}:total", {"plus": 0}, World(65536), label="test")

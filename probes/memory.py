@@ -1,0 +1,152 @@
+"""What memory this process may still take, and whether all ranks of a machine find room for what they need.
+
+Memory that is not there is not missed until it is touched: the kernel then ends some process, and a file
+in shared memory that finds no room is a SIGBUS. So it is asked beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probes.errors import UnavailableError
+
+__all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
+
+_SHARED = Path("/dev/shm")
+_PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Room:
+    """``free_bytes`` that all processes with the same ``key`` share; ``shared``: for files in memory only."""
+
+    key: tuple[object, ...]
+    name: str
+    free_bytes: int
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Need:
+    """What so many ranks will take each: memory of any kind, and how much of it as files in /dev/shm."""
+
+    memory_bytes: int
+    shared_bytes: int = 0
+    ranks: int = 1
+
+
+def require_room(comm: Any, need: Need, what: str) -> None:
+    """Raise UnavailableError on all ranks of ``comm`` alike where a host lacks room for what its ranks need.
+
+    Collective. ``what`` names the work. Ranks of several hosts that are one machine, or one cgroup, are
+    added up.
+    """
+    refuse_crowding(comm.allgather((socket.gethostname(), rooms(), need)), what)
+
+
+def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: str) -> None:
+    """The same from (host, its rooms, its need) of every process."""
+    needed: defaultdict[tuple[object, ...], int] = defaultdict(int)
+    tightest: dict[tuple[object, ...], Room] = {}
+    hosts: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+    ranks: defaultdict[tuple[object, ...], int] = defaultdict(int)
+    for host, found, need in asked:
+        for room in found:
+            needed[room.key] += need.ranks * (need.shared_bytes if room.shared else need.memory_bytes)
+            ranks[room.key] += need.ranks
+            hosts[room.key].append(host)
+            if room.key not in tightest or room.free_bytes < tightest[room.key].free_bytes:
+                tightest[room.key] = room
+    short = [
+        f"{_named(hosts[key])}: {what} takes {_gib(needed[key])} of {room.name} for {_ranks(ranks[key])}, "
+        f"{_gib(room.free_bytes)} are free"
+        for key, room in tightest.items()
+        if needed[key] > room.free_bytes
+    ]
+    if short:
+        raise UnavailableError("\n".join(short), hint="Smaller sizes, or fewer ranks a host, take less.")
+
+
+def rooms() -> tuple[Room, ...]:
+    """What this process may take of: the machine's memory, its cgroups', and /dev/shm."""
+    boot = _text(_PROC / "sys/kernel/random/boot_id").strip() or socket.gethostname()
+    found = [Room((boot,), "memory", free) for free in _machine_free()]
+    space = _inode(_PROC / "self/ns/cgroup")
+    for folder, free in _cgroups_free():
+        found.append(Room((boot, space, str(folder)), f"memory in its cgroup {folder}", free))
+    with suppress(OSError):
+        status = os.statvfs(_SHARED)
+        free = status.f_bavail * status.f_frsize
+        found.append(Room((boot, _SHARED.stat().st_dev, "shm"), str(_SHARED), free, shared=True))
+    return tuple(found)
+
+
+def _machine_free() -> Iterator[int]:
+    for line in _text(_PROC / "meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) << 10
+
+
+def _cgroups_free() -> Iterator[tuple[Path, int]]:
+    """Each cgroup of this process with a limit, of either version: what it may still take."""
+    for line in _text(_PROC / "self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            yield from _limits(_CGROUPS, path, "memory.max", "memory.current", "")
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+            yield from _limits(_CGROUPS / "memory", path, *names)
+
+
+def _limits(root: Path, path: str, most: str, taken: str, prefix: str) -> Iterator[tuple[Path, int]]:
+    """From the process's own group to the root; what the page cache holds of files can be had back."""
+    # A namespace names a group outside its own by "..": what is seen of it is the root.
+    folder = root if ".." in path else root / path.lstrip("/")
+    for group in (folder, *folder.parents):
+        if not group.is_relative_to(root):
+            return
+        limit, used = _text(group / most).strip(), _text(group / taken).strip()
+        if not limit.isdecimal() or not used.isdecimal():
+            continue
+        held = (line.split() for line in _text(group / "memory.stat").splitlines())
+        files = {f"{prefix}inactive_file", f"{prefix}active_file"}
+        cache = sum(int(words[1]) for words in held if words[0] in files)
+        # Version 1 says "no limit" by a number beyond all memory.
+        yield group, max(0, int(limit) - int(used) + cache)
+
+
+def _named(hosts: Sequence[str]) -> str:
+    names = list(dict.fromkeys(hosts))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.4g} GiB" if size_bytes >= 1 << 27 else f"{size_bytes / 2**20:.4g} MiB"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
