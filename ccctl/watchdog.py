@@ -35,9 +35,11 @@ FAR_SILENCE_S = 7.5
 START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
+# mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
+_GATHERING_S = 5.0
 _MOST_NAMED = 8
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
-_BLAMED = re.compile(r"with\s+PID\s+(\d+)\s+on\s+node")
+_BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
 
 
 class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
@@ -112,12 +114,15 @@ class Watchdog:
     def _arrived(self, hello: Hello, connection: Connection[Any, Any]) -> None:
         self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
 
-    def _listen(self, at_most_s: float) -> None:
+    def _welcome(self) -> None:
         while not self._arrivals.empty():
             rank = self._arrivals.get()
             if not self.ranks:
                 self._reached(False)
             self.ranks[rank.number] = rank
+
+    def _listen(self, at_most_s: float) -> None:
+        self._welcome()
         by_connection = {rank.connection: rank for rank in self.ranks.values() if not rank.finished}
         if not by_connection:
             time.sleep(at_most_s)
@@ -130,8 +135,11 @@ class Watchdog:
             message = rank.connection.recv()
         except (EOFError, OSError):
             how = self._cause_of_death()
+            self._welcome()
             self._last_words()
-            raise self._lost(self._first_to_die(rank), how) from None
+            first = self._first_to_die(rank)
+            unheard = "" if first.number in self.ranks else " before it was heard of"
+            raise self._lost(first, how + unheard) from None
         rank.heard_s = time.monotonic()
         if isinstance(message, Status):
             if message != rank.status:
@@ -247,14 +255,20 @@ class Watchdog:
         )
 
     def _first_to_die(self, seen: Rank) -> Rank:
-        """The rank that mpirun blames: it kills the others, and we may see one of those first."""
-        blamed = {int(pid) for pid in _BLAMED.findall(self._log.read_text(errors="replace"))}
-        return next((rank for rank in self.ranks.values() if rank.pid in blamed), seen)
+        """The rank that mpirun blames: it kills the others, and we may see one of those first.
+
+        It may be one that never said hello, of which only mpirun knows.
+        """
+        for number, pid, host in _BLAMED.findall(self._log.read_text(errors="replace")):
+            known = self.ranks.get(int(number))
+            if known is None or known.pid == int(pid):
+                return known or Rank(int(number), host, int(pid), seen.connection, seen.heard_s)
+        return seen
 
     def _cause_of_death(self) -> str:
         """How a rank died, as far as the status of mpirun tells (it ends as the first rank did)."""
         try:
-            status = self._launcher.wait(2)
+            status = self._launcher.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
             return "died"
         number = -status if status < 0 else status - 128

@@ -161,6 +161,21 @@ def test_a_rank_alone_that_is_asked_to_end_goes_on(number):
 
 
 @pytest.mark.mpi
+def test_a_rank_that_is_killed_before_it_says_hello_is_named(tasks):
+    early = (
+        "import os, signal, sys, time\n"
+        "if os.environ.get('OMPI_COMM_WORLD_RANK') == '2' and 'ccctl.worker' in sys.orig_argv:\n"
+        "    time.sleep(2)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (tasks.parent / "sitecustomize.py").write_text(early)
+    with pytest.raises(
+        LostRankError, match=r"^rank 2 \(host .*was killed \(SIGKILL\) before it was heard of"
+    ):
+        run("total", plus=1)
+
+
+@pytest.mark.mpi
 def test_a_rank_that_leaves_in_the_middle_is_named():
     with pytest.raises(LostRankError, match=r"^rank 1 \(host .*died"):
         run("leaves")
