@@ -179,6 +179,8 @@ def _writable_too(found: Any) -> Any:
 
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache."""
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
+        return function
     loop: Any = numba.njit(nogil=True)(function)
     # numba asks the loop itself.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))

@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,10 @@ from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 
+# `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+INTERPRETED_S = 15
+
 
 def pytest_configure(config):
     # Tests run beside each other, and must not wait for each other's locks.
@@ -32,6 +37,18 @@ def pytest_unconfigure(config):
 def pytest_runtest_setup(item):
     if item.get_closest_marker("netns") and (reason := no_namespaces()):
         pytest.skip(reason)
+    if INTERPRETED:
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.alarm(INTERPRETED_S)
+
+
+def pytest_runtest_teardown():
+    if INTERPRETED:
+        signal.alarm(0)
+
+
+def _give_up(number, frame):
+    pytest.skip(f"not done in {INTERPRETED_S} s without compiled loops")
 
 
 @functools.cache

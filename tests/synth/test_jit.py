@@ -98,3 +98,11 @@ def test_locked_and_open_arrays_share_one_machine_code(tmp_path):
     assert run(tmp_path, f"from sorting import *; {locked}") == ["0.0", "1"]
     both = "ordered(values.copy()); ordered(values); print(len(ordered.signatures))"
     assert run(tmp_path, f"from sorting import *; values.setflags(write=False); {both}") == ["1"]
+
+
+def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    loop = CALLER.partition("if __name__")[0]
+    (tmp_path / "caller.py").write_text(f"{loop}print(type(caller).__name__, caller(1))")
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    assert run(tmp_path) == ["function", "22"]
