@@ -40,8 +40,12 @@ def test_what_a_task_raises_is_raised():
         crew.wait()
 
 
+def die(status):
+    os._exit(status)
+
+
 def test_a_worker_that_dies_is_told():
-    with Crew(1, os._exit) as crew, pytest.raises(RuntimeError, match="ended before its work"):
+    with Crew(1, die) as crew, pytest.raises(RuntimeError, match="ended before its work"):
         crew.submit(3)
         crew.wait()
 
