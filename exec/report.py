@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from synth.collective import Kind
 
 __all__ = ["Measurement", "Report", "Row", "Spread"]
+
+# Far beyond any time in seconds, rate in GB/s and size in bytes, and what their products can hold.
+_MOST = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -84,3 +88,23 @@ class Report:
     average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
     machine: dict[str, str] = field(default_factory=dict)
     interrupted: str = ""
+
+    def problems(self) -> list[str]:
+        """Every number that nothing measured can have, as ``path: what is wrong``."""
+        return [
+            f"rows[{at}].{path}: expected a number from 0 to {_MOST:g}, found {value}"
+            for at, row in enumerate(self.rows)
+            for path, value in _numbers(row)
+            if not 0 <= value <= _MOST
+        ]
+
+
+def _numbers(row: Row) -> Iterator[tuple[str, float]]:
+    yield "size_bytes", row.size_bytes
+    if row.predicted_s is not None:
+        yield "predicted_s", row.predicted_s
+    measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
+    for name, found in (measured | {f"peers.{name}": peer for name, peer in row.peers.items()}).items():
+        for field_name in ("time_s", "p50_s", "p99_s", "algbw_gbs", "busbw_gbs"):
+            if found is not None:
+                yield f"{name}.{field_name}", getattr(found, field_name)

@@ -81,5 +81,5 @@ def _lines(
 
 def _line(name: str, colour: str, found: Points, *, dashed: bool = False) -> Line:
     """The points that a logarithmic axis has a place for, by size."""
-    points = tuple((size, value) for size, value in sorted(found.items()) if value > 0)
+    points = tuple((size, value) for size, value in sorted(found.items()) if size > 0 and value > 0)
     return Line(name, colour, points, dashed)

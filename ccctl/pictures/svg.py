@@ -73,6 +73,8 @@ def document(title: str, charts: Sequence[Chart], width: int = 560, height: int 
 
 def _chart(chart: Chart, width: int, height: int) -> list[str]:
     points = [point for line in chart.lines for point in line.points]
+    if not points:
+        return [_text(f"{chart.title}: nothing above 0", (_LEFT + width - _RIGHT) / 2, _TOP, anchor="middle")]
     x = _axis([x for x, _ in points], chart.x_base, _LEFT, width - _RIGHT)
     y = _axis([y for _, y in points], 10, height - _BOTTOM, _TOP)
     parts = [_text(chart.title, (_LEFT + width - _RIGHT) / 2, _TOP - 10, anchor="middle")]

@@ -58,3 +58,22 @@ def test_the_same_report_is_the_same_bytes(samples):
 def test_a_report_without_rows_has_no_picture(samples):
     with pytest.raises(UsageError, match="no measured rows"):
         plot(replace(samples["report"], rows=()))
+
+
+@pytest.mark.parametrize(
+    ("time_s", "size_bytes"), [(0.0, 1024), (1e-3, 0), (0.0, 0), (1e15, 1), (1e-300, 1 << 60)]
+)
+def test_a_picture_has_no_place_for_what_is_not_above_zero(samples, time_s, size_bytes):
+    row = samples["report"].rows[0]
+    shown = replace(row.out_of_place, time_s=time_s, busbw_gbs=time_s)
+    row = replace(row, size_bytes=size_bytes, out_of_place=shown, predicted_s=0.0)
+    picture = plot(replace(samples["report"], rows=(row,)))
+    assert "nan" not in picture and "inf" not in picture
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e308])
+def test_a_report_of_what_cannot_be_measured_is_refused(samples, value):
+    row = samples["report"].rows[0]
+    shown = replace(row.out_of_place, time_s=value)
+    found = replace(samples["report"], rows=(replace(row, out_of_place=shown),))
+    assert found.problems()[0].startswith("rows[0].out_of_place.time_s: expected a number from 0")
