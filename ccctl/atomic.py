@@ -42,6 +42,7 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes], mode: int | N
 
 def refuse_unwritable(path: Path) -> None:
     """Raise CannotWriteError where ``path`` plainly cannot be written, so that no work is done in vain."""
+    _refuse_planted(path)
     target = Path(os.path.realpath(path))
     try:
         target.is_dir()
@@ -53,6 +54,20 @@ def refuse_unwritable(path: Path) -> None:
         raise CannotWriteError(f"{path}: is a folder", hint="name a file in it")
     if not os.access(target if target.exists() and not target.is_file() else target.parent, os.W_OK):
         raise CannotWriteError(f"{path}: no permission to write there")
+
+
+def _refuse_planted(path: Path) -> None:
+    """Raise CannotWriteError for a symbolic link that another user left where all can write.
+
+    As the kernel does with fs.protected_symlinks: what it leads to is that user's choice.
+    """
+    with contextlib.suppress(OSError):
+        link, folder = path.lstat(), path.parent.stat()
+        shared = folder.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
+        if stat.S_ISLNK(link.st_mode) and shared and link.st_uid not in (0, os.geteuid(), folder.st_uid):
+            raise CannotWriteError(
+                f"{path}: is a symbolic link of user {link.st_uid}", hint="remove it, or write elsewhere"
+            )
 
 
 def _replace(target: Path, parts: Iterable[bytes], mode: int | None) -> None:

@@ -139,3 +139,17 @@ def test_a_symbolic_link_stays_one(tmp_path):
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as two users")
+def test_a_link_that_another_user_left_where_all_can_write_is_not_followed(tmp_path):
+    private, shared = tmp_path / "private", tmp_path / "shared"
+    private.write_text("mine")
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link = shared / "out.json"
+    link.symlink_to(private)
+    os.chown(link, 54321, 54321, follow_symlinks=False)
+    with pytest.raises(CannotWriteError, match="symbolic link of user 54321"):
+        write_atomically(link, b"theirs")
+    assert private.read_text() == "mine"
