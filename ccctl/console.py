@@ -26,6 +26,7 @@ __all__ = [
     "configure",
     "data",
     "detail",
+    "doubt",
     "error",
     "flush",
     "hear_libraries",
@@ -42,6 +43,7 @@ __all__ = [
 
 _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
 # The progress bars that are drawn now.
 _bars: list[DrawnBar] = []
@@ -79,6 +81,9 @@ def summary(values: dict[str, Any]) -> None:
     """The ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
     import json
 
+    if _doubts:
+        values = {**values, "findings": [*values.get("findings", ()), *_doubts]}
+        _doubts.clear()
     _print(json.dumps(values, indent=2, ensure_ascii=False))
 
 
@@ -135,6 +140,12 @@ def warn(text: str) -> None:
     """Something the user should know and may have to act on, on stderr; ``-q`` silences it."""
     if not _settings["quiet"]:
         _message(f"warning: {text}", style="yellow")
+
+
+def doubt(text: str) -> None:
+    """A warning that casts doubt on the result: the summary of ``--json`` has it among its findings, too."""
+    _doubts.append(text)
+    warn(text)
 
 
 def error(text: str, hint: str = "") -> None:

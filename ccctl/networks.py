@@ -11,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl import artifacts
+from ccctl import artifacts, console
 from ccctl.errors import UsageError
+from ccctl.hosts import fold
 from ccctl.inputs import exists
 from ccctl.options import MOST_RANKS
 from ccctl.sizes import parse_rates, parse_seconds, quoted
 from probes.numbers import whole
 
 if TYPE_CHECKING:
+    from probes.topology import Topology
     from synth.failures import Failures
     from synth.network import Network
 
@@ -114,9 +116,30 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
     if artifact.kind == "profile":
         return from_profile(artifact.body, name, hold_alpha=hold_alpha), digests
     if artifact.kind == "topology":
-        return from_topology(artifact.body, name, hold_alpha=hold_alpha), digests
-    network: Network = artifact.body.network
+        network = from_topology(artifact.body, name, hold_alpha=hold_alpha)
+        _tell_unknown_links(artifact.body, path)
+        return network, digests
+    network = artifact.body.network
     return network, digests
+
+
+def _tell_unknown_links(topology: Topology, path: str) -> None:
+    """Say where a network has no NVLinks only because no source told of them, and what to use instead."""
+    from probes.unknown_links import unknown_nvlinks
+    from synth.pods import pods_of
+
+    doubtful = [(host, found) for host in topology.hosts if (found := unknown_nvlinks(host)) is not None]
+    if not doubtful:
+        return
+    machines = {
+        name
+        for host, _ in doubtful
+        for name in pods_of(len(host.usable_gpus), next((gpu.name for gpu in host.usable_gpus), ""))
+    }
+    alike = sorted(machines) if len(doubtful) == len(topology.hosts) else []
+    instead = f"; or use --network {alike[0]}:{len(doubtful)}" if alike else ""
+    hosts = fold(host.name for host, _ in doubtful)
+    console.doubt(f"{path}: {hosts}: {doubtful[0][1].text}{instead}")
 
 
 def parse_failures(text: str, network: Network) -> Failures:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from probes.bandwidth import Bandwidths
 from probes.devices import architecture, product_name
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
+from probes.unknown_links import unknown_nvlinks
 
 __all__ = ["complete"]
 
@@ -125,6 +126,9 @@ def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
         if (nic.speed_mbit or 0) > tables.most_nic_mbit:
             text = f"speed {nic.speed_mbit} Mbit/s is more than any port has: taken as unknown"
             yield Finding("bogus-speed", f"{host.name}/{nic.name}", text)
+    unknown = unknown_nvlinks(host)
+    if unknown is not None:
+        yield unknown
     yield from _link_doubts(host, tables)
     yield from _width_doubts(host)
     yield from _port_doubts(host)

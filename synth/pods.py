@@ -18,7 +18,7 @@ from probes.errors import UsageError
 from probes.numbers import whole
 from synth.network import Link, Network, build
 
-__all__ = ["is_pod", "pod", "pod_names"]
+__all__ = ["is_pod", "pod", "pod_names", "pods_of"]
 
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
@@ -43,6 +43,19 @@ def pod_names() -> tuple[str, ...]:
 def is_pod(spec: str) -> bool:
     """Whether ``spec`` names a machine; ``_`` and capitals are as good as ``-`` and small letters."""
     return _plain(spec) in _table()
+
+
+def pods_of(gpus: int, model: str) -> tuple[str, ...]:
+    """The named machines with so many GPUs of this model, "A100 SXM4 40GB" for one."""
+    words = model.replace("-", " ").split()
+    return tuple(
+        name for name, values in _table().items() if values["gpus"] == gpus and _gpu_of(values) in words
+    )
+
+
+def _gpu_of(values: dict[str, Any]) -> str:
+    """The model in a title such as "8 A100 behind NVSwitches"."""
+    return str(values["title"]).split()[1].rstrip(",")
 
 
 def pod(spec: str, *, hold_alpha: bool = False) -> Network:

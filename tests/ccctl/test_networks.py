@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from ccctl import artifacts, console
 from ccctl.collectives import parse_collectives
 from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
 from ccctl.networks import load_network, parse_failures, parse_ranks
+from probes.topology import Gpu, Host, Nic, Topology
 
 
 def test_ranks():
@@ -196,3 +199,22 @@ def test_what_no_network_has_for_a_name_is_refused(spec):
     with pytest.raises(CcctlError) as caught:
         load_network(spec, None, None)
     assert caught.value.message
+
+
+def test_a_topology_whose_nvlinks_nobody_told_is_doubted_and_a_machine_named(tmp_path, capsys):
+    gpu = Gpu("", "nccl_xml", vendor="nvidia", name="A100 SXM4 40GB", method_of={"arch": "table"})
+    hosts = tuple(
+        Host(name, "nccl_xml", gpus=tuple(replace(gpu, index=n, bus_id=f"0000:{n:02x}:00.0") for n in range(8)),
+             nics=(Nic("mlx5_0", "sysfs", physical=True),))
+        for name in ("n1", "n2")
+    )  # fmt: skip
+    path = str(tmp_path / "topology.json")
+    artifacts.write(path, "topology", Topology(hosts))
+    load_network(path, None, None)
+    said = capsys.readouterr().err
+    assert "n[1-2]: its 8 A100 SXM4 40GB, have NVLinks and no source tells of them" in said
+    assert said.endswith("or use --network dgx-a100:2\n")
+    console.summary({"time_s": 1.0})
+    assert "no source tells of them" in json.loads(capsys.readouterr().out)["findings"][0]
+    console.summary({"time_s": 1.0})
+    assert "findings" not in capsys.readouterr().out
