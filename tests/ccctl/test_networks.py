@@ -203,11 +203,9 @@ def test_what_no_network_has_for_a_name_is_refused(spec):
 
 def test_a_topology_whose_nvlinks_nobody_told_is_doubted_and_a_machine_named(tmp_path, capsys):
     gpu = Gpu("", "nccl_xml", vendor="nvidia", name="A100 SXM4 40GB", method_of={"arch": "table"})
-    hosts = tuple(
-        Host(name, "nccl_xml", gpus=tuple(replace(gpu, index=n, bus_id=f"0000:{n:02x}:00.0") for n in range(8)),
-             nics=(Nic("mlx5_0", "sysfs", physical=True),))
-        for name in ("n1", "n2")
-    )  # fmt: skip
+    gpus = tuple(replace(gpu, index=n, bus_id=f"0000:{n:02x}:00.0") for n in range(8))
+    nics = (Nic("mlx5_0", "sysfs", physical=True),)
+    hosts = tuple(Host(name, "nccl_xml", gpus=gpus, nics=nics) for name in ("n1", "n2"))
     path = str(tmp_path / "topology.json")
     artifacts.write(path, "topology", Topology(hosts))
     load_network(path, None, None)
