@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from ccctl import console
 from ccctl.atomic import refuse_unwritable
+from ccctl.errors import UsageError
 from ccctl.hosts import HOSTS_VARIABLE
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Unwind",
     "Verbose",
     "Without",
+    "positive_seconds",
 ]
 
 # Counts beyond these are slips of the hand: each is refused before anything of that size is made.
@@ -52,6 +55,17 @@ def _output(value: str | None) -> str | None:
     if value is not None and value != "-":
         refuse_unwritable(Path(value))
     return value
+
+
+def positive_seconds(value: float | None, name: str) -> float | None:
+    """A limit in seconds; raises UsageError, naming the option, unless it is a positive number."""
+    if value is not None and not 0 < value < math.inf:
+        raise UsageError(f"{name}: expected seconds > 0, found {value:g}", hint="Leave it out for no limit.")
+    return value
+
+
+def _timeout(value: float | None) -> float | None:
+    return positive_seconds(value, "--timeout")
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
@@ -121,7 +135,9 @@ Without = Annotated[
 ]
 TimeoutSeconds = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="End the command after this long (exit 124)."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", callback=_timeout, help="End the command after this long (exit 124)."
+    ),
 ]
 
 Alpha = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ccctl.options import MOST_COUNT, MOST_RANKS
+from ccctl.options import MOST_COUNT, MOST_RANKS, positive_seconds
 
 __all__ = [
     "Chunk",
@@ -97,9 +97,14 @@ Method = Annotated[
     str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
 ]
 
+
+def _time_limit(value: float | None) -> float | None:
+    return positive_seconds(value, "--time-limit")
+
+
 TimeLimit = Annotated[
     float | None,
-    typer.Option("--time-limit", metavar="SECONDS", help="Then take the best so far."),
+    typer.Option("--time-limit", metavar="SECONDS", callback=_time_limit, help="Then take the best so far."),
 ]
 
 Jobs = Annotated[

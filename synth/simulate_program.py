@@ -153,7 +153,8 @@ def _chain(
         elif why != "link":
             # Only who waits for the step itself, not for its message, waits for all of it.
             shares["instructions"] += step_s
-            shares["threadblock"] += float(busy_s[step] - wire_s[step] - step_s)
+            # The difference of two sums: where it is nothing it may come out below.
+            shares["threadblock"] += max(0.0, float(busy_s[step] - wire_s[step] - step_s))
         step, why = int(culprit[step]), CAUSES[cause[step]]
     return shares
 

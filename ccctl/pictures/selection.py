@@ -116,12 +116,13 @@ def busbw_gbs(selection: Selection, point: Point) -> float:
 
 def _ranges(selection: Selection) -> list[dict[str, Any]]:
     found = []
+    starts = {one.from_bytes for one in selection.ranges}
     for one in selection.ranges:
         algorithm = selection.algorithms[one.algorithm]
         found.append(
             {
                 "from": format_size(one.from_bytes),
-                "to": format_size(one.to_bytes),
+                "to": _end(one.to_bytes, starts),
                 "from_bytes": one.from_bytes,
                 "to_bytes": one.to_bytes,
                 "method": algorithm.method,
@@ -131,6 +132,11 @@ def _ranges(selection: Selection) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _end(to_bytes: int, starts: set[int]) -> str:
+    """The last size of a range; where the next range begins after it, by that one's first: <319K."""
+    return f"<{format_size(to_bytes + 1)}" if to_bytes + 1 in starts else format_size(to_bytes)
 
 
 def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:

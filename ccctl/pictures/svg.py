@@ -12,7 +12,8 @@ __all__ = ["COLOURS", "Chart", "Line", "document"]
 # Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
 _INK, _GRID, _FONT = "#222222", "#dddddd", "font-family='sans-serif' font-size='12'"
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 34, 46
+# Right of the last tick half of its value must fit: 326.7K.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 28, 34, 46
 
 
 @dataclass(frozen=True)

@@ -286,3 +286,13 @@ def test_words_of_thousands_of_characters_are_not_repeated(run_in_process):
         status, said = run_in_process(*words)
         assert status in (2, 66)
         assert 0 < len(said) < 1500
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "-0.0"])
+@pytest.mark.parametrize("command", ["bench", "run", "profile", "detect", "synth"])
+def test_a_limit_in_time_that_is_none_is_a_usage_error(run_ccctl, command, limit):
+    option = "--time-limit" if command == "synth" else "--timeout"
+    given = {"bench": ["x.json"], "run": ["x.json", "--input", "x.npy"], "profile": ["-n", 2]}
+    done = run_ccctl(command, *given.get(command, []), option, limit)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{option}: expected seconds > 0, found {float(limit):g}" in done.stderr

@@ -77,3 +77,24 @@ def test_a_report_of_what_cannot_be_measured_is_refused(samples, value):
     shown = replace(row.out_of_place, time_s=value)
     found = replace(samples["report"], rows=(replace(row, out_of_place=shown),))
     assert found.problems()[0].startswith("rows[0].out_of_place.time_s: expected a number from 0")
+
+
+def test_every_word_of_the_axes_lies_within_its_panel(samples):
+    """The largest sizes stand at the right end of an axis; a letter of 12 points is 7 wide at most."""
+    root = ElementTree.fromstring(plot(grown(samples["report"], (1 << 20, 256 << 20))))
+    panels = list(root.iter(f"{SVG}g"))
+    assert len(panels) == 2
+    for panel in panels:
+        for text in panel.iter(f"{SVG}text"):
+            if text.get("text-anchor") == "middle":
+                assert float(text.get("x")) + 7 * len(text.text) / 2 <= 560
+
+
+def test_both_panels_are_of_one_statistic(samples):
+    """A mean of ten times the median moves neither."""
+    report = grown(samples["report"], (1024, 4096))
+    rows = tuple(
+        replace(row, out_of_place=replace(row.out_of_place, mean_s=10 * row.out_of_place.time_s))
+        for row in report.rows
+    )
+    assert plot(report) == plot(replace(report, rows=rows))

@@ -1,10 +1,12 @@
 """`ccctl show` as a user runs it: every kind, from a file and from a pipe, and what is wrong."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ccctl import artifacts
+from synth.selection import Range
 
 SAYS = {
     "topology": ["host"],
@@ -91,3 +93,12 @@ def test_a_selection_is_plotted(samples, run_ccctl, tmp_path):
     assert content.startswith("<svg")
     assert "ring, 4 chunks" in content
     assert "proven bound" in content
+
+
+def test_ranges_of_sizes_meet_in_one_spelling(samples, run_ccctl, tmp_path):
+    """A range that ends before 319K ends there: 326655 and 319K would look as if they overlapped."""
+    selection = samples["selection"]
+    ranges = (Range(1 << 10, (319 << 10) - 1, 0), Range(319 << 10, 1 << 20, 0))
+    artifacts.write(str(tmp_path / "table.json"), "selection", replace(selection, ranges=ranges))
+    lines = run_ccctl("show", "table.json").stdout.splitlines()[2:4]
+    assert [line.split()[:2] for line in lines] == [["1K", "<319K"], ["319K", "1M"]]

@@ -88,3 +88,9 @@ def test_long_schedules_are_taken_as_they_are(monkeypatch):
     first, second = ring_all_reduce(3), ring_all_reduce(3)
     monkeypatch.setattr(predict, "_MOST_SENDS", first.sends - 1)
     assert soonest([first, second]) is first
+
+
+def test_a_step_within_a_host_costs_a_small_part_of_one_between_hosts():
+    within = predicted_s(RING, ring(1e-6, 1e-9), 256)
+    between = predicted_s(RING, replace(ring(1e-6, 1e-9), hosts=("a", "b", "c", "d")), 256)
+    assert within < 15e-6 < between

@@ -16,7 +16,7 @@ from synth.lang import chunk, program
 from synth.methods import direct
 from synth.network import Link, build
 from synth.simulate import replay
-from synth.simulate_program import Costs, simulate_program
+from synth.simulate_program import Costs, _chain, simulate_program
 
 FREE = Costs(step_s=0.0)
 
@@ -130,3 +130,10 @@ def test_turns_rise_within_a_threadblock(kind, ranks, seed):
     assert len(compiled.turn) == compiled.steps
     same = compiled.tb_of[1:] == compiled.tb_of[:-1]
     assert (np.diff(compiled.turn)[same] >= 0).all()
+
+
+def test_a_share_that_is_nothing_is_not_below_nothing():
+    """What a threadblock adds is the difference of two sums of the same parts."""
+    one, nobody = np.zeros(1, dtype=np.int32), np.full(1, -1, dtype=np.int32)
+    shares = _chain(np.ones(1), one, nobody, np.array([0.1 + 0.2]), np.zeros(1), np.array([0.3]), 0.0)
+    assert shares["threadblock"] == 0.0
