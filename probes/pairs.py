@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probes.errors import DataError
+from probes.numbers import whole
 from probes.rounds import Pair
 from probes.samples import Place
 
@@ -40,12 +41,12 @@ def parse_pairs(text: str, source: str) -> WantedPairs:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) == 3 and not words[0].isdecimal():
+        if len(words) == 3 and whole(words[0]) is None:
             problems.append(f"line {number}: {_FORM}; {words[0]!r} is not the number of a round")
         elif len(words) not in (2, 3):
             problems.append(f"line {number}: {_FORM}, found {len(words)} words")
         else:
-            found.append(Wanted(number, int(words[0]) if len(words) == 3 else 0, *words[-2:]))
+            found.append(Wanted(number, (whole(words[0]) or 0) if len(words) == 3 else 0, *words[-2:]))
     if not found and not problems:
         problems.append(f"{_FORM} in each line, found no pair")
     if problems:
@@ -78,10 +79,11 @@ def resolve(wanted: WantedPairs, places: Sequence[Place]) -> list[list[Pair]]:
 
 
 def _rank(word: str, places: Sequence[Place]) -> int | None:
-    if word.isdecimal():
-        return int(word) if int(word) < len(places) else None
+    if (number := whole(word)) is not None:
+        return number if number < len(places) else None
     host, _, local = word.partition(":")
     ranks = [rank for rank, place in enumerate(places) if place.host == host]
-    if not local.isdecimal():
-        return ranks[0] if ranks and not local else None
-    return ranks[int(local)] if int(local) < len(ranks) else None
+    if not local:
+        return ranks[0] if ranks else None
+    at = whole(local, 0, len(ranks) - 1)
+    return ranks[at] if at is not None else None

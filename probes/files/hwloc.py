@@ -24,8 +24,9 @@ from probes.topology import Gpu, Host, Nic, PciDevice, Topology
 __all__ = ["read"]
 
 _HINT = "lstopo writes it: lstopo --of xml topology.xml (older versions: with --whole-io)."
-_COMPUTE = re.compile(r"(nvml|rsmi|cuda)(\d+)")
-_MEMORY = re.compile(r"(\d+)\s*(KiB|MiB|GiB|kB)?")
+_COMPUTE = re.compile(r"(nvml|rsmi|cuda)([0-9]{1,6})")
+_PORT_STATE = re.compile(r"Port([0-9]{1,6})State")
+_MEMORY = re.compile(r"([0-9]{1,15})\s*(KiB|MiB|GiB|kB)?")
 _UNITS = {"KiB": 1 << 10, "kB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _PORT_STATES = {1: "down", 2: "init", 3: "armed", 4: "active"}
 
@@ -145,9 +146,7 @@ def _nics(reading: Reading) -> Iterator[Nic]:
 
 def _rdma_ports(first: Nic, rdma: OsDevice) -> Iterator[Nic]:
     """One for each port whose state is told, as the kernel's own names of them go."""
-    states = {
-        int(m[1]): value for key, value in rdma.infos.items() if (m := re.fullmatch(r"Port(\d+)State", key))
-    }
+    states = {int(m[1]): value for key, value in rdma.infos.items() if (m := _PORT_STATE.fullmatch(key))}
     for number in sorted(states) or [1]:
         state = _PORT_STATES.get(integer(states.get(number, "")) or 0, "")
         name = rdma.name if number == 1 else f"{rdma.name}:{number}"

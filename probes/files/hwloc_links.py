@@ -15,6 +15,7 @@ from probes.bandwidth import Bandwidths
 from probes.files.hwloc_objects import METHOD, Reading
 from probes.files.nccl_values import integer, number
 from probes.files.xml_tree import Element
+from probes.numbers import whole
 from probes.topology import FabricLink, Gpu
 
 __all__ = ["Distances", "links", "numa_distances", "read_distances"]
@@ -62,7 +63,9 @@ def _version_2(element: Element) -> Distances:
     if kind:
         ends = [f"{kind}:{word}" for word in ends]
     return Distances(
-        element.get("name"), tuple(ends), tuple(float(word) for word in words if word.isdecimal())
+        element.get("name"),
+        tuple(ends),
+        tuple(float(number) for word in words if (number := whole(word)) is not None),
     )
 
 

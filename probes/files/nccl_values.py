@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from probes.numbers import LARGEST, decimal, whole
 from probes.spelling import cpu_list
 
 __all__ = [
@@ -18,24 +19,21 @@ __all__ = [
 ]
 
 _LARGEST = 1e6
+_LONGEST_MASK = 16384
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
 
 
 def integer(text: str) -> int | None:
     """A whole number in decimal or with 0x; None for anything else."""
-    try:
-        return int(text, 16 if text.lower().startswith("0x") else 10)
-    except ValueError:
-        return None
+    if not text.lower().startswith("0x"):
+        return whole(text.strip(), -LARGEST)
+    return int(text, 16) if _HEXADECIMAL.fullmatch(text) else None
 
 
 def number(text: str) -> float | None:
     """A number with or without a fraction, not negative and of a size that a machine can have."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < _LARGEST else None
+    return decimal(text.strip(), 0.0, _LARGEST)
 
 
 def hexadecimal(text: str) -> str:
@@ -58,6 +56,8 @@ def speed_gts(text: str) -> float | None:
 
 def affinity_list(affinity: str) -> str:
     """The kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits."""
+    if len(affinity) > _LONGEST_MASK:
+        return ""
     try:
         words = [int(word, 16) for word in affinity.split(",")]
     except ValueError:
@@ -73,9 +73,9 @@ def architecture(sm: str, gcn: str) -> str:
     if gcn:
         # Older ROCm files write 910 for what everyone else calls gfx90a.
         return gcn if gcn.startswith("gfx") else {"910": "gfx90a"}.get(gcn, f"gfx{gcn}")
-    return f"sm_{sm}" if sm.isdigit() else ""
+    return f"sm_{sm}" if whole(sm) is not None else ""
 
 
 def capability(sm: str, gcn: str) -> str:
     """CUDA's compute capability ("9.0") from ``sm``."""
-    return f"{sm[:-1]}.{sm[-1]}" if not gcn and sm.isdigit() and len(sm) > 1 else ""
+    return f"{sm[:-1]}.{sm[-1]}" if not gcn and whole(sm) is not None and len(sm) > 1 else ""

@@ -15,13 +15,14 @@ from pathlib import PurePath
 
 from probes.errors import DataError
 from probes.files.smi_text import CPUS, NODE, Grid, decoded, grids
+from probes.numbers import whole
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, Topology
 
 __all__ = ["METHOD", "read"]
 
 METHOD = "smi"
 _MOST_LINKS = 18
-_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,4096}")
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
 _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, and what nvidia-smi topo -m and -p2p print."
 
@@ -128,7 +129,7 @@ def _gpu(device: str, grid: Grid, p2p: Grid | None) -> Gpu:
         index=int(device.removeprefix("GPU")),
         vendor="nvidia",
         cpus=cpus if _CPU_LIST.fullmatch(cpus) else "",
-        numa=int(node) if node.isdecimal() else None,
+        numa=whole(node, 0, 1 << 16),
         peers=peers,
     )
 

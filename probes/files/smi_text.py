@@ -19,8 +19,8 @@ CPUS, NODE = "CPU Affinity", "NUMA Affinity"
 PATH_WORDS = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
 P2P_WORDS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_DEVICE = re.compile(r"GPU\d+|NIC\d+|[a-z][\w.-]*\d[\w.-]*")
-_NVLINKS = re.compile(r"NV[1-9]\d*")
+_DEVICE = re.compile(r"GPU[0-9]{1,6}|NIC[0-9]{1,6}|[a-z][\w.-]*\d[\w.-]*")
+_NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 _MOST_DEVICES = 256

@@ -41,3 +41,11 @@ def test_every_bad_line_is_told_by_its_number(text, problems):
     assert len(caught.value.problems) == len(problems)
     for found, expected in zip(caught.value.problems, problems, strict=True):
         assert found.startswith(expected)
+
+
+@pytest.mark.parametrize("word", ["9" * 5000, "²", "٣", "h:" + "9" * 5000, "h:²"])
+def test_a_number_that_no_rank_has_is_refused(word):
+    with pytest.raises(DataError):
+        resolve(parse_pairs(f"{word} 0\n", "x"), [Place("h", 0), Place("h", 1)])
+    with pytest.raises(DataError):
+        parse_pairs(f"{word.removeprefix('h:')} 0 1 2\n", "x")

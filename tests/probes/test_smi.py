@@ -329,3 +329,9 @@ def test_any_text_is_read_whole_or_refused(text):
         assert error.problems
     else:
         assert found.problems() == []
+
+
+@pytest.mark.parametrize("name", ["GPU" + "9" * 5000, "GPU²", "GPU٣"])
+def test_the_number_of_a_device_is_short_and_in_ascii(name):
+    with pytest.raises(DataError):
+        smi.read(f"\t{name}\tCPU Affinity\n{name}\t X \t0-99999999999\n".encode(), "x")
