@@ -27,6 +27,7 @@ from ccctl.errors import (
     UsageError,
     exit_status,
 )
+from ccctl.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
 
 __all__ = ["app", "examples", "main", "verbs"]
@@ -123,6 +124,7 @@ def main() -> None:
     """Run the command line and exit with the status that ``ccctl.errors`` gives."""
     _prepare_streams()
     console.hear_libraries()
+    hear_interrupts()
     status = _run()
     sys.exit(_flush(status))
 
@@ -134,7 +136,8 @@ def _run() -> int:
             return _interrupted()
         return status if isinstance(status, int) else 0
     except CcctlError as error:
-        return _expected(error)
+        # A library that an interruption kept from loading looks like one that is missing.
+        return _ended() if isinstance(error, UnavailableError) and told_to_end() else _expected(error)
     except typer.TyperException as error:
         return _usage(error)
     except SystemExit as leaving:
@@ -151,12 +154,17 @@ def _run() -> int:
     except MemoryError:
         return _expected(UnavailableError("there is not enough memory on this machine for that"))
     except Exception:
-        return _bug()
+        return _ended() if told_to_end() else _bug()
 
 
 def _interrupted() -> int:
     console.note("ccctl: interrupted")
     return INTERRUPTED
+
+
+def _ended() -> int:
+    status = told_to_end()
+    return _interrupted() if status == INTERRUPTED else status
 
 
 def _bug() -> int:

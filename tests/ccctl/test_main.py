@@ -231,6 +231,30 @@ def test_interruption_while_it_starts_is_status_130_without_a_traceback(module):
     assert (done.returncode, done.stderr) == (130, "ccctl: interrupted\n")
 
 
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGINT, 130, "ccctl: interrupted\n"), (signal.SIGTERM, 143, "")]
+)
+@pytest.mark.parametrize("error", ["ImportError('initialization failed')", "UnavailableError('no solver')"])
+def test_a_signal_that_a_library_turns_into_another_error_ends_the_command(number, status, said, error):
+    script = (
+        "import os, sys\n"
+        "from ccctl.signals import unwinding\n"
+        "from probes.errors import UnavailableError\n"
+        "class Loading:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'synth.network':\n"
+        "            try:\n"
+        f"                with unwinding(): os.kill(os.getpid(), {int(number)})\n"
+        "            except BaseException: pass\n"
+        f"            raise {error}\n"
+        "sys.argv, sys.meta_path[:0] = ['ccctl', 'synth', '--network', 'ring:2'], [Loading()]\n"
+        "from ccctl.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
 def test_interruption_is_status_130_without_a_traceback(tmp_path):
     waiting = subprocess.Popen(
         [sys.executable, "-P", "-m", "ccctl", "show", "-"],
