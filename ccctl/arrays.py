@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, BinaryIO
 
 from ccctl.atomic import write_atomically
@@ -60,6 +61,10 @@ def write_ranks(name: str, outputs: Sequence[Array]) -> None:
         write_atomically(Path(name), content)
 
 
+# The header is an expression of Python, and numpy lets what its parser raises through.
+_UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)
+
+
 def _load(name: str) -> Array:
     import numpy as np
 
@@ -69,8 +74,7 @@ def _load(name: str) -> Array:
         try:
             _require_whole(stream)
             found: Array = np.load(stream, allow_pickle=False)
-        # The header is an expression of Python, and numpy lets what its parser raises through.
-        except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise DataError(name, [f"expected a .npy file: {error}"]) from error
         except OSError as error:
             raise MissingInputError(f"{name}: {error.strerror or error}") from error

@@ -105,6 +105,15 @@ def _numbers(row: Row) -> Iterator[tuple[str, float]]:
         yield "predicted_s", row.predicted_s
     measured = {"out_of_place": row.out_of_place, "in_place": row.in_place}
     for name, found in (measured | {f"peers.{name}": peer for name, peer in row.peers.items()}).items():
-        for field_name in ("time_s", "p50_s", "p99_s", "algbw_gbs", "busbw_gbs"):
-            if found is not None:
-                yield f"{name}.{field_name}", getattr(found, field_name)
+        if found is not None:
+            for record, path in ((found, name), (found.spread, f"{name}.spread")):
+                yield from _numbers_of(record, path)
+
+
+def _numbers_of(record: Measurement | Spread | None, path: str) -> Iterator[tuple[str, float]]:
+    # Who was slowest may be unknown, which is -1.
+    for name in sorted({*getattr(record, "__dataclass_fields__", ())} - {"slowest_rank"}):
+        value = getattr(record, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int | float):
+                yield f"{path}.{name}", number

@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from probes.finite import not_finite
+from probes.spelling import is_cpu_list
+
 if TYPE_CHECKING:
     from probes.topology import Host, Topology
 
@@ -16,6 +19,7 @@ def problems_of(topology: Topology) -> list[str]:
     """Every contradiction between the records, as ``path: what is wrong``."""
     names = _repeated(host.name for host in topology.hosts)
     found = [f"hosts: {name!r} is there {count} times" for name, count in names]
+    found += not_finite(topology)
     for index, host in enumerate(topology.hosts):
         found += [f"hosts[{index}].{problem}" for problem in _host_problems(host)]
     return found
@@ -34,6 +38,9 @@ def _host_problems(host: Host) -> Iterator[str]:
         ("nics", (nic.name for nic in host.nics)),
     ):
         yield from (f"{label}: {name} is there {count} times" for name, count in _repeated(keys))
+    for row, node in enumerate(host.numa):
+        if not is_cpu_list(node.cpus):
+            yield f"numa[{row}].cpus: expected CPUs as 0-23,48-71, found {node.cpus[:40]!r}"
     yield from _tree_problems(host)
     known = {gpu.bus_id for gpu in host.gpus}
     for row, link in enumerate(host.fabric):

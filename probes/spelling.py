@@ -5,9 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["cpu_list", "cpu_mask", "cpu_numbers", "is_hidden", "nccl_guid", "normal_bus_id", "plain_guid"]
+__all__ = [
+    "cpu_list",
+    "cpu_mask",
+    "cpu_numbers",
+    "is_cpu_list",
+    "is_hidden",
+    "nccl_guid",
+    "normal_bus_id",
+    "plain_guid",
+]
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
+
+
+_RUN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
+_MOST_CPUS = 1 << 20
 
 
 def normal_bus_id(text: str) -> str:
@@ -36,6 +49,15 @@ def cpu_list(numbers: Iterable[int]) -> str:
         else:
             runs.append((value, value))
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def is_cpu_list(text: str) -> bool:
+    """Whether this is the kernel's list form of CPUs, numbered up to a million; "" is none of them."""
+    runs = [_RUN.fullmatch(part) for part in text.split(",")] if text else []
+    return all(
+        run is not None and int(run[1]) <= int(run[2] or run[1]) <= _MOST_CPUS and len(runs) <= _MOST_CPUS
+        for run in runs
+    )
 
 
 def cpu_numbers(listed: str) -> list[int]:

@@ -119,14 +119,24 @@ class Network:
             for row in np.flatnonzero(~((column >= low) & (column <= high)))[:5]:
                 wanted = f"a number {least}, from {low:g} to {high:g}"
                 found.append(f"{name}[{row}]: expected {wanted}, found {column[row]}")
-        return found
+        return found or self._repeated_ports()
+
+    def _repeated_ports(self) -> list[str]:
+        link_of = np.repeat(np.arange(self.links), np.diff(self.link_port_start))
+        pairs, uses = np.unique(np.stack((link_of, self.link_port)), axis=1, return_counts=True)
+        twice = pairs[:, uses > 1].T[:5].tolist()
+        return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
 
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
     """A network from its links; ports are numbered in the order they are first named."""
     table = list(links)
     port_number: dict[str, int] = {}
-    per_link = [[port_number.setdefault(port, len(port_number)) for port in link.ports] for link in table]
+    # A link that names a port twice uses it once.
+    per_link = [
+        [port_number.setdefault(port, len(port_number)) for port in dict.fromkeys(link.ports)]
+        for link in table
+    ]
     return Network(
         name=name,
         hosts=tuple(hosts),

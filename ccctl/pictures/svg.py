@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 __all__ = ["COLOURS", "Chart", "Line", "document"]
@@ -12,6 +12,7 @@ __all__ = ["COLOURS", "Chart", "Line", "document"]
 # Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
 _INK, _GRID, _FONT = "#222222", "#dddddd", "font-family='sans-serif' font-size='12'"
+_LEAST, _MOST = 1e-30, 1e30
 # Right of the last tick half of its value must fit: 326.7K.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 28, 34, 46
 
@@ -73,9 +74,11 @@ def document(title: str, charts: Sequence[Chart], width: int = 560, height: int 
 
 
 def _chart(chart: Chart, width: int, height: int) -> list[str]:
-    points = [point for line in chart.lines for point in line.points]
+    lines = [replace(line, points=tuple(filter(_drawable, line.points))) for line in chart.lines]
+    lines = [line for line in lines if line.points]
+    points = [point for line in lines for point in line.points]
     if not points:
-        return [_text(f"{chart.title}: nothing above 0", (_LEFT + width - _RIGHT) / 2, _TOP, anchor="middle")]
+        return [_text(f"{chart.title}: nothing above 0", width / 2, height / 2, anchor="middle")]
     x = _axis([x for x, _ in points], chart.x_base, _LEFT, width - _RIGHT)
     y = _axis([y for _, y in points], 10, height - _BOTTOM, _TOP)
     parts = [_text(chart.title, (_LEFT + width - _RIGHT) / 2, _TOP - 10, anchor="middle")]
@@ -89,12 +92,17 @@ def _chart(chart: Chart, width: int, height: int) -> list[str]:
         parts.append(_stroke(f"M{_LEFT} {at:.1f}H{width - _RIGHT}", _GRID, width=1))
         parts.append(_text(chart.y_name(value), _LEFT - 6, at + 4, anchor="end"))
     parts.append(_text(chart.x_title, (_LEFT + width - _RIGHT) / 2, bottom + 36, anchor="middle"))
-    for line in chart.lines:
+    for line in lines:
         places = [(x.at(size), y.at(value)) for size, value in line.points]
         parts.append(_stroke("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places), line.colour, line.dashed))
         if not line.dashed:
             parts += [f"<circle cx='{a:.1f}' cy='{b:.1f}' r='3' fill='{line.colour}'/>" for a, b in places]
     return parts
+
+
+def _drawable(point: tuple[float, float]) -> bool:
+    """Whether a point has a place on logarithmic axes, and leaves the others theirs."""
+    return all(_LEAST <= value <= _MOST for value in point)
 
 
 def _axis(values: Sequence[float], base: int, first: float, last: float) -> _Axis:

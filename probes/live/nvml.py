@@ -30,6 +30,9 @@ _FABRIC_STATES: Mapping[int, _FabricState] = {
 }
 _NO_DRIVER = "no NVIDIA driver answers"
 
+# More than any host has: a recording may say any number.
+_MOST_GPUS = 1024
+
 
 def read(host: str, nvml: Any) -> Topology:
     """What NVML says of one host: GPUs, their PCIe links, NVLinks and who can read whom.
@@ -55,7 +58,7 @@ def read(host: str, nvml: Any) -> Topology:
 def _host(host: str, driver: Driver) -> Host:
     handles: dict[str, Any] = {}
     gpus, pci, fabric = [], [], []
-    for index in range(driver.ask("nvmlDeviceGetCount") or 0):
+    for index in range(min(driver.ask("nvmlDeviceGetCount") or 0, _MOST_GPUS)):
         handle = driver.ask("nvmlDeviceGetHandleByIndex", index)
         place = None if handle is None else driver.ask("nvmlDeviceGetPciInfo", handle)
         if place is None:

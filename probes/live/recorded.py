@@ -46,7 +46,12 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
         parts = (sysfs.read(name, root), sysfs_kfd.read(name, root))
     if answers is None:
         return parts
-    return (*parts, nvml.read(name, RecordedNvml(answers, import_module("pynvml"))))
+    try:
+        return (*parts, nvml.read(name, RecordedNvml(answers, import_module("pynvml"))))
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        # A driver's answers have the types that its library declares, a file's have any.
+        problem = f"an answer that no driver gives: {error}"
+        raise DataError(str(folder / NVML), [problem], hint="Record it again: detect --record.") from error
 
 
 def _text(path: Path) -> str:

@@ -98,3 +98,15 @@ def test_both_panels_are_of_one_statistic(samples):
         for row in report.rows
     )
     assert plot(report) == plot(replace(report, rows=rows))
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "time_s", "rate_gbs"), [(0, 0.0, 0.0), (1, 5e-324, 1e308), (8, 1e308, 5e-324)]
+)
+def test_numbers_without_a_place_on_the_axes_are_left_out(samples, size_bytes, time_s, rate_gbs):
+    (row,) = samples["report"].rows
+    measured = replace(row.out_of_place, time_s=time_s, p50_s=time_s, algbw_gbs=rate_gbs, busbw_gbs=rate_gbs)
+    report = replace(samples["report"], rows=(replace(row, size_bytes=size_bytes, out_of_place=measured),))
+    text = plot(report)
+    ElementTree.fromstring(text)
+    assert "nan" not in text and "inf'" not in text

@@ -63,3 +63,11 @@ def test_transposed_twice_is_the_same(shared_nic):
 def test_problems_name_the_path(shared_nic, change, path):
     assert shared_nic.problems() == []
     assert any(problem.startswith(path) for problem in replace(shared_nic, **change).problems())
+
+
+def test_a_link_uses_a_port_once_however_often_it_names_it():
+    network = build("n", ["a", "b"], [Link(0, 1, 0.0, 1e-9, ("nic", "nic", "bus"))])
+    assert network.ports_of(0).tolist() == [0, 1]
+    assert network.problems() == []
+    twice = replace(network, link_port=ints([1, 1]))
+    assert twice.problems() == ["link_port: link 0 names port 1 twice"]
