@@ -4,12 +4,13 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 
-.PHONY: help run test coverage check docs clean
+.PHONY: help run test coverage fuzz check docs clean
 
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
+	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
 	@echo 'make check   ruff, mypy --strict, import-linter'
 	@echo 'make docs    write man/ and completions/ anew from the command line'
 	@echo 'make clean   remove .venv, out/, dist/ and every cache'
@@ -37,6 +38,11 @@ coverage:
 	-NUMBA_DISABLE_JIT=1 $(COVERED) -n $$(nproc) --dist worksteal --deselect tests/synth/test_jit.py tests/synth
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
+
+# Findings are written to tests/fuzz/findings, where make test replays them.
+fuzz:
+	@.ci/venv dev
+	$(BIN)/python -P tests/fuzz/campaign.py --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 check:
 	@.ci/venv dev
