@@ -83,7 +83,7 @@ def run_ranks(
 
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
-    ``progress.partial``, soon after; inside mpirun or srun with those of rank 0, at once.
+    ``progress.partial``, soon after.
     """
     if started_by_mpi():
         from ccctl.inside import run_inside

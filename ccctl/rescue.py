@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,37 @@ from ccctl.errors import CcctlError
 from ccctl.launch import started_by_mpi
 from ccctl.signals import unwinding
 
-__all__ = ["reason_of", "rescuing"]
+__all__ = ["reason_of", "rescue_now", "rescuing"]
+
+
+class _Once:
+    """A rescue that is carried out at most once, by whichever thread comes first."""
+
+    def __init__(self, rescue: Callable[[str], str]) -> None:
+        self._rescue, self._lock, self._done = rescue, threading.Lock(), False
+
+    def __call__(self, why: str) -> str:
+        with self._lock:
+            if self._done:
+                return ""
+            self._done = True
+            try:
+                return self._rescue(why)
+            except CcctlError as error:
+                console.error(error.message, error.hint)
+                return ""
+
+
+# The rescue of the block that runs now, where there is one.
+_open: list[_Once] = []
+
+
+def rescue_now(why: str) -> str:
+    """Carry out the rescue of the block that runs now, for a process that is about to be ended from outside.
+
+    Returns what became of what there was, or nothing.
+    """
+    return _open[-1](why) if _open else ""
 
 
 @contextmanager
@@ -22,9 +53,11 @@ def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
     it for the user, or nothing: an expected error gets it as its hint, a signal is told with it. Where
     ``rescue`` itself fails, that is told, and the status stays that of what ended the block.
     """
+    once = _Once(rescue)
+    _open.append(once)
     try:
         if started_by_mpi():
-            # The launcher ends the job: a rank that left alone would wait for the others in MPI_Finalize.
+            # A rank that left alone would wait for the others in MPI_Finalize: ccctl.inside ends them all.
             yield
         else:
             with unwinding():
@@ -33,16 +66,14 @@ def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
         if isinstance(error, SystemExit) and not error.code:
             raise
         why = reason_of(error)
-        try:
-            kept = rescue(why)
-        except CcctlError as second:
-            console.error(second.message, second.hint)
-            kept = ""
+        kept = once(why)
         if isinstance(error, CcctlError):
             error.hint = kept or error.hint
         elif isinstance(error, KeyboardInterrupt | SystemExit) and why:
             console.error(f"ended by {why}", kept)
         raise
+    finally:
+        _open.remove(once)
 
 
 def reason_of(error: BaseException) -> str:

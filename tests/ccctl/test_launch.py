@@ -72,6 +72,18 @@ def gives_away(comm, arguments, progress):
         os.kill(os.getpid(), signal.SIGKILL)
     comm.Barrier()
 
+def gives_away_and_waits(comm, arguments, progress):
+    progress.partial(comm.Get_rank())
+    comm.Barrier()
+    if comm.Get_rank() == 0:
+        time.sleep(0.2)
+        progress.update(1, 2)
+        print("waiting", flush=True)
+    comm.Barrier()
+    if comm.Get_rank() == 0:
+        comm.recv(source=1)
+    time.sleep(600)
+
 def stalls(comm, arguments, progress):
     rank = comm.Get_rank()
     progress.waiting(*{0: (2, "from 2"), 1: (2, "to 2"), 2: (0, "to 0")}.get(rank, (-1, "all")))
@@ -83,7 +95,17 @@ def says_nothing(comm, arguments, progress):
 def as_main():
     import sys
     from ccctl.launch import World, run_ranks
-    print(run_ranks("ranks_of_a_test:" + sys.argv[1], {"plus": 0}, World(2), label="test"))
+    from ccctl.rescue import rescuing
+    ranks, timeout_s = [*map(int, sys.argv[2:]), 2, 60][:2] if len(sys.argv) > 2 else (2, 60)
+    kept = []
+    def rescue(why):
+        # mpirun, once told to end, passes nothing on that the ranks print.
+        with open(os.environ["TMPDIR"] + "/kept", "w") as file:
+            print(sorted(kept), why, file=file)
+        return ""
+    with rescuing(rescue):
+        task = "ranks_of_a_test:" + sys.argv[1]
+        print(run_ranks(task, {"plus": 0}, World(ranks), label="test", timeout_s=timeout_s, keep=kept.append))
 
 if __name__ == "__main__":
     as_main()
@@ -257,6 +279,33 @@ def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
     assert done.returncode != 0
     assert done.stderr.count("-n asks for 2 ranks, but this runs inside a world of 3") == 1
     assert list(tasks.parent.glob("sm_segment*")) == []
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("end", ["the time limit", "SIGTERM", "a rank killed"])
+def test_inside_mpirun_what_all_ranks_gave_away_is_rescued_whatever_ends_the_job(tasks, end):
+    environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
+    limit = "3" if end == "the time limit" else "60"
+    script = [sys.executable, str(tasks), "gives_away_and_waits", "3", limit]
+    command = mpirun.command(mpirun.find(), 3, (), script)
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout.readline() == "waiting\n"
+        if end == "SIGTERM":
+            job.terminate()
+        elif end == "a rank killed":
+            ranks = [pid for pid in _marked(f"CCCTL_TEST_RUN={tasks.parent}") if _rank_of(pid) == "2"]
+            os.kill(ranks[0], signal.SIGKILL)
+        complained = job.communicate(timeout=60)[1]
+    why = "not done within 3 s" if end == "the time limit" else "SIGTERM"
+    assert (tasks.parent / "kept").read_text() == f"[0, 1, 2] {why}\n", complained
+    assert job.returncode != 0
+
+
+def _rank_of(pid):
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word).get("OMPI_COMM_WORLD_RANK")
 
 
 @pytest.mark.mpi
