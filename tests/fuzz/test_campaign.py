@@ -1,7 +1,21 @@
-"""What ``make fuzz`` found stays mended, and its mutants are the same each time."""
+"""A short campaign of mutants, the same each time: none is a finding. ``make fuzz`` runs it at length."""
 
 import campaign
 import pytest
+
+MUTANTS = 300
+
+
+def test_no_mutant_of_a_short_campaign_is_a_finding():
+    tally = campaign.campaign(11, mutants=MUTANTS, workers=1, whole=False, say=False)
+    told = [
+        f"{what}: {where} (mutant {number}): {found.printed}"
+        for (what, where), (number, found) in tally.kinds.items()
+    ]
+    assert told == []
+    assert tally.total == MUTANTS
+    assert len(tally.mutants) > 40
+    assert tally.peak_bytes < campaign.MOST_BYTES
 
 
 @pytest.mark.parametrize("number", range(0, 60, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -20,7 +21,8 @@ import mutate_sends
 import mutate_steps
 import mutate_text
 import numerics
-from corpus import Sample, corpus
+import words
+from corpus import ROOT, Sample, corpus
 from driver import Ended, call, call_library
 from oracles.program import judge as judge_program
 from oracles.schedule import judge as judge_schedule
@@ -35,6 +37,7 @@ _WEIGHT = {
     "schedule": 24, "program": 24, "selection": 7, "profile": 8, "topology": 8, "report": 6, "msccl-xml": 8,
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 2, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
+    "words": 10,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -52,6 +55,8 @@ _COMMENT = {"links-csv": "#", "lab-toml": "#", "hostfile": "#", "collectives-tom
 _LINK = ("--alpha", "1us", "--bandwidth", "1GB/s")
 # Commands that a finding may name and that start nothing.
 _WHOLE = ("show", "verify", "simulate", "compile", "synth", "detect", "profile")
+# Options that start processes, ask other hosts, end this one, or write beside the files of the mutant.
+_UNFIT = ("--timeout", "--jobs", "--hosts", "--hostfile", "--live", "--active", "--record")
 # A judge of ours that takes longer than the commands may is no help.
 _MOST_SENDS, _MOST_STEPS = 200, 250
 
@@ -91,6 +96,8 @@ def made(rng: random.Random, *, whole: bool = True) -> Mutant:
     """A mutant of a sample that is drawn by its kind."""
     samples = _by_kind(whole)
     kind = rng.choices([*_WEIGHT], [*_WEIGHT.values()])[0]
+    if kind == "words":
+        return Mutant("words", ".json", json.dumps(_line(rng)).encode(), "line")
     sample = rng.choice(samples[kind])
     donor = rng.choice(samples[rng.choice(list(samples)) if rng.random() < 0.3 else kind])
     pick = rng.random()
@@ -102,6 +109,17 @@ def made(rng: random.Random, *, whole: bool = True) -> Mutant:
         content = json.dumps(_said(rng, sample, donor)).encode()
         return _mutant(sample, content, "meaning")
     return _mutant(sample, _structure(rng, sample, donor), "structure")
+
+
+def _line(rng: random.Random) -> list[str]:
+    """A command line of nasty words that neither starts ranks nor looks at machines."""
+    for line in words.command_lines(rng):
+        unfit = any(word.startswith(_UNFIT) for word in line) or line[0] in ("run", "bench", "lab", "doctor")
+        live = line[0] in ("detect", "profile") and line[1:2] != ["--from"]
+        ranks = line[0] in ("detect", "profile") and any(word.startswith(("-n", "--ranks")) for word in line)
+        if not (unfit or live or ranks):
+            return line
+    raise AssertionError("command lines are without end")
 
 
 def _mutant(sample: Sample, content: bytes, how: str, *, right: bool = False) -> Mutant:
@@ -174,13 +192,13 @@ def tried(mutant: Mutant, rng: random.Random, folder: Path, command: Sequence[st
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def run(mutant: Mutant, path: Path, *arguments: str, json_out: bool = False) -> tuple[Ended, list[Finding]]:
+def run(mutant: Mutant, path: Path, *arguments: str) -> tuple[Ended, list[Finding]]:
     """One command and what is wrong with its end, whatever it said of the file."""
     given = mutant.content if "-" in arguments else b""
     ended = call(*arguments, stdin=given)
-    return ended, ends(
-        ended, tuple(_named(argument, path) for argument in arguments), json_out="--json" in arguments
-    )
+    named = tuple(_named(argument, path) for argument in arguments)
+    # A line of words may ask for help beside.
+    return ended, ends(ended, named, json_out="--json" in arguments and mutant.kind != "words")
 
 
 def _named(argument: str, path: Path) -> str:
@@ -637,6 +655,31 @@ def _library(mutant: Mutant, function: Callable[[], object], name: str) -> list[
     return found
 
 
+def _words(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    """A command line, in a folder with the files that it names."""
+    inner = path.parent / "a" / "b"
+    inner.mkdir(parents=True)
+    for name, content in _named_files().items():
+        (inner / name).write_bytes(content)
+    before = Path.cwd()
+    os.chdir(inner)
+    try:
+        line = json.loads(mutant.content)
+        return [] if any("\0" in word for word in line) else run(mutant, path, *line)[1]
+    finally:
+        os.chdir(before)
+
+
+@cache
+def _named_files() -> dict[str, bytes]:
+    samples = _by_kind(False)
+    found = {
+        f"{kind}.json": samples[kind][0].content
+        for kind in ("schedule", "program", "profile", "topology", "report")
+    }
+    return found | {"ring.py": (ROOT / "examples/ring_allreduce.py").read_bytes()}
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -663,4 +706,5 @@ _COMMANDS: dict[str, Commands] = {
     "collectives-json": _collectives,
     "pairs": _pairs,
     "npy": _array,
+    "words": _words,
 }
