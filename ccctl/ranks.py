@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console, control, mpirun
-from ccctl.deaf import refuse_connections
 from ccctl.greeter import listen
 from ccctl.hosts import HostSlots
 from ccctl.signals import unwinding
+from ccctl.socket_filter import refuse_connections
 from ccctl.watchdog import Limits, RankFailed, Watchdog
 from probes import temporary
 from probes.errors import UnavailableError

@@ -1,4 +1,4 @@
-"""Lets nobody connect to a process that listens on every interface and cannot be told to do otherwise.
+"""Refuses connections to a process of ours that listens on every interface and cannot be told otherwise.
 
 The daemon of Open MPI (PRRTE 3) listens for daemons of other hosts, at all addresses and without asking for
 a secret, even where there are no other hosts. A socket filter that drops all packets leaves it undisturbed.

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ccctl.deaf import refuse_connections
+from ccctl.socket_filter import refuse_connections
 
 LISTENING = """
 import socket
