@@ -21,6 +21,7 @@ _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0
 
 _RUN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
 _MOST_CPUS = 1 << 20
+_GUID = re.compile(r"0x[0-9a-f]{1,16}|[0-9a-f]{16}")
 
 
 def normal_bus_id(text: str) -> str:
@@ -77,9 +78,11 @@ def plain_guid(text: str) -> str:
     """The 16 hexadecimal digits of a port's GUID from sysfs ("506b:4b03:…") or NCCL's files; "" for none.
 
     NCCL prints the GUID, which is in network order, as a number of this machine: its bytes come reversed.
-    Of sockets it writes a count.
+    Of sockets it writes a count. What is none of these is no GUID either.
     """
-    digits = text.lower().replace(":", "")
+    digits = text.strip().lower().replace(":", "")
+    if not _GUID.fullmatch(digits):
+        return ""
     if digits.startswith("0x"):
         digits = bytes.fromhex(digits[2:].zfill(16)[-16:])[::-1].hex() if int(digits, 16) >> 32 else ""
     return digits if digits.strip("0") else ""

@@ -22,6 +22,7 @@ import resource
 import secrets
 import select
 import signal
+import socket
 import struct
 import sys
 import tempfile
@@ -282,7 +283,9 @@ def _written(seed: int, number: int, finding: Finding, whole: bool) -> Path | No
         return None
     name = hashlib.sha256(f"{finding.what}/{finding.where}".encode()).hexdigest()[:10]
     try:
-        content = {"text": mutant.content.decode()}
+        # Which machine it was found on says nothing.
+        ours, nobodys = json.dumps(socket.gethostname()), json.dumps("host")
+        content = {"text": mutant.content.decode().replace(f'"host": {ours}', f'"host": {nobodys}')}
     except UnicodeDecodeError:
         content = {"base64": base64.b64encode(mutant.content).decode()}
     if mutant.beside:

@@ -75,3 +75,11 @@ def test_masks_and_lists_hold_the_same_cpus(cpus):
     listed = cpu_list(cpus)
     assert cpu_numbers(listed) == sorted(cpus)
     assert affinity_list(cpu_mask(listed)) == listed
+
+
+@pytest.mark.parametrize(
+    "text", ["0x", "0xzz", "0x" + "1" * 17, "506b", "506b:4b03:00c2:5d4g", "²" * 16, "", "x"]
+)
+def test_what_is_no_guid_is_told_from_one_and_written_as_it_stands(text):
+    assert plain_guid(text) == ""
+    assert nccl_guid(text) == text
