@@ -79,7 +79,7 @@ def parse_nccl_json(document: Mapping[str, Any], source: str) -> Report:
     at = "config"
     try:
         config = document["config"]
-        hosts = [device["hostname"] for device in config["devices"]]
+        hosts = [str(device["hostname"]) for device in config["devices"]]
         named = _named(document)
         rows = []
         for number, entry in enumerate(document["results"]):
