@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import artifacts, console
-from ccctl.errors import UsageError
+from ccctl.errors import DataError, UsageError
 from ccctl.hosts import fold
 from ccctl.inputs import exists
 from ccctl.options import MOST_RANKS
@@ -41,9 +41,12 @@ def load_network(
     """(network without what ``failed``, digests of the artifacts it came from).
 
     Raises UsageError where ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are
-    missing for a family or given for what has its own.
+    missing for a family or given for what has its own, and DataError where its links cost what none can.
     """
     network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
+    # A topology or a profile may hold a rate with which no schedule can be timed.
+    if problems := network.problems():
+        raise DataError(spec, [f"the network that it describes: {problem}" for problem in problems])
     if failed is None:
         return network, digests
     from synth.failures import without

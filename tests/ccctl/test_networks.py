@@ -9,7 +9,7 @@ from ccctl import artifacts, console
 from ccctl.collectives import parse_collectives
 from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
 from ccctl.networks import load_network, parse_failures, parse_ranks
-from probes.topology import Gpu, Host, Nic, Topology
+from probes.topology import FabricLink, Gpu, Host, Nic, Topology
 
 
 def test_ranks():
@@ -216,3 +216,14 @@ def test_a_topology_whose_nvlinks_nobody_told_is_doubted_and_a_machine_named(tmp
     assert "no source tells of them" in json.loads(capsys.readouterr().out)["findings"][0]
     console.summary({"time_s": 1.0})
     assert "findings" not in capsys.readouterr().out
+
+
+def test_a_topology_with_a_rate_that_no_link_has_is_refused(tmp_path):
+    gpus = tuple(Gpu(f"0000:0{number}:00.0", "test", number, usable=True) for number in range(2))
+    links = tuple(
+        FabricLink(a.bus_id, b.bus_id, "gpu", "nvlink", 1, "test", gbs=2e151) for a, b in (gpus, gpus[::-1])
+    )
+    path = tmp_path / "topology.json"
+    artifacts.write(str(path), "topology", Topology((Host("h", "test", 1, gpus=gpus, fabric=links),)))
+    with pytest.raises(DataError, match=r"beta_s_per_byte\[0\]: expected a number > 0"):
+        load_network(str(path), None, None)
