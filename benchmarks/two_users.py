@@ -36,10 +36,10 @@ _NETWORK = ("--network", "ring:2", "--bandwidth", "10GB/s", "--size", "1M")
 COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("synth", *_NETWORK, "-o", "s.json"), 0),
     (("verify", "s.json"), 0),
-    (("profile", "-n", "2", "--budget", "5s", "-o", "p.json"), 0),
+    (("profile", "-n", "2", "--budget", "5", "-o", "p.json"), 0),
     (("bench", "s.json", "-n", "2", "-b", "1K", "-e", "64K"), 0),
     (("bench", "s.json", "-n", "2", "-b", "1K", "-e", "64K", "-o", "r.json"), 0),
-    (("lab", "up", "--hosts", "2"), 69),
+    (("lab", "up", "lab.toml"), 69),
 )
 
 
@@ -52,6 +52,7 @@ class Trial:
         for user in (0, *USERS):
             self.home(user).mkdir(mode=0o700)
             os.chown(self.home(user), user, user)
+            (self.home(user) / "lab.toml").write_text('name = "two"\nhosts = 2\n')
         # What root has compiled serves all, and need not be compiled by each.
         kept = cache_folder()
         if kept is not None and kept.is_dir():
@@ -197,8 +198,17 @@ def _files() -> Iterator[tuple[int, str, str]]:
                 yield status.st_uid, named, "others may enter" if others else ""
 
 
-def _connects(user: int, family: int, address: object) -> str:
-    """What another user gets who connects there: "" where nothing."""
+def _connects(user: int, family: int, address: str | tuple[str, int]) -> str:
+    """What another user gets who connects there: "" where nothing.
+
+    By the loopback a user of this host reaches Open MPI's launcher while MPI starts: see docs/security.md.
+    """
+    if not isinstance(address, str):
+        outside = [one.address for every in psutil.net_if_addrs().values() for one in every]
+        outside = [one for one in outside if "." in one and not one.startswith("127.")]
+        if not outside:
+            return ""
+        family, address = socket.AF_INET, (outside[0], address[1])
     child = (
         "import socket,sys; s=socket.socket(int(sys.argv[1])); s.settimeout(0.5); "
         "s.connect(eval(sys.argv[2])); sys.exit(7)"
@@ -264,7 +274,10 @@ def _planted_fifo(trial: Trial) -> None:
 
 
 def _silent_strangers(trial: Trial) -> None:
-    """The second user connects to whatever the first listens at, and says nothing."""
+    """The second user connects to whatever the first listens at, and says nothing.
+
+    That may keep Open MPI's launcher from starting the run, which must then end by itself and say so.
+    """
     over = threading.Event()
     held: list[socket.socket] = []
 
@@ -288,7 +301,7 @@ def _silent_strangers(trial: Trial) -> None:
     for end in held:
         end.close()
     said = f"status {done.returncode} after {time.monotonic() - began:.0f} s, {len(held)} tried"
-    trial.note("strangers that connect and say nothing", said, done.returncode == 0)
+    trial.note("strangers that connect and say nothing", said, done.returncode in (0, 69))
 
 
 def _left(trial: Trial) -> None:

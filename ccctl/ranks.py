@@ -17,7 +17,7 @@ from ccctl import console, control, mpirun
 from ccctl.greeter import listen
 from ccctl.hosts import HostSlots
 from ccctl.signals import unwinding
-from ccctl.socket_filter import refuse_connections
+from ccctl.socket_filter import bind_to_loopback, refuse_connections
 from ccctl.watchdog import Limits, RankFailed, Watchdog
 from probes import temporary
 from probes.errors import UnavailableError
@@ -115,8 +115,13 @@ class StartedRanks:
 
     def _shut(self, all_up: bool) -> None:
         """Let strangers reach nothing of a run on one host: nobody else connects to its launcher."""
-        if not self._where and not refuse_connections(self._process.pid, from_here=all_up):
-            console.detail("mpirun listens on all interfaces: the kernel does not let that be shut")
+        if self._where:
+            return
+        pid = self._process.pid
+        if not all_up and not bind_to_loopback(pid):
+            console.detail("mpirun listens on all interfaces, and the kernel does not let that be changed")
+        if all_up and not refuse_connections(pid):
+            console.detail("other users of this host can connect to mpirun: the kernel takes no filter")
 
     def _show_output(self, show: Any) -> None:
         lines = self._log.read_text(errors="replace").strip().splitlines()

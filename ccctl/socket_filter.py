@@ -1,18 +1,19 @@
-"""Refuses connections to a process of ours that listens on every interface and cannot be told otherwise.
+"""Keeps others from a process of ours that listens on every interface and cannot be told otherwise.
 
 The daemon of Open MPI (PRRTE 3) listens for daemons of other hosts, at all addresses and without asking for
-a secret, even where there are no other hosts. A socket filter that drops all packets leaves it undisturbed.
+a secret, even where there are no other hosts. Its sockets are changed from outside, which leaves it
+undisturbed: the loopback interface alone reaches them, and in the end a filter drops all packets.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import socket
 import struct
+from collections.abc import Callable
 
-__all__ = ["refuse_connections"]
+__all__ = ["bind_to_loopback", "refuse_connections"]
 
 # pidfd_getfd(2) has this number on every architecture.
 _PIDFD_GETFD = 438
@@ -21,12 +22,23 @@ _SO_ATTACH_FILTER = 26
 _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
-def refuse_connections(pid: int, *, from_here: bool) -> bool:
+def bind_to_loopback(pid: int) -> bool:
+    """Let new connections to the TCP ports of our process ``pid`` come from this host alone.
+
+    False where that cannot be had: the kernel is older than 5.7, or its rules forbid it.
+    """
+    return _each_listener(pid, _bind)
+
+
+def refuse_connections(pid: int) -> bool:
     """Let no new connection come to the TCP ports of our process ``pid``.
 
-    Those of the loopback interface only with ``from_here``. False where that cannot be had: the kernel is
-    older than 5.6, or its rules forbid it.
+    False where that cannot be had: as with ``bind_to_loopback``, or the kernel has no room for a filter.
     """
+    return _each_listener(pid, _drop_packets)
+
+
+def _each_listener(pid: int, change: Callable[[socket.socket], None]) -> bool:
     import psutil
 
     try:
@@ -34,22 +46,34 @@ def refuse_connections(pid: int, *, from_here: bool) -> bool:
         process = os.pidfd_open(pid)
     except (psutil.Error, OSError):
         return False
-    listening = [one for one in found if one.status == psutil.CONN_LISTEN]
-    if not from_here:
-        listening = [one for one in listening if one.laddr.ip not in ("127.0.0.1", "::1")]
+    changed = True
     try:
-        return all([_drop_packets(process, one.fd) for one in listening])
+        for one in found:
+            if one.status == psutil.CONN_LISTEN:
+                try:
+                    with _shared(process, one.fd) as listener:
+                        change(listener)
+                except OSError:
+                    changed = False
     finally:
         os.close(process)
+    return changed
 
 
-def _drop_packets(process: int, descriptor: int) -> bool:
-    with contextlib.suppress(OSError):
-        ours = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, descriptor, 0)
-        if ours >= 0:
-            code = ctypes.create_string_buffer(_DROP)
-            with socket.socket(fileno=ours) as listener:
-                program = struct.pack("HL", 1, ctypes.addressof(code))
-                listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
-            return True
-    return False
+def _shared(process: int, descriptor: int) -> socket.socket:
+    """The socket that another process has as ``descriptor``; raises OSError."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    ours = call(_PIDFD_GETFD, process, descriptor, 0)
+    if ours < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+    return socket.socket(fileno=ours)
+
+
+def _bind(listener: socket.socket) -> None:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+
+
+def _drop_packets(listener: socket.socket) -> None:
+    code = ctypes.create_string_buffer(_DROP)
+    program = struct.pack("HL", 1, ctypes.addressof(code))
+    listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
