@@ -164,7 +164,7 @@ def connect() -> Connection[Any, Any]:
     """Reach the command by the first of its addresses where it answers; raises UnavailableError."""
     key = bytes.fromhex(os.environ.pop(_KEY))
     given = os.environ[_ADDRESSES]
-    addresses = [given] if is_local() else given.split()
+    addresses = [given] if given.startswith("/") else given.split()
     for address in addresses:
         with contextlib.suppress(OSError, EOFError):
             connection = authenticated(_reached(address), key, asks_first=False)
@@ -177,8 +177,8 @@ def connect() -> Connection[Any, Any]:
 
 
 def is_local() -> bool:
-    """Whether the command listens in a folder of this host: it and all ranks are here."""
-    return os.environ[_ADDRESSES].startswith("/")
+    """Whether the command listens for this host alone, in a folder or by the loopback: all ranks are here."""
+    return os.environ[_ADDRESSES].startswith(("/", "127."))
 
 
 def authenticated(end: socket.socket, key: bytes, *, asks_first: bool) -> Connection[Any, Any]:
