@@ -221,8 +221,11 @@ def ends(ended: Ended, command: tuple[str, ...], *, json_out: bool = False) -> l
         finding("silence", f"{command[0]} {ended.status}")
     elif "there is not enough memory on this machine for that" in said:
         finding("memory", " ".join(command[:2]))
-    if warning := re.search(r"(\S+\.py):(\d+): (\w*Warning): (.*)", said):
-        finding("warning", f"{Path(warning[1]).name}:{warning[2]} {warning[3]} {warning[4][:60]}")
+    if "Warning: " in said:
+        told = next(line for line in said.splitlines() if "Warning: " in line)[-300:]
+        warning = re.search(r"([^\s/]+\.py):(\d+): (\w*Warning): (.*)", told)
+        if warning:
+            finding("warning", f"{warning[1]}:{warning[2]} {warning[3]} {warning[4][:60]}")
     if json_out and ended.status in (0, 1) and ended.stdout:
         try:
             json.loads(ended.stdout, parse_constant=_refused)
@@ -251,7 +254,7 @@ def _svg(path: Path, command: tuple[str, ...]) -> list[Finding]:
         ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         return [Finding("picture", f"not XML: {error}"[:40], command, text[:2000])]
-    if bad := re.search(r'[\w-]+="[^"]*\b(?:nan|inf)\b[^"]*"', text):
+    if bad := re.search(r"""=['"][^'"<>]*\b(?:nan|inf)\b""", text):
         return [Finding("picture", "nan or inf in an attribute", command, bad[0])]
     return []
 
