@@ -33,6 +33,8 @@ SILENCE_S = 5.0
 # A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
 FAR_SILENCE_S = 7.5
 START_S = 120.0
+# How long MPI may take to start once all ranks are there.
+MPI_START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
 # mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
@@ -78,7 +80,7 @@ class Watchdog:
         self._here = socket.gethostname()
         self._value: Any = None
         self._keep: Callable[[Any], None] = lambda value: None
-        self._started_s = self._looked_s = self._advanced_s = time.monotonic()
+        self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listener, key, job, self._arrived)
 
     def result(self, bar: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
@@ -120,6 +122,7 @@ class Watchdog:
             if not self.ranks:
                 self._reached(False)
             self.ranks[rank.number] = rank
+            self._arrived_s = time.monotonic()
 
     def _listen(self, at_most_s: float) -> None:
         self._welcome()
@@ -216,6 +219,11 @@ class Watchdog:
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
             if waited_s > START_S:
                 raise UnavailableError(f"{self._who_started()} within {START_S:.0f} s")
+            if len(self._up) < self._job.ranks and time.monotonic() - self._arrived_s > MPI_START_S:
+                raise UnavailableError(
+                    f"MPI did not start on all {self._job.ranks} ranks within {MPI_START_S:g} s",
+                    hint="Another process may be holding the ports of mpirun on this host.",
+                )
             return
         deadline_s = time.monotonic() + _GRACE_S
         while not self.complete and time.monotonic() < deadline_s:

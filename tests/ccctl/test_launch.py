@@ -257,6 +257,16 @@ def test_ranks_end_with_the_command(tasks, number):
 
 
 @pytest.mark.mpi
+def test_a_run_whose_mpi_does_not_start_ends(tasks, monkeypatch):
+    """As where a stranger connects to Open MPI's launcher and says nothing."""
+    (tasks.parent / "mpi4py").mkdir()
+    (tasks.parent / "mpi4py" / "__init__.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr("ccctl.watchdog.MPI_START_S", 0.5)
+    with pytest.raises(UnavailableError, match="MPI did not start on all 2 ranks"):
+        run_ranks(f"{MODULE}:total", {"plus": 0}, World(ranks=2), label="test")
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("processes", [2, 4])
 def test_ranks_that_start_when_their_command_is_gone_leave_nothing(tasks, processes):
     """Killed when so many processes were there: the command, mpirun, and ranks that have not spoken yet."""
