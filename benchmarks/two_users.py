@@ -305,7 +305,8 @@ def _silent_strangers(trial: Trial) -> None:
 
 
 def _left(trial: Trial) -> None:
-    """Nothing of either user may be left in shared places, and no process."""
+    """Nothing of either user may be left in shared places, and no process, a moment later."""
+    time.sleep(5)
     left = [
         entry.path
         for top in _SHARED
