@@ -28,7 +28,7 @@ KINDS = (
     "all_to_next",
 )  # fmt: skip
 # Programs of more bytes take the judges longer than the campaign has for a mutant.
-_MOST_BYTES = 40_000
+_MOST_BYTES = 20_000
 _FAMILIES = (
     "ring:4", "mesh:2x3", "switch:4", "fully_connected:3", "hypercube:4", "torus:2x2", "switch_switch:2x2",
     "dragonfly:2x2", "fat_tree:2x2/2", "rfs:2x2x2",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Iterator
+from functools import cache
 
 import typer
 
@@ -198,6 +199,7 @@ def command_lines(random: _random.Random) -> Iterator[list[str]]:
         yield words
 
 
+@cache
 def _options() -> dict[str, list[tuple[str, bool]]]:
     """For each command its options, and whether each takes a value."""
     found: dict[str, list[tuple[str, bool]]] = {}
