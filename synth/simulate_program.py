@@ -22,6 +22,10 @@ from synth.threadblock_events import CAUSES, run_threadblocks
 __all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
 
 
+# The relative error of some sums of seconds.
+_ROUNDING = 1e-12
+
+
 @dataclass(frozen=True)
 class Costs:
     """What the executor adds to the network: seconds of every step, how fast one threadblock moves data."""
@@ -153,8 +157,9 @@ def _chain(
         elif why != "link":
             # Only who waits for the step itself, not for its message, waits for all of it.
             shares["instructions"] += step_s
-            # The difference of two sums: where it is nothing it may come out below.
-            shares["threadblock"] += max(0.0, float(busy_s[step] - wire_s[step] - step_s))
+            late_s = float(busy_s[step] - wire_s[step] - step_s)
+            # The difference of two sums: where it is nothing, rounding leaves a little on either side.
+            shares["threadblock"] += late_s if late_s > _ROUNDING * busy_s[step] else 0.0
         step, why = int(culprit[step]), CAUSES[cause[step]]
     return shares
 

@@ -16,7 +16,8 @@ from typing import Literal
 from probes import devices
 from probes.live.cpuinfo import read_cpuinfo
 from probes.live.sysfs_net import read_nics
-from probes.live.sysfs_text import decimal, lines, number, text
+from probes.live.sysfs_text import cpu_list, decimal, lines, number, text
+from probes.numbers import LARGEST, whole
 from probes.topology import Gpu, Host, NumaNode, PciDevice, Topology
 
 __all__ = ["METHOD", "read"]
@@ -50,16 +51,20 @@ def read(host: str, root: Path = Path("/")) -> Topology:
 
 def _numa(sys: Path, root: Path) -> Iterator[NumaNode]:
     processor = read_cpuinfo(root)
-    for folder in sys.glob("devices/system/node/node[0-9]*"):
-        if not folder.name[4:].isdecimal():
-            continue
+    numbered = {whole(folder.name[4:]): folder for folder in sys.glob("devices/system/node/node[0-9]*")}
+    for index, folder in sorted((index, folder) for index, folder in numbered.items() if index is not None):
         memory = re.search(r"MemTotal:\s*([0-9]+) kB", lines(folder / "meminfo"))
+        memory_kib = whole(memory[1], high=LARGEST // 1024) if memory else None
         yield NumaNode(
-            index=int(folder.name.removeprefix("node")),
+            index=index,
             method=METHOD,
-            cpus=text(folder / "cpulist"),
-            memory_bytes=int(memory[1]) * 1024 if memory else None,
-            distances=tuple(int(word) for word in text(folder / "distance").split() if word.isdigit()),
+            cpus=cpu_list(folder / "cpulist"),
+            memory_bytes=None if memory_kib is None else 1024 * memory_kib,
+            distances=tuple(
+                distance
+                for word in text(folder / "distance").split()
+                if (distance := whole(word)) is not None
+            ),
             arch=processor.arch,
             vendor=processor.vendor,
             family=processor.family,
@@ -85,7 +90,7 @@ def _pci(sys: Path) -> Iterator[PciDevice]:
             subsystem_device=text(place / "subsystem_device"),
             physical_function=(place / "physfn").resolve().name if (place / "physfn").exists() else "",
             numa=number(place / "numa_node"),
-            cpus=text(place / "local_cpulist"),
+            cpus=cpu_list(place / "local_cpulist"),
             speed_gts=_speed_gts(place / "current_link_speed"),
             width=_width(place / "current_link_width"),
             max_speed_gts=_speed_gts(place / "max_link_speed"),

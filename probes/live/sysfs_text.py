@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["decimal", "lines", "number", "text"]
+from probes.numbers import LARGEST, whole
+from probes.spelling import is_cpu_list
+
+__all__ = ["cpu_list", "decimal", "lines", "number", "text"]
 
 
 def lines(path: Path) -> str:
@@ -20,12 +23,15 @@ def text(path: Path) -> str:
     return lines(path).strip()
 
 
+def cpu_list(path: Path) -> str:
+    """An attribute that lists CPUs, as ``0-23,48-71``; "" where it is no such list."""
+    found = text(path)
+    return found if is_cpu_list(found) else ""
+
+
 def decimal(path: Path) -> int | None:
     """An attribute that is a number; None where it is none."""
-    try:
-        return int(text(path))
-    except ValueError:
-        return None
+    return whole(text(path), low=-LARGEST)
 
 
 def number(path: Path) -> int | None:

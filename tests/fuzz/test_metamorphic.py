@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 from metamorphic import relabelled, reordered, scaled, split, with_link, without_link
 from sample_networks import networks
@@ -22,6 +22,7 @@ from synth.simulate import Timing, replay
 METHODS = (greedy, tree, ring, direct, paths)
 ALIKE = tuple(kind for kind in KINDS if kind != "all_to_next")
 TIGHT = 1e-9
+SLOW = [HealthCheck.too_slow]
 # Prices of a linear program are rounded down until they prove a bound, in other ways for other networks.
 ROUNDED = 1e-4
 # They are searched for in so many steps, and may end farther from the best ones on one network than on
@@ -55,7 +56,7 @@ def proven(schedule):
 
 
 @given(schedules())
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_no_schedule_beats_a_bound(schedule):
     time_s = proven(schedule)
     for bound in bounds(schedule.network, schedule.collective, schedule.chunk_bytes):
@@ -63,7 +64,7 @@ def test_no_schedule_beats_a_bound(schedule):
 
 
 @given(schedules(), st.sampled_from([1e-3, 0.5, 3.0, 1024.0]))
-@settings(deadline=None, derandomize=True, max_examples=10)
+@settings(deadline=None, derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_what_takes_so_many_times_as_long_takes_so_many_times_as_long(schedule, factor):
     slow = replace(schedule, network=scaled(schedule.network, factor, factor))
     assert replay(slow).time_s == pytest.approx(factor * replay(schedule).time_s, rel=TIGHT)
@@ -71,7 +72,7 @@ def test_what_takes_so_many_times_as_long_takes_so_many_times_as_long(schedule, 
 
 
 @given(schedules(), st.sampled_from([0.25, 8.0]))
-@settings(deadline=None, derandomize=True, max_examples=10)
+@settings(deadline=None, derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_without_latency_times_are_bytes_over_bandwidth(schedule, factor):
     bare = replace(schedule, network=scaled(schedule.network, 0.0, 1.0))
     fast = replace(schedule, network=scaled(schedule.network, 0.0, 1 / factor))
@@ -80,7 +81,7 @@ def test_without_latency_times_are_bytes_over_bandwidth(schedule, factor):
 
 
 @given(schedules(ALIKE), st.randoms(use_true_random=False))
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_names_of_ranks_change_no_time_and_no_bound(schedule, rng):
     order = list(range(schedule.network.ranks))
     rng.shuffle(order)
@@ -90,7 +91,7 @@ def test_names_of_ranks_change_no_time_and_no_bound(schedule, rng):
 
 
 @given(schedules(), st.randoms(use_true_random=False))
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_the_order_of_links_and_ports_changes_nothing(schedule, rng):
     links, ports = list(range(schedule.network.links)), list(range(len(schedule.network.ports)))
     rng.shuffle(links)
@@ -101,7 +102,7 @@ def test_the_order_of_links_and_ports_changes_nothing(schedule, rng):
 
 
 @given(schedules(), st.randoms(use_true_random=False))
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_the_order_of_sends_that_start_together_changes_nothing(schedule, rng):
     timing = replay(schedule)
     shuffled = list(range(schedule.sends))
@@ -119,7 +120,7 @@ def test_the_order_of_sends_that_start_together_changes_nothing(schedule, rng):
 
 
 @given(schedules(), st.data())
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_a_link_more_never_raises_the_bound_above_what_is_reached(schedule, data):
     network = schedule.network
     src = data.draw(st.integers(0, network.ranks - 1))
@@ -131,7 +132,7 @@ def test_a_link_more_never_raises_the_bound_above_what_is_reached(schedule, data
 
 
 @given(schedules(), st.data())
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=15, suppress_health_check=SLOW)
 def test_a_link_less_never_lowers_the_bound(schedule, data):
     narrower = without_link(schedule.network, data.draw(st.integers(0, schedule.network.links - 1)))
     used = np.unique(schedule.link)
@@ -149,7 +150,7 @@ def _connected(network):
 
 
 @given(schedules())
-@settings(deadline=None, derandomize=True, max_examples=10)
+@settings(deadline=None, derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_chunks_cut_in_two_stay_proven_and_above_the_bound(schedule):
     halves = split(schedule)
     time_s = proven(halves)
