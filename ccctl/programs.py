@@ -118,7 +118,7 @@ def as_collective(program: Program, kind: str) -> Program:
     if problems := wanted.problems():
         raise UsageError(f"--collective {kind}: {problems[0]}")
     held = replace(program, collective=wanted, input_chunks=(), output_chunks=())
-    return held if wanted.in_place else replace(held, in_place=False, out_of_place=True)
+    return replace(held, in_place=False, out_of_place=True) if wanted.keeps_apart else held
 
 
 def check_world(program: Program, ranks: int | None) -> int:

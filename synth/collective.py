@@ -158,6 +158,11 @@ class Collective:
         return self.kind in _IN_PLACE
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether input and output can never share memory: their slots hold different chunks."""
+        return self.kind in KINDS and not self.in_place
+
+    @property
     def label(self) -> str:
         """How people call it: ``all_reduce``, or ``broadcast + all_reduce``."""
         return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind

@@ -179,6 +179,11 @@ class Program:
             found.append(
                 f"min_bytes: expected 0 … max_bytes (0: no limit), found {self.min_bytes} … {self.max_bytes}"
             )
+        if self.in_place and self.collective.keeps_apart:
+            found.append(
+                f"in_place: expected false, {self.collective.label} cannot run in place: "
+                "input and output slots hold different chunks"
+            )
         if not self.input_chunks:
             return found
         # Of what a file calls custom only this is known: each rank holds the chunks of its own input.

@@ -62,6 +62,8 @@ class Algorithm:
             raise UsageError(f"the network has {network.ranks} ranks, {self.name} {wanted.ranks}")
         links = frozenset(zip(network.src.tolist(), network.dst.tolist(), strict=True)) if network else None
         in_place = bool(self._setting("in_place", values, settings))
+        if in_place and wanted.keeps_apart:
+            raise UsageError(f"in_place: {wanted.label} cannot run in place: expected False, found True")
         protocol = self._setting("protocol", values, settings)
         if protocol not in get_args(Protocol):
             raise UsageError(f"protocol: expected {', '.join(get_args(Protocol))}, found {_shown(protocol)}")

@@ -77,6 +77,8 @@ def _program(elements: Elements, found: list[str]) -> Program:
     per_loop = _number(algo, "nchunksperloop", found, int(sizes[:, :2].max(initial=0)))
     known = kind != "custom"
     wanted = _collective(kind, ranks, per_loop, _number(algo, "root", found, 0), sizes, found)
+    # Whatever the file says, no executor runs such a collective in place.
+    apart = known and wanted.keeps_apart
     protocol = _PROTOCOLS.get(algo.get("proto", "Simple").lower())
     if protocol is None:
         found.append(f"proto: expected Simple, LL or LL128, found {algo['proto']!r}")
@@ -96,8 +98,8 @@ def _program(elements: Elements, found: list[str]) -> Program:
         tb_send=ints(elements.blocks.numbers("send", found, default=-1)[blocks.row]),
         tb_recv=ints(elements.blocks.numbers("recv", found, default=-1)[blocks.row]),
         tb_channel=ints(channel),
-        out_of_place=bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
-        in_place=in_place,
+        out_of_place=apart or bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
+        in_place=in_place and not apart,
         min_bytes=_number(algo, "minBytes", found, 0),
         max_bytes=_number(algo, "maxBytes", found, 0),
         input_chunks=() if known else tuple(sizes[:, 0].tolist()),
