@@ -165,6 +165,11 @@ class Program:
         for name in ("src_slot", "dst_slot"):
             found += _outside(name, getattr(self, name), -1, 1 << 31)
         found += _outside("count", self.count, 1, 1 << 31)
+        moves_nothing = np.flatnonzero((self.op == OPS.index("nop")) & (self.count != 1))
+        found += [
+            f"count[{row}]: expected 1, as a nop moves nothing, found {self.count[row]}"
+            for row in moves_nothing[:5]
+        ]
         # Here Python's numbers are compared, which have no end: a column could not hold all of them.
         for name in ("scratch_chunks", "input_chunks", "output_chunks"):
             found += _outside(name, np.array(getattr(self, name), dtype=object), 0, _MOST_SCRATCH)
