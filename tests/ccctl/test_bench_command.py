@@ -290,7 +290,9 @@ def test_a_selection_runs_what_it_chooses_for_each_size(run_ccctl, folder, sampl
     selection = samples["selection"]
     (ring,) = selection.algorithms
     ranges = (Range(1, 4095, 0), Range(4096, 1 << 20, 1))
-    both = replace(selection, algorithms=(ring, replace(ring, method="other")), ranges=ranges)
+    points = tuple(replace(point, algorithm=1) for point in selection.points)
+    algorithms = (ring, replace(ring, method="other"))
+    both = replace(selection, algorithms=algorithms, ranges=ranges, points=points)
     artifacts.write(str(folder / "table.json"), "selection", both)
     given = ["table.json", "schedule.json", "-b", "1K", "-e", "16K", "-f", "16", "--iters", 2, "--json"]
     done = run_ccctl("bench", *given)
