@@ -34,6 +34,10 @@ def pytest_unconfigure(config):
     shutil.rmtree(os.environ.pop("XDG_STATE_HOME"), ignore_errors=True)
 
 
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every command of a test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("netns") and (reason := no_namespaces()):
         pytest.skip(reason)
