@@ -115,7 +115,7 @@ def test_two_files_are_compared_without_measuring(tmp_path, samples):
     changed = {name: slow for name in vars(links) if name.startswith("beta")}
     worse = dataclasses.replace(samples["profile"], links=dataclasses.replace(links, **changed))
     artifacts.write(str(bad), "profile", worse)
-    same = ccctl("profile", "--from", str(good), "--baseline", str(good), "-q")
+    same = ccctl("profile", "--from", str(good), "--baseline", str(good))
     assert (same.returncode, same.stderr) == (0, "")
     assert "no drift: 2 links" in same.stdout
     done = ccctl("profile", "--from", str(bad), "--baseline", str(good), "--json")
