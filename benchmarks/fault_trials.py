@@ -167,12 +167,13 @@ def trial(
     return done
 
 
-def settled(mark: str, files: set[Path], folder: Path) -> tuple[int, int]:
-    """(processes, files) that the run has left after all had time to end."""
+def settled(mark: str, files: set[Path], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(processes, files) that the run has left after all had time to end, by command line and by path."""
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
-        processes = sum(1 for _ in marked(mark))
-        kept = sum(path.exists() for path in files) + len(list(folder.iterdir())) - 1
+        processes = tuple(" ".join(words_of(pid)) for pid, _ in marked(mark))
+        beside = {path for path in folder.rglob("*") if path.name != "said"}
+        kept = tuple(str(path) for path in sorted(files | beside) if path.exists())
         if not (processes or kept) or time.monotonic() > deadline_s:
             return processes, kept
         time.sleep(0.05)
@@ -206,11 +207,12 @@ def main() -> None:
             print(
                 f"{number:5} {done.how.name:>7} {done.victim:>7} {done.rank:4} {done.after_s:9.2f} "
                 f"{done.took_s:12.1f} {done.status!s:>6} {named:>5} "
-                f"{'yes' if 'threadblock' in done.said else 'no':>4} {done.processes:9} {done.files:5}",
+                f"{'yes' if 'threadblock' in done.said else 'no':>4} "
+                f"{len(done.processes):9} {len(done.files):5}",
                 flush=True,
             )
             if asked.verbose or not done.good:
-                print(done.said)
+                print(done.said, *done.processes, *done.files, sep="\n")
     print(f"{good} of {asked.trials} ended in time and as they should, and left nothing behind")
     sys.exit(good < asked.trials)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -359,13 +358,17 @@ def _topologies(whole: bool) -> Iterator[Sample]:
             if path.stat().st_size < 2 * _MOST_BYTES:
                 texts.append((path.name, kind, f".{suffix}", path.read_text()))
     for name, kind, suffix, text in texts:
-        # A graph of NCCL's is no topology.
-        yield Sample(name, kind, suffix, text.encode(), right="<graphs" not in text)
-        with contextlib.suppress(Exception):
-            body = detection.combined([detection.read_file(text.encode(), name)])
-            content = artifacts.encode("topology", body)
-            if len(content) < 2 * _MOST_BYTES:
-                yield Sample(f"topology of {name}", "topology", ".json", content, json.loads(content))
+        try:
+            content = artifacts.encode(
+                "topology", detection.combined([detection.read_file(text.encode(), name)])
+            )
+        except Exception:
+            # A graph of NCCL's, or a file that names no device's class, is no topology.
+            yield Sample(name, kind, suffix, text.encode(), right=False)
+            continue
+        yield Sample(name, kind, suffix, text.encode())
+        if len(content) < 2 * _MOST_BYTES:
+            yield Sample(f"topology of {name}", "topology", ".json", content, json.loads(content))
     for folder in sorted((ROOT / "tests/machines").iterdir()):
         if not folder.is_dir():
             continue
