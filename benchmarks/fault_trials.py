@@ -172,7 +172,8 @@ def settled(mark: str, files: set[Path], folder: Path) -> tuple[tuple[str, ...],
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         processes = tuple(" ".join(words_of(pid)) for pid, _ in marked(mark))
-        beside = {path for path in folder.rglob("*") if path.name != "said"}
+        # os.walk passes over what vanishes meanwhile.
+        beside = {Path(at) / name for at, _, names in os.walk(folder) for name in names if name != "said"}
         kept = tuple(str(path) for path in sorted(files | beside) if path.exists())
         if not (processes or kept) or time.monotonic() > deadline_s:
             return processes, kept
