@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl.errors import CcctlError, DataError, UsageError
 from ccctl.inputs import read_document
 from ccctl.networks import parse_ranks
-from ccctl.sizes import quoted
+from probes.errors import quoted
 
 if TYPE_CHECKING:
     from synth.wish import Wish

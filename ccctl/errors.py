@@ -23,6 +23,7 @@ from probes.errors import (
     LockHeldError,
     LostRankError,
     MissingInputError,
+    TimeoutExpired,
     UnavailableError,
     UsageError,
 )
@@ -56,10 +57,6 @@ class CannotWriteError(CcctlError):
 
 class ConfigError(CcctlError):
     """A configuration file is wrong."""
-
-
-class TimeoutExpired(CcctlError):  # noqa: N818 - named as subprocess names it
-    """The command's own time limit ran out."""
 
 
 INTERNAL = os.EX_SOFTWARE

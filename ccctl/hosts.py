@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ccctl.sizes import quoted
-from probes.errors import DataError, UsageError
+from probes.errors import DataError, UsageError, quoted
 from probes.reading import read_text
 
 __all__ = ["HOSTS_VARIABLE", "MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]

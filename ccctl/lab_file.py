@@ -16,8 +16,8 @@ from ccctl.errors import DataError, UsageError
 from ccctl.hosts import MOST_RANKS, parse
 from ccctl.inputs import parse_document
 from ccctl.lab_rates import Rates, names_of
-from ccctl.sizes import quoted
 from exec.lab_network import MOST_HOST_LETTERS, MOST_HOSTS, Lab, LabHost, refuse_name
+from probes.errors import quoted
 from probes.reading import read_text
 
 __all__ = ["read_lab"]

@@ -11,8 +11,9 @@ import dataclasses
 
 from ccctl.errors import UsageError
 from ccctl.hosts import parse
-from ccctl.sizes import format_rate, parse_rate, quoted
+from ccctl.sizes import format_rate, parse_rate
 from exec.lab_network import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, PairRate
+from probes.errors import quoted
 
 __all__ = ["Rates", "names_of", "reshaped"]
 

@@ -28,7 +28,7 @@ def _same_links(schedule: Schedule, other: Network) -> Ints:
     import numpy as np
 
     from probes.columns import ints
-    from synth.ordering import fastest_links
+    from synth.network import fastest_links
 
     own = schedule.network
     if other.ranks != own.ranks:

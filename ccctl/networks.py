@@ -16,7 +16,8 @@ from ccctl.errors import DataError, UsageError
 from ccctl.hosts import fold
 from ccctl.inputs import exists
 from ccctl.options import MOST_RANKS
-from ccctl.sizes import parse_rates, parse_seconds, quoted
+from ccctl.sizes import parse_rates, parse_seconds
+from probes.errors import quoted
 from probes.numbers import whole
 
 if TYPE_CHECKING:

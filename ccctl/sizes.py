@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ccctl.errors import UsageError
+from probes.errors import UsageError, quoted
 
 __all__ = [
     "MOST_BYTES",
@@ -16,13 +16,11 @@ __all__ = [
     "parse_seconds",
     "parse_size",
     "parse_sizes",
-    "quoted",
 ]
 
 MOST_BYTES = 1 << 50
 _LEAST_RATE, _MOST_RATE = 0.125, 1e18
 _LEAST_S, _MOST_S = 1e-15, 1e9
-_SHOWN = 60
 _NUMBER = r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -30,11 +28,6 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s*([kKmMgGtT]?)(?:(i?)B|b|bit)(?:/s|ps)")
 _TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
-
-
-def quoted(text: str) -> str:
-    """A word as messages show it: in quotes, and cut off where it is long."""
-    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}… ({len(text)} characters)"
 
 
 def parse_size(text: str, option: str = "size") -> int:

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from probes.bandwidth import Bandwidths
-from probes.differences import label
 from probes.expected import Expected, link_gbs
 from probes.paths import PathType
-from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
+from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, label
 from probes.uplinks import chain, functions, uplink
 
 __all__ = ["Step", "steps_between"]

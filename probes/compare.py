@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.compare_facts import facts
-from probes.compare_links import flat, links
-from probes.differences import Difference, label, place
+from probes.compare_links import links
+from probes.differences import Difference
 from probes.matching import Matched, Pairs, matchings, model
-from probes.topology import Gpu, Host, Nic, Topology
+from probes.topology import Gpu, Host, Nic, Topology, label, place
+from probes.uplinks import flat
 
 __all__ = ["Comparison", "compare", "compare_hosts"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.differences import Difference, fact, label, place
+from probes.differences import Difference, fact
 from probes.matching import Matched
-from probes.topology import Gpu, Host, Nic
+from probes.topology import Gpu, Host, Nic, label, place
 from probes.uplinks import functions
 
 __all__ = ["facts"]

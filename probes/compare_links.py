@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from probes.differences import Difference, fact, label, place
+from probes.differences import Difference, fact
 from probes.matching import Matched
-from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
-from probes.uplinks import Uplink, chain, functions, uplink
+from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, label, place
+from probes.uplinks import Uplink, chain, flat, functions, states_fabric, uplink
 
-__all__ = ["flat", "links", "states_fabric"]
+__all__ = ["links"]
 
 _NAMES = {"nvlink": "NVLinks", "xgmi": "xGMI links", "c2c": "C2C links"}
 
@@ -62,12 +62,6 @@ def _wire(where: str, name: str, expected: Uplink, found: Uplink, asleep: bool) 
 
 def _gts(speed: float) -> str:
     return f"{speed:g} GT/s"
-
-
-def states_fabric(host: Host) -> bool:
-    """Whether a source was asked that knows NVLinks: the driver, or a file that tells more than functions."""
-    told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
-    return bool(host.fabric) or told or any(gpu.peers for gpu in host.gpus)
 
 
 def _fabric(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
@@ -124,13 +118,6 @@ def _measured(own: Iterable[FabricLink], kind: str) -> float | None:
     """GB/s of one link as a driver told it; what tables say is no fact of this machine."""
     told = (link.gbs for link in own if link.kind == kind and link.method_of.get("gbs") != "table")
     return next((gbs for gbs in told if gbs), None)
-
-
-def flat(host: Host) -> bool:
-    """Whether the PCI tree shows no bridge above any GPU or NIC, as virtual machines do."""
-    devices = functions(host)
-    ends: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
-    return not any(len(chain(end.bus_id, devices)) > 1 for end in ends)
 
 
 def _switches(matched: Matched) -> Iterator[Difference]:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from probes.topology import Gpu, Host, Nic
-
-__all__ = ["Difference", "Severity", "fact", "label", "place"]
+__all__ = ["Difference", "Severity", "fact"]
 
 _SPELLED = {
     "pcie": "PCIe",
@@ -38,16 +36,6 @@ class Difference:
     text: str
     expected: str = ""
     found: str = ""
-
-
-def label(device: Gpu | Nic) -> str:
-    """What people call a device: GPU3, mlx5_0."""
-    return f"GPU{device.index}" if isinstance(device, Gpu) else device.rdma_device or device.name
-
-
-def place(host: Host, device: Gpu | Nic) -> str:
-    """Where a finding on a device of ``host`` says that it is."""
-    return f"{host.name}/{device.bus_id if isinstance(device, Gpu) else device.name}"
 
 
 def fact(

@@ -6,7 +6,8 @@ CcctlError                 the root: a message, and a hint with what to do next
 ├── MissingInputError      an input is not there
 ├── UnavailableError       no GPU, MPI, solver or permission for what was asked
 ├── LockHeldError          another run holds the lock; try later
-└── LostRankError          a rank died, hung or was stopped while others waited for it
+├── LostRankError          a rank died, hung or was stopped while others waited for it
+└── TimeoutExpired         the time limit that the caller gave ran out
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ __all__ = [
     "LockHeldError",
     "LostRankError",
     "MissingInputError",
+    "TimeoutExpired",
     "UnavailableError",
     "UsageError",
+    "quoted",
 ]
 
 
 # Of a message about one input; a file of a million wrong lines is told by its first.
 _MOST_LINES = 100
+# Characters of a bad value.
+_SHOWN = 60
 
 
 class CcctlError(Exception):
@@ -67,3 +72,12 @@ class LockHeldError(CcctlError):
 
 class LostRankError(CcctlError):
     """A rank died, hung or was stopped; the message names it and who waited for it."""
+
+
+class TimeoutExpired(CcctlError):  # noqa: N818 - named as subprocess names it
+    """The time limit that the caller gave ran out."""
+
+
+def quoted(text: str) -> str:
+    """A word as messages show it: in quotes, and cut off where it is long."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}… ({len(text)} characters)"

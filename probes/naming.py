@@ -6,10 +6,9 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probes.differences import label
 from probes.errors import UsageError
 from probes.spelling import normal_bus_id
-from probes.topology import Gpu, Host, Nic, Topology
+from probes.topology import Gpu, Host, Nic, Topology, label
 
 __all__ = ["Named", "device_named", "pair_named"]
 

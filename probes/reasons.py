@@ -12,12 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from probes.bandwidth import Bandwidths
-from probes.compare_links import flat, states_fabric
-from probes.differences import label
 from probes.expected import Expected
 from probes.paths import PathType
-from probes.topology import FabricLink, Gpu, Host, Matrix, Nic
-from probes.uplinks import chain, functions, uplink
+from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, label
+from probes.uplinks import chain, flat, functions, states_fabric, uplink
 
 __all__ = ["nvlink_of", "reasons"]
 

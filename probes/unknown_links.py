@@ -6,9 +6,9 @@ of GPUs that meet over PCIe alone, which may be ten times slower than what is th
 
 from __future__ import annotations
 
-from probes.compare_links import states_fabric
 from probes.reasons import nvlink_of
 from probes.topology import Finding, Gpu, Host
+from probes.uplinks import states_fabric
 
 __all__ = ["WHAT", "unknown_nvlinks"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from probes.topology import Host, PciDevice
+from probes.topology import Gpu, Host, Nic, PciDevice
 
-__all__ = ["Uplink", "chain", "functions", "uplink"]
+__all__ = ["Uplink", "chain", "flat", "functions", "states_fabric", "uplink"]
 
 _Number = TypeVar("_Number", int, float)
 
@@ -57,3 +57,16 @@ def uplink(device: PciDevice, devices: Mapping[str, PciDevice]) -> Uplink:
 
 def _least(values: Iterable[_Number | None]) -> _Number | None:
     return min((value for value in values if value), default=None)
+
+
+def flat(host: Host) -> bool:
+    """Whether the PCI tree shows no bridge above any GPU or NIC, as virtual machines do."""
+    devices = functions(host)
+    ends: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
+    return not any(len(chain(end.bus_id, devices)) > 1 for end in ends)
+
+
+def states_fabric(host: Host) -> bool:
+    """Whether a source was asked that knows NVLinks: the driver, or a file that tells more than functions."""
+    told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
+    return bool(host.fabric) or told or any(gpu.peers for gpu in host.gpus)

@@ -6,7 +6,9 @@ one program is done in short windows one after the other, time clustering (Sec. 
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,7 +17,6 @@ from probes.columns import Indices
 from probes.progress import Progress
 from synth.bounds import bounds
 from synth.collective import Collective
-from synth.methods import greedy, paths
 from synth.network import Network
 from synth.recovery import completed
 from synth.schedule import Bound, Schedule
@@ -24,11 +25,9 @@ from synth.ten import Bundles, Expansion, bundle, expand, grid_of
 from synth.ten_program import Move, moves_of, program
 from synth.wavefront import wavefront
 
-__all__ = ["CLOSE", "Search"]
+__all__ = ["CLOSE", "Search", "copies_to_all"]
 
 CLOSE = 1e-6
-_GREEDY_SENDS = 60_000
-_MOST_GREEDY_RUNS = 48
 _MOST_COLUMNS = 60_000
 # Handing a column with its rows to a solver takes about this long, which is part of the time limit.
 _COLUMNS_PER_S = 6_000
@@ -50,6 +49,7 @@ class Search:
     deadline_s: float
     solver: str
     progress: Progress
+    warm_starts: Iterator[Schedule]
     bound: Bound | None = None
     best: Schedule = field(init=False)
     best_s: float = float("inf")
@@ -82,21 +82,15 @@ class Search:
             self.best, self.best_s = schedule, time_s
 
     def _begin(self, bundles: Bundles, known_s: float) -> None:
-        """Something feasible: greedy where it serves, with many seeds if small, else the best of paths."""
-        if self.collective.kind not in ("all_gather", "broadcast") or self.collective.members:
+        """Begin with something feasible: shortest paths, then what other methods make, to the bound."""
+        if not copies_to_all(self.collective):
             self._keep(self._schedule(bundles, []))
-            made = paths.synthesize(self.network, self.collective, self.chunk_bytes, seed=self.seed)
-            self._keep(replace(made, method="ilp"))
-            return
-        policies = greedy.policies(self.network)
-        runs = len(policies) * max(1, _GREEDY_SENDS // (self.collective.chunks * self.network.ranks))
-        for at in range(min(runs, _MOST_GREEDY_RUNS)):
+        for at in itertools.count():
             if self.best_s <= known_s * (1 + CLOSE) or (at and self._left_s() < _LEAST_S):
                 return
-            policy = policies[at % len(policies)]
-            made = greedy.synthesize(
-                self.network, self.collective, self.chunk_bytes, seed=self.seed + at, policy=policy
-            )
+            made = next(self.warm_starts, None)
+            if made is None:
+                return
             self._keep(replace(made, method="ilp", seed=self.seed))
 
     def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
@@ -191,3 +185,8 @@ class Search:
             moves += [replace(move, tick=begin + move.tick) for move in found]
             begin += window
         self._keep(self._schedule(bundles, moves))
+
+
+def copies_to_all(collective: Collective) -> bool:
+    """Whether every rank wants every chunk, as in a whole all_gather or broadcast."""
+    return collective.kind in ("all_gather", "broadcast") and not collective.members

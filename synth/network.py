@@ -161,3 +161,10 @@ def grouped(keys: Indices, groups: int) -> tuple[Ints, Ints]:
 def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
     rows = np.flatnonzero((column < 0) | (column >= limit))[:5]
     return [f"{name}[{row}]: there is no {noun} {column[row]}" for row in rows]
+
+
+def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
+    """For each (src, dst) that a link joins, the row of the one that delivers a chunk first."""
+    travel_s: Floats = network.travel_s(chunk_bytes)
+    rows: Ints = np.argsort(-travel_s, kind="stable").astype(np.int32)
+    return {(int(network.src[row]), int(network.dst[row])): int(row) for row in rows}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Ints, Mask, bytes_of, ints
+from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.events import is_free, occupy, pop, push
@@ -21,7 +21,7 @@ from synth.schedule import Schedule
 from synth.simulate import replay
 from synth.touched import touched
 
-__all__ = ["Sends", "fastest_links", "in_start_order", "link_of"]
+__all__ = ["Sends", "in_start_order", "link_of"]
 
 
 class Sends:
@@ -75,13 +75,6 @@ def in_start_order(schedule: Schedule) -> Schedule:
     order = np.argsort(replay(schedule).start_s, kind="stable")
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     return replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op))
-
-
-def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
-    """For each (src, dst) that a link joins, the row of the one that delivers a chunk first."""
-    travel_s: Floats = network.travel_s(chunk_bytes)
-    rows: Ints = np.argsort(-travel_s, kind="stable").astype(np.int32)
-    return {(int(network.src[row]), int(network.dst[row])): int(row) for row in rows}
 
 
 def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) -> int:

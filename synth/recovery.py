@@ -15,7 +15,8 @@ from scipy.sparse.csgraph import dijkstra
 from probes.columns import Floats, Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.ordering import Sends, fastest_links
+from synth.network import fastest_links
+from synth.ordering import Sends
 from synth.schedule import COPY, Schedule
 from synth.ten import Bundles
 from synth.ten_program import Move

@@ -20,9 +20,9 @@ from probes.columns import Floats, Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.host_strategy import fits, nodes_of
-from synth.network import Network
+from synth.network import Network, fastest_links
 from synth.node_graph import Edge, node_graph
-from synth.ordering import Sends, fastest_links
+from synth.ordering import Sends
 from synth.path_strategy import Flow, Paths, plan_paths
 from synth.schedule import COPY, Schedule
 from synth.simulate import replay

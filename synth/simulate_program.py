@@ -14,8 +14,7 @@ import numpy as np
 from probes.columns import Floats, Indices, floats
 from probes.errors import UsageError
 from synth.compiler.order import FIFO_DEPTH, Links, links_of
-from synth.network import Network
-from synth.ordering import fastest_links
+from synth.network import Network, fastest_links
 from synth.program import READS_SRC, WRITES_DST, Program
 from synth.threadblock_events import CAUSES, run_threadblocks
 

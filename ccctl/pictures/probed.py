@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from probes.differences import label
+from probes.topology import label
 
 if TYPE_CHECKING:
     from probes.topology import Host, Probed

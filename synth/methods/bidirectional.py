@@ -11,8 +11,8 @@ from probes.columns import Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import best_cycle
-from synth.network import Network
-from synth.ordering import Sends, fastest_links, link_of
+from synth.network import Network, fastest_links
+from synth.ordering import Sends, link_of
 from synth.schedule import COPY, REDUCE, Schedule
 
 __all__ = ["synthesize"]

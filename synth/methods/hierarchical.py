@@ -15,8 +15,8 @@ from probes.columns import Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import cycle
-from synth.network import Network
-from synth.ordering import Sends, fastest_links
+from synth.network import Network, fastest_links
+from synth.ordering import Sends
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.subnetwork import hosts_of, link_table, links_between, restricted
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,8 @@ from probes.progress import SILENT, Progress
 from synth.bounds import bounds
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
-from synth.horizons import CLOSE, Search
+from synth.horizons import CLOSE, Search, copies_to_all
+from synth.methods import greedy, paths
 from synth.network import Network
 from synth.ordering import in_start_order
 from synth.schedule import REDUCE, Bound, Outcome, Schedule
@@ -31,6 +33,8 @@ __all__ = ["solve", "suits", "synthesize"]
 _COPYING: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 # An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
 _MOST_DELIVERIES = 72
+_GREEDY_SENDS = 60_000
+_MOST_GREEDY_RUNS = 48
 
 
 def suits(network: Network, collective: Collective) -> bool:
@@ -79,20 +83,35 @@ def solve(
         schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
         return _with_outcome(schedule, None), None
     turned = collective.kind in _COPYING
+    copying = replace(collective, kind=_COPYING[collective.kind]) if turned else collective
+    onward = network.transposed() if turned else network
     search = Search(
-        network.transposed() if turned else network,
-        replace(collective, kind=_COPYING[collective.kind]) if turned else collective,
+        onward,
+        copying,
         chunk_bytes,
         seed,
         time.perf_counter() + time_limit_s,
         solver,
         progress,
+        _warm_starts(onward, copying, chunk_bytes, seed),
     )
     best = search.run()
     bound = search.bound if not turned or _reversible(network) else None
     if turned:
         best = _reversed(best, network, collective)
     return _with_outcome(best, bound), bound
+
+
+def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Iterator[Schedule]:
+    """Schedules to begin with: the greedy's where it serves, with many seeds if small, else that of paths."""
+    if not copies_to_all(collective):
+        yield paths.synthesize(network, collective, chunk_bytes, seed=seed)
+        return
+    policies = greedy.policies(network)
+    runs = len(policies) * max(1, _GREEDY_SENDS // (collective.chunks * network.ranks))
+    for at in range(min(runs, _MOST_GREEDY_RUNS)):
+        policy = policies[at % len(policies)]
+        yield greedy.synthesize(network, collective, chunk_bytes, seed=seed + at, policy=policy)
 
 
 def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:

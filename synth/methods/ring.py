@@ -13,8 +13,8 @@ import numpy as np
 from probes.columns import Floats, Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.network import Network
-from synth.ordering import Sends, fastest_links
+from synth.network import Network, fastest_links
+from synth.ordering import Sends
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.tours import shortened
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.network import Network
-from synth.ordering import Sends, fastest_links, link_of
+from synth.network import Network, fastest_links
+from synth.ordering import Sends, link_of
 from synth.schedule import COPY, REDUCE, Schedule
 
 __all__ = ["parents", "synthesize"]

@@ -22,8 +22,7 @@ from synth.methods import (
     tree,
     two_step,
 )
-from synth.network import Link, build
-from synth.ordering import fastest_links
+from synth.network import Link, build, fastest_links
 from synth.pods import pod
 from synth.simulate import replay
 
