@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ccctl.errors import UsageError
+from probes.errors import UsageError
 
 if TYPE_CHECKING:
     from probes.columns import Ints
@@ -32,7 +32,7 @@ def _same_links(schedule: Schedule, other: Network) -> Ints:
 
     own = schedule.network
     if other.ranks != own.ranks:
-        raise UsageError(f"--network {other.name}: it has {other.ranks} ranks, the schedule {own.ranks}")
+        raise UsageError(f"network {other.name}: it has {other.ranks} ranks, the schedule {own.ranks}")
     if np.array_equal(own.src, other.src) and np.array_equal(own.dst, other.dst):
         return schedule.link
     rows = fastest_links(other, schedule.chunk_bytes)
@@ -41,5 +41,5 @@ def _same_links(schedule: Schedule, other: Network) -> Ints:
     for link in sorted(set(schedule.link.tolist())):
         if moved[link] < 0:
             lacks = f"{own.src[link]}→{own.dst[link]}"
-            raise UsageError(f"--network {other.name}: the schedule uses a link {lacks} that it lacks")
+            raise UsageError(f"network {other.name}: the schedule uses a link {lacks} that it lacks")
     return ints([moved[link] for link in schedule.link.tolist()])

@@ -115,9 +115,9 @@ def _plot(found: artifacts.Artifact, output: str) -> None:
 
         content = picture(found.body)
     elif found.kind == "selection":
-        from ccctl.pictures import selection
+        from ccctl.pictures import selection_svg
 
-        content = selection.plot(found.body).encode()
+        content = selection_svg.plot(found.body).encode()
     else:
         from ccctl.pictures.report_plot import plot
 

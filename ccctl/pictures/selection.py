@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.pictures.svg import COLOURS, Chart, Line, document
-from ccctl.pictures.units import about, plural, seconds
+from ccctl.pictures.units import plural, seconds
 from ccctl.sizes import format_size
 
 if TYPE_CHECKING:
     from synth.selection import Point, Selection
 
-__all__ = ["busbw_gbs", "draw", "plot", "summary"]
+__all__ = ["busbw_gbs", "draw", "summary"]
 
 
 def draw(selection: Selection, say: Callable[[str], None] = console.data, *, proven: bool = True) -> None:
@@ -48,37 +47,6 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
     heads = ("size", "method", "predicted", "busbw", "% of optimal", "bound")
     for line in console.aligned(heads, points):
         say(line)
-
-
-def plot(selection: Selection) -> str:
-    """The SVG of predicted bandwidth and time over size, a line for each schedule, the bound dashed."""
-    lines = [
-        (
-            f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}",
-            COLOURS[at % len(COLOURS)],
-            at,
-        )
-        for at, algorithm in enumerate(selection.algorithms)
-    ]
-    bound = tuple((one.size_bytes, one.bound_s) for one in selection.points if one.bound_s)
-    of = {at: [one for one in selection.points if one.algorithm == at] for _, _, at in lines}
-    times = [
-        Line(name, colour, tuple((one.size_bytes, one.time_s) for one in of[at]))
-        for name, colour, at in lines
-    ]
-    rates = [
-        Line(name, colour, tuple((one.size_bytes, busbw_gbs(selection, one)) for one in of[at]))
-        for name, colour, at in lines
-    ]
-    drawn = [tuple(line for line in some if line.points) for some in (rates, times)]
-    limit = (Line("proven bound", "#7f7f7f", bound, dashed=True),) if bound else ()
-    return document(
-        f"{selection.collective.label} on {selection.network.name}, predicted",
-        [
-            Chart("bus bandwidth (GB/s)", "size (bytes)", drawn[0], about, lambda value: f"{value:g}"),
-            Chart("time", "size (bytes)", drawn[1] + limit, about, seconds),
-        ],
-    )
 
 
 def summary(selection: Selection) -> dict[str, Any]:
