@@ -35,7 +35,7 @@ coverage:
 	$(BIN)/coverage erase
 	-$(COVERED) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
 	-$(COVERED) -m 'mpi or netns'
-	-NUMBA_DISABLE_JIT=1 $(COVERED) -n $$(nproc) --dist worksteal --deselect tests/synth/test_jit.py tests/synth
+	-NUMBA_DISABLE_JIT=1 $(COVERED) -n $$(nproc) --dist worksteal --deselect tests/synth/kernels/test_compiled.py tests/synth
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 
@@ -53,8 +53,8 @@ check:
 
 docs:
 	@.ci/venv dev
-	$(BIN)/python -P -m ccctl.manpages man
-	$(BIN)/python -P -m ccctl.completions completions
+	$(BIN)/python -P -m ccctl.docs.manpages man
+	$(BIN)/python -P -m ccctl.docs.completions completions
 
 clean:
 	rm -rf .venv out dist .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

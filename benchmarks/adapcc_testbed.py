@@ -16,14 +16,14 @@ import sys
 import time
 from collections.abc import Iterator
 
-from synth.bounds import bounds
-from synth.check import check
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.methods import adapcc
 from synth.network import Link, Network, build
-from synth.simulate import replay
-from synth.synthesize import Request, synthesize
+from synth.portfolio.synthesize import Request, synthesize
+from synth.simulation.schedule import replay
 
 SIZE_BYTES = 256_000_000
 SUB_COLLECTIVES = 4

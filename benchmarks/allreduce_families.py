@@ -12,12 +12,12 @@ import sys
 import time
 
 from probes.errors import UsageError
-from synth.bounds import bounds
+from synth.bounds.bounds import bounds
 from synth.collective import Kind, collective
-from synth.families import family
 from synth.network import Network
-from synth.pods import is_pod, pod
-from synth.synthesize import Request, synthesize, warm
+from synth.networks.dgx import is_pod, pod
+from synth.networks.families import family
+from synth.portfolio.synthesize import Request, synthesize, warm
 
 SIZE_BYTES = 256 << 20
 # (network, GB/s of each dimension)

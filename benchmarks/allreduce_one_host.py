@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from ccctl.launch import World, run_ranks
-from ccctl.sizes import format_size, parse_size
-from exec.bench import BenchRequest
-from exec.report import Report
+from ccctl.arguments.units import format_size, parse_size
+from ccctl.launcher.run import World, run_ranks
+from exec.benchmark.report import Report
+from exec.benchmark.runner import BenchRequest
 from synth.collective import collective
 from synth.compiler.lower import lower
-from synth.families import family
 from synth.methods.ring import synthesize
+from synth.networks.families import family
 
 # (library, size): what the ratio must reach with private memory, and in the window; 0 where nothing is asked.
 _GOALS = {
@@ -49,7 +49,7 @@ def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...
         peers=peers,
         window=window,
     )
-    report: Report = run_ranks("exec.bench:bench_task", request, World(ranks), label="bench")
+    report: Report = run_ranks("exec.benchmark.runner:bench_task", request, World(ranks), label="bench")
     return report
 
 

@@ -29,10 +29,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccctl import artifacts
+from ccctl.artifacts import codec
 from synth.collective import collective
-from synth.families import family
 from synth.methods.ring import synthesize
+from synth.networks.families import family
 
 _MARK = "CCCTL_FAULT_TRIAL"
 _SHARED = re.compile(r"/dev/shm/\S+")
@@ -106,14 +106,18 @@ def ranks_of(mark: str) -> dict[int, int]:
         int(found[name]): pid
         for pid, found in marked(mark)
         for name in names
-        if name in found and "ccctl.worker" in words_of(pid)
+        if name in found and "ccctl.launcher.worker" in words_of(pid)
     }
 
 
 def launcher_of(mark: str, command: int) -> int:
     """The mpirun that the command has started."""
     for pid, found in marked(mark):
-        if pid != command and "ccctl.worker" in words_of(pid) and "OMPI_COMM_WORLD_RANK" not in found:
+        if (
+            pid != command
+            and "ccctl.launcher.worker" in words_of(pid)
+            and "OMPI_COMM_WORLD_RANK" not in found
+        ):
             return pid
     raise RuntimeError("no mpirun was found")
 
@@ -200,7 +204,7 @@ def main() -> None:
         schedule = Path(folder) / "ring.json"
         network = family(f"ring:{asked.ranks}", [1e-6], [5e9])
         wanted = collective("all_reduce", asked.ranks, asked.ranks)
-        artifacts.write(str(schedule), "schedule", synthesize(network, wanted, 1 << 18))
+        codec.write(str(schedule), "schedule", synthesize(network, wanted, 1 << 18))
         for number in range(asked.trials):
             done = trial(schedule, asked.ranks, chance, victims, asked.within)
             good += done.good

@@ -13,13 +13,13 @@ import time
 
 import numpy as np
 
-from synth.check import check
-from synth.families import family
+from synth.check.schedule import check
 from synth.network import Network
-from synth.pods import is_pod, pod
+from synth.networks.dgx import is_pod, pod
+from synth.networks.families import family
+from synth.portfolio.synthesize import Request, synthesize
 from synth.schedule import Schedule
-from synth.synthesize import Request, synthesize
-from synth.tree_packing import gathering_trees, optimum
+from synth.tree_packing.integral_packing import gathering_trees, optimum
 
 SIZE_BYTES = 256 << 20
 # (network, bandwidth in GB/s, ForestColl: seconds of its bound, seconds of its trees, trees, highest)

@@ -25,7 +25,7 @@ from math import prod
 from pathlib import Path
 from statistics import median
 
-from ccctl.sizes import format_size, parse_size
+from ccctl.arguments.units import format_size, parse_size
 
 PEER = Path(__file__).with_name("lab_peer.py")
 CCCTL = (sys.executable, "-P", "-m", "ccctl")

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ccctl.algorithms import compiled_algorithm
+from ccctl.arguments.dsl_file import compiled_algorithm
+from ccctl.arguments.units import parse_size
 from ccctl.errors import CcctlError
-from ccctl.sizes import parse_size
-from exec import reference
-from exec.cuda.device import Device, Kernels
-from exec.cuda.one_device import OneDevice
-from exec.layout import Layout
+from exec.cuda.kernel.device import Device, Kernels
+from exec.cuda.kernel.one_device import OneDevice
+from exec.program import expected_output
+from exec.program.layout import Layout
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -74,7 +74,7 @@ def measure(asked: argparse.Namespace) -> int:
     instances = asked.instances or 1 << ((room // asked.ranks).bit_length() - 1)
     program, _ = compiled_algorithm(ring, [f"ranks={asked.ranks}"], instances=instances)
     layout = Layout(program, parse_size(asked.size, "--size") // 4)
-    given = [reference.given(layout, rank, np.dtype("float32"), "sum") for rank in range(asked.ranks)]
+    given = [expected_output.given(layout, rank, np.dtype("float32"), "sum") for rank in range(asked.ranks)]
     buffers = [device.cupy.asarray(each) for each in given]
     machine = OneDevice(device, layout, buffers, buffers, "float32")
     machine.run()
@@ -97,7 +97,7 @@ def measure(asked: argparse.Namespace) -> int:
 
 def expected(layout: Layout, rank: int) -> Any:
     """What ``rank`` must end with."""
-    return reference.expected(layout, rank, np.dtype("float32"), "sum")
+    return expected_output.expected(layout, rank, np.dtype("float32"), "sum")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes import suspects, trains
-from probes.budget import Cost, Plan, fitted
 from probes.columns import Floats
-from probes.prober import Dose
-from probes.rounds import Pair, doubling_strides, strides
+from probes.profiling import median_polish
+from probes.profiling.budget import Cost, Plan, fitted
+from probes.sampling import packet_trains
+from probes.sampling.prober import Dose
+from probes.sampling.rounds import Pair, doubling_strides, strides
 
 TRIALS = {64: 40, 256: 20, 1024: 4, 4096: 1}
 LINKS = {"100 Gb/s": (5e-6, 8e-11), "10 GbE": (25e-6, 8e-10)}
@@ -47,7 +48,7 @@ def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
     barrier_s = 1e-3 + 2 * math.ceil(math.log2(hosts)) * alpha_s
     balls = 20 + min(2000, max(20, dose.pingpong_s / (2 * alpha_s)))
     probe_bytes = 12 * (32 << 10)
-    asked = trains.plan(beta, dose.trains_s)
+    asked = packet_trains.plan(beta, dose.trains_s)
     sent = probe_bytes + sum(train.messages * train.times * train.size_bytes for train in asked)
     return Cost(barrier_s + balls * 2 * alpha_s, barrier_s + beta * sent)
 
@@ -108,18 +109,18 @@ def trial(hosts: int, effort: Effort, rng: np.random.Generator) -> dict[str, flo
     truth[~np.isin(stride, effort.strides)] = np.nan
     seen = sampled(truth, effort.passes, rng)
     most = 2 * hosts + 16
-    first = found = suspects.find(seen, NOISE / 2)
+    first = found = median_polish.find(seen, NOISE / 2)
     company = 0
     again = first.pairs(np.isfinite(truth))
     while len(again) > most and company < 2:
         look_again(again, truth, seen, rng)
         company += 1
-        found = suspects.find(seen, NOISE / 2)
+        found = median_polish.find(seen, NOISE / 2)
         again = found.pairs(np.isfinite(truth))
     look_again(again[:most], truth, seen, rng)
     told = set(again[:most])
-    look_again(sorted(told & set(suspects.find(seen, NOISE / 2).links)), truth, seen, rng)
-    found = suspects.find(seen, NOISE / 2)
+    look_again(sorted(told & set(median_polish.find(seen, NOISE / 2).links)), truth, seen, rng)
+    found = median_polish.find(seen, NOISE / 2)
     return {
         "nic": float(nic in found.senders),
         "link": float(link in told & set(found.links)),

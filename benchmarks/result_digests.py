@@ -21,23 +21,23 @@ from pathlib import Path
 import numpy as np
 
 from probes.errors import CcctlError
-from synth.bounds import bounds
-from synth.check import check
+from synth.bounds.bounds import bounds
+from synth.check.program import judge
+from synth.check.schedule import check
 from synth.collective import collective
 from synth.compiler.lower import lower
-from synth.compiler.replay import judge
 from synth.errors import NotApplicableError
-from synth.families import family
 from synth.methods import greedy, paths
 from synth.msccl.read import read_xml
 from synth.msccl.write import write_xml
 from synth.network import Network
+from synth.networks.families import family
+from synth.portfolio.rank_subsets import serve
+from synth.portfolio.synthesize import KINDS, METHODS
 from synth.program import Program
 from synth.schedule import Schedule
-from synth.serving import serve
-from synth.simulate import replay
-from synth.simulate_program import simulate_program
-from synth.synthesize import KINDS, METHODS
+from synth.simulation.program import simulate_program
+from synth.simulation.schedule import replay
 
 ROOT = Path(__file__).resolve().parents[1]
 _PROGRAMS = ROOT.parent / "shared" / "data" / "programs"

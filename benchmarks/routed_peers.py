@@ -8,11 +8,11 @@ import numpy as np
 
 from probes.columns import Indices, Ints
 from synth.collective import collective
-from synth.distances import distances_s
 from synth.network import Link, Network, build
-from synth.ordering import Sends
+from synth.networks.shortest_paths import distances_s
 from synth.schedule import COPY
-from synth.simulate import replay
+from synth.scheduling.list_scheduling import Sends
+from synth.simulation.schedule import replay
 
 
 class Routed:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Floats
-from probes.findings import SlowPart, slow_parts
-from probes.rounds import Pair
-from probes.samples import Place
+from probes.profiling.outliers import SlowPart, slow_parts
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Place
 
 LEAST, MOST = 1.3, 20.0
 # Two faults within this of each other are equally bad: noise decides which is named first.

@@ -182,7 +182,7 @@ def _victims(process: subprocess.Popen[bytes], victim: str) -> list[int]:
         with suppress(psutil.Error):
             words = one.cmdline()
             name = Path(words[0]).name if words else ""
-            if "ccctl.worker" in words and name.startswith("python") and victim == "rank":
+            if "ccctl.launcher.worker" in words and name.startswith("python") and victim == "rank":
                 found.append(one.pid)
             if victim == "mpirun" and name in ("mpirun", "prterun", "mpiexec"):
                 found.append(one.pid)
@@ -358,16 +358,16 @@ def serve() -> None:
 def _call_the_library(chance: random.Random) -> None:
     import numpy as np
 
-    from exec.interpreter import interpret
+    from exec.program.interpreter import interpret
     from probes.errors import UsageError
-    from synth.bounds import bounds
-    from synth.check import check
+    from synth.bounds.bounds import bounds
+    from synth.check.program import judge
+    from synth.check.schedule import check
     from synth.compiler.lower import lower
-    from synth.compiler.replay import judge
-    from synth.families import family
-    from synth.simulate import replay
-    from synth.simulate_program import simulate_program
-    from synth.synthesize import Request, synthesize
+    from synth.networks.families import family
+    from synth.portfolio.synthesize import Request, synthesize
+    from synth.simulation.program import simulate_program
+    from synth.simulation.schedule import replay
 
     spec, _ranks = random_network(chance, 12)
     while spec.startswith("dgx"):

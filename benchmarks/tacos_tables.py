@@ -29,17 +29,17 @@ from dataclasses import dataclass
 import numpy as np
 from routed_peers import Routed
 
-from synth.bounds import bounds
-from synth.check import check
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
 from synth.collective import Kind, collective
-from synth.failures import Failures, without
-from synth.families import family
 from synth.methods import greedy, paths
 from synth.network import Network
+from synth.networks.failures import Failures, without
+from synth.networks.families import family
+from synth.portfolio.collective_request import Wish
+from synth.portfolio.rank_subsets import serve
+from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.schedule import Outcome
-from synth.serving import serve
-from synth.synthesize import Request, synthesize, warm
-from synth.wish import Wish
 
 SIZE_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20

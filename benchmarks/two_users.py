@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-from synth.loop_store import cache_folder
+from synth.kernels.loop_store import cache_folder
 
 USERS = (61001, 61002)
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run")

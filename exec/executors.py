@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from exec.layout import Layout
-from exec.peers.peer import Call
-from exec.redops import Array
+from exec.peers.base import Call
+from exec.program.dtypes import Array
+from exec.program.layout import Layout
 from probes.errors import UnavailableError, UsageError
 from probes.progress import SILENT, Progress
 
@@ -74,7 +74,7 @@ def _lack() -> str:
     """Why this rank has no GPU to use; empty where it has one."""
     if find_spec("cupy") is None:
         return "CuPy is not installed"
-    from exec.cuda.device import gpus
+    from exec.cuda.kernel.device import gpus
 
     try:
         gpus()

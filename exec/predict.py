@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from synth.compiler.lower import lower
-from synth.fair_sharing import fair_time_s
 from synth.network import Network
 from synth.program import Program
 from synth.schedule import Schedule
-from synth.simulate_program import Costs, simulate_program
+from synth.simulation.fair_program import fair_time_s
+from synth.simulation.program import Costs, simulate_program
 
 __all__ = ["predicted_s", "soonest"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from probes.finite import not_finite
-from probes.spelling import is_cpu_list
+from probes.identifiers import is_cpu_list
 
 __all__ = [
     "FabricLink",

@@ -144,7 +144,7 @@ class Program:
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``.
 
-        Whether the steps are right, down to slots out of range, is ``synth.compiler.replay``'s matter.
+        Whether the steps are right, down to slots out of range, is ``synth.check.program``'s matter.
         """
         found = [f"collective.{problem}" for problem in self.collective.problems()]
         found += self._lengths()

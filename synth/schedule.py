@@ -1,6 +1,6 @@
 """A schedule: a table of sends in the order they start.
 
-The order is the schedule. Start and end times are what ``synth.simulate`` gives when the table is
+The order is the schedule. Start and end times are what ``synth.simulation.schedule`` gives when the table is
 replayed on a network, each send as soon as its chunk, its link and its ports allow; so a file
 cannot contradict itself, and the same schedule can be timed on another profile.
 """

@@ -10,9 +10,9 @@ import tempfile
 
 import pytest
 
-from exec.report import Measurement, Report, Row
+from exec.benchmark.report import Measurement, Report, Row
 from probes.columns import bytes_of, floats, ints
-from probes.profile import Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.topology import Host, Nic, NumaNode, Topology
 from synth.collective import collective
 from synth.network import Link, build

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccctl import artifacts, console
-from ccctl.bench_options import (
+from ccctl import console
+from ccctl.arguments.bench_options import (
     Aggregate,
     Average,
     Baseline,
@@ -31,9 +31,7 @@ from ccctl.bench_options import (
     Warmup,
     Window,
 )
-from ccctl.errors import FoundProblem, UsageError
-from ccctl.launch import World, run_ranks
-from ccctl.options import (
+from ccctl.arguments.options import (
     Device,
     Hostfile,
     Hosts,
@@ -45,12 +43,15 @@ from ccctl.options import (
     TimeoutSeconds,
     Verbose,
 )
-from ccctl.rescue import rescuing
-from ccctl.sizes import parse_size
+from ccctl.arguments.units import parse_size
+from ccctl.artifacts import codec
+from ccctl.errors import FoundProblem, UsageError
+from ccctl.launcher.rescue import rescuing
+from ccctl.launcher.run import World, run_ranks
 
 if TYPE_CHECKING:
-    from ccctl.contenders import Contestant
-    from exec.report import Report
+    from ccctl.arguments.contenders import Contestant
+    from exec.benchmark.report import Report
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -119,10 +120,10 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.bench_requests import How, requests
-    from ccctl.bench_rows import BenchRows
-    from ccctl.contenders import contestants
-    from ccctl.reports import read_report
+    from ccctl.arguments.bench_requests import How, requests
+    from ccctl.arguments.contenders import contestants
+    from ccctl.artifacts.foreign import read_report
+    from ccctl.summaries.bench_rows import BenchRows
 
     sizes = _sizes(begin, end, factor, step)
     before = read_report(baseline) if baseline is not None else None
@@ -136,14 +137,19 @@ def bench(
     rows = BenchRows(asked, output, inputs, json=json)
     with rescuing(rows.rescue):
         report: Report = run_ranks(
-            "exec.bench:bench_all_task", asked, world, label="bench", timeout_s=timeout, keep=rows.keep
+            "exec.benchmark.runner:bench_all_task",
+            asked,
+            world,
+            label="bench",
+            timeout_s=timeout,
+            keep=rows.keep,
         )
     try:
         rows.finish(report)
         _show(report, before.body if before else None, tolerance / 100, json=json, silent=output == "-")
     finally:
         if output is not None:
-            artifacts.write(output, "report", report, inputs)
+            codec.write(output, "report", report, inputs)
     _judge(report)
     if before is not None:
         _judge_change(report, before.body, tolerance / 100, before.source)
@@ -165,7 +171,7 @@ def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ..
 
 def _world(found: list[Contestant], ranks: int | None, root: int | None, output: str | None) -> int:
     """How many ranks to start; raises UsageError where -n, -r or -o was meant as nccl-tests means it."""
-    from exec.redops import REDOPS
+    from exec.program.dtypes import REDOPS
 
     program = found[0].proven.program
     if output in REDOPS:
@@ -187,25 +193,25 @@ def _world(found: list[Contestant], ranks: int | None, root: int | None, output:
 
 
 def _show(report: Report, before: Report | None, tolerance: float, *, json: bool, silent: bool) -> None:
-    from exec.baseline import compare
+    from exec.benchmark.regression import compare
 
     changes = compare(before, report, tolerance) if before is not None else None
     if silent:
         return
     if json:
-        from ccctl.bench_summary import summary_of
+        from ccctl.summaries.bench import summary_of
 
         console.summary(summary_of(report, changes))
         return
     if changes is not None:
-        from ccctl.pictures.side_by_side import draw_changes
+        from ccctl.render.text.side_by_side import draw_changes
 
         draw_changes(changes)
 
 
 def _judge(report: Report) -> None:
     """Raise FoundProblem, naming size and placement, where any of our elements was wrong; warn of theirs."""
-    from exec.baseline import label_of
+    from exec.benchmark.regression import label_of
 
     found = []
     for row in report.rows:
@@ -221,7 +227,7 @@ def _judge(report: Report) -> None:
 
 def _judge_change(report: Report, before: Report, tolerance: float, source: str) -> None:
     """Raise FoundProblem with every row that became slower; UsageError where nothing can be compared."""
-    from exec.baseline import compare
+    from exec.benchmark.regression import compare
 
     changes: list[Any] = compare(before, report, tolerance)
     if not changes:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccctl import artifacts, console
+from ccctl import console
+from ccctl.arguments.options import Json, Output, Parameters, Quiet, Verbose
+from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem
-from ccctl.options import Json, Output, Parameters, Quiet, Verbose
 
 if TYPE_CHECKING:
     from synth.program import Program
@@ -68,15 +69,15 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     """
     from dataclasses import replace
 
-    from ccctl.networks import load_network
-    from ccctl.programs import proven_program
+    from ccctl.arguments.networks import load_network
+    from ccctl.arguments.proven import proven_program
 
     on = load_network(network, None, None)[0] if network else None
     found = proven_program(schedule, parameters=parameters, network=on, instances=instances, fuse=fuse)
     program = replace(found.program, name=name) if name else found.program
     _refuse_beyond(program, target)
     if output is not None:
-        artifacts.write(output, "program", program, found.inputs)
+        codec.write(output, "program", program, found.inputs)
     if output == "-":
         return
     _say(program, found.compile_s, json)
@@ -92,7 +93,7 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
-    from ccctl.pictures.units import plural
+    from ccctl.render.units import plural
 
     values = {
         "ranks": program.ranks,

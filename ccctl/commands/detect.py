@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccctl import artifacts, console
-from ccctl.atomic import write_atomically
+from ccctl import console
+from ccctl.arguments.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import CannotWriteError, UsageError
-from ccctl.hosts import HOSTS_VARIABLE
-from ccctl.launch import World, started_by_mpi
-from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, Seed, TimeoutSeconds, Verbose
+from ccctl.launcher.nodeset import HOSTS_VARIABLE
+from ccctl.launcher.run import World, started_by_mpi
 
 if TYPE_CHECKING:
-    from probes.gathering import Request
+    from probes.detection.gather import Request
     from probes.topology import Topology
 
 __all__ = ["EXAMPLES", "detect"]
@@ -106,7 +107,7 @@ def detect(
     one network port; software interfaces are listed apart. What a source cannot tell is a note, never a
     failure. Without GPUs the ranks will be processes.
     """
-    from ccctl import answers
+    from ccctl.summaries import detect as answers
 
     if record is not None:
         _record(Path(record))
@@ -114,7 +115,7 @@ def detect(
     given = answers.answer(found, why, diff)
     printed = "-" in (output, export[1] if export else None)
     if output is not None:
-        artifacts.write(output, "topology", found)
+        codec.write(output, "topology", found)
     if export is not None:
         answers.export(found, export)
     if json and not printed:
@@ -129,8 +130,8 @@ def _found(
     files: list[str] | None, live: bool, world: World, probing: tuple[bool, int], timeout_s: float | None
 ) -> Topology:
     """From files and perhaps this machine, from every host of the world, or from this machine."""
-    from ccctl.topologies import read_topologies
-    from probes.gathering import Request
+    from ccctl.arguments.topologies import read_topologies
+    from probes.detection.gather import Request
 
     if files:
         if probing[0]:
@@ -142,7 +143,7 @@ def _found(
             )
         return read_topologies(files, live=live)
     if started_by_mpi() or world != World():
-        from ccctl.everywhere import look_everywhere
+        from ccctl.host_search import look_everywhere
 
         return look_everywhere(world, Request(*probing), timeout_s)
     return _look(Request(*probing))
@@ -162,11 +163,11 @@ def _record(folder: Path) -> None:
 
 
 def _look(request: Request) -> Topology:
-    from probes import detect as detection
+    from probes.detection import merge as detection
 
     found = detection.live()
     if request.active:
-        from probes.active import probed
+        from probes.detection.active import probed
 
         found = probed(found, request.seed)
     for host in found.hosts:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from ccctl import console
+from ccctl.arguments.options import Json, Quiet, Verbose
 from ccctl.errors import UnavailableError
-from ccctl.options import Json, Quiet, Verbose
 
 __all__ = ["EXAMPLES", "doctor"]
 
@@ -23,7 +23,7 @@ def doctor(json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> No
     a note is about something that only some commands need. Starts two ranks over MPI. With -q it prints
     only what is missing.
     """
-    from ccctl.health import examine
+    from ccctl.doctor_checks import examine
 
     checks = list(examine())
     missing = [check.name for check in checks if check.state == "missing"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.atomic import refuse_unwritable, write_atomically
+from ccctl.arguments.options import Json, Quiet, Verbose
+from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.errors import LockHeldError, UnavailableError, UsageError
-from ccctl.options import Json, Quiet, Verbose
 
 if TYPE_CHECKING:
-    from exec.lab_network import Lab
+    from exec.lab.model import Lab
 
 __all__ = ["EXAMPLES", "VERBS", "lab"]
 
@@ -55,25 +55,25 @@ def up(
 
     Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
     """
-    from ccctl import lab_file, lab_state
-    from ccctl.signals import unwinding
-    from exec import lab as kernel
+    from ccctl.lab import state, toml
+    from ccctl.launcher.signals import unwinding
     from exec.errors import NameTakenError
+    from exec.lab import lifecycle as kernel
 
-    described = lab_file.read_lab(file)
-    lab_state.refuse_foreign(described.name)
+    described = toml.read_lab(file)
+    state.refuse_foreign(described.name)
     with unwinding():
         try:
             kernel.up(described)
         except NameTakenError as error:
             raise LockHeldError(error.message, hint=error.hint) from error
         try:
-            lab_state.remember(described)
+            state.remember(described)
         except BaseException:
             kernel.down(described.name)
-            lab_state.forget(described.name)
+            state.forget(described.name)
             raise
-    console.detail(f"what is known of it: {lab_state.folder(described.name)}")
+    console.detail(f"what is known of it: {state.folder(described.name)}")
     console.note(f"lab {described.name}: {len(described.hosts)} hosts are up: {described.slots()}")
     console.next_step("ccctl lab run -- ccctl profile")
 
@@ -96,18 +96,18 @@ def run(
     Ends with the status of the command, and all that it started ends with it. With -v the bytes that
     each host sent and received meanwhile are told on stderr.
     """
-    from ccctl import lab_state
-    from ccctl.signals import unwinding
-    from exec import lab as kernel
-    from exec.lab_run import started
+    from ccctl.lab import state
+    from ccctl.launcher.signals import unwinding
+    from exec.lab import lifecycle as kernel
+    from exec.lab.run import started
 
     if traffic is not None:
         refuse_unwritable(Path(traffic))
-    found = lab_state.chosen(chosen)
+    found = state.chosen(chosen)
     host = _host(found, on) if on is not None else found.hosts[0].name
     before = kernel.traffic(found)
     try:
-        with unwinding(), started(found, host, command, lab_state.folder(found.name)) as process:
+        with unwinding(), started(found, host, command, state.folder(found.name)) as process:
             status = process.wait()
     finally:
         _tell_traffic(found, before, traffic)
@@ -140,17 +140,17 @@ def shape(
     A rate is in force at once, also for what runs in the lab; unlimited takes a limit away. A host
     without its cable still runs, but hears and reaches nobody.
     """
-    from ccctl import lab_state
-    from ccctl.lab_rates import reshaped
-    from exec import lab as kernel
+    from ccctl.lab import state
+    from ccctl.lab.rates import reshaped
+    from exec.lab import lifecycle as kernel
 
-    found = lab_state.chosen(chosen)
+    found = state.chosen(chosen)
     target = reshaped(_edited(file, found) if file is not None else found, changes or [])
     cables = [(_host(found, name), False) for name in down_host or []]
     cables += [(_host(found, name), True) for name in up_host or []]
     if target != found:
         kernel.shape(found, target)
-        lab_state.remember(target)
+        state.remember(target)
     for name, connected in cables:
         kernel.set_cable(found, name, connected=connected)
     if target == found and not cables:
@@ -159,11 +159,11 @@ def shape(
 
 def status(chosen: Chosen = None, json: Json = False) -> None:
     """Show a lab that is up: its hosts, the rate of every path, and the bytes that crossed."""
-    from ccctl import lab_state
-    from ccctl.pictures import lab as picture
-    from exec import lab as kernel
+    from ccctl.lab import state
+    from ccctl.render.text import lab as picture
+    from exec.lab import lifecycle as kernel
 
-    found = lab_state.chosen(chosen)
+    found = state.chosen(chosen)
     crossed, cables = kernel.traffic(found), kernel.cables(found)
     if json:
         console.summary(picture.summary(found, crossed, cables))
@@ -173,16 +173,16 @@ def status(chosen: Chosen = None, json: Json = False) -> None:
 
 def down(chosen: Chosen = None, quiet: Quiet = False, verbose: Verbose = 0) -> None:
     """Remove a lab with all that runs in it; where there is none, nothing happens."""
-    from ccctl import lab_state
-    from exec import lab as kernel
+    from ccctl.lab import state
+    from exec.lab import lifecycle as kernel
 
-    if chosen is None and not lab_state.known():
+    if chosen is None and not state.known():
         console.note("no lab is up")
         return
-    name = chosen if chosen is not None else lab_state.chosen(None).name
-    lab_state.refuse_foreign(name)
+    name = chosen if chosen is not None else state.chosen(None).name
+    state.refuse_foreign(name)
     removed = kernel.down(name)
-    lab_state.forget(name)
+    state.forget(name)
     console.note(f"lab {name}: {'removed' if removed else 'was not up'}")
 
 
@@ -191,7 +191,7 @@ VERBS = (up, run, shape, status, down)
 
 def _edited(file: str, standing: Lab) -> Lab:
     """The lab of an edited file, which must be the one that stands but for its rates."""
-    from ccctl.lab_file import read_lab
+    from ccctl.lab.toml import read_lab
 
     edited = read_lab(file)
     fixed = [(lab.name, [(h.name, h.slots) for h in lab.hosts], lab.racks) for lab in (edited, standing)]
@@ -212,7 +212,7 @@ def _host(lab: Lab, name: str) -> str:
 def _tell_traffic(lab: Lab, before: dict[str, tuple[int, int]], output: str | None) -> None:
     import json
 
-    from exec import lab as kernel
+    from exec.lab import lifecycle as kernel
 
     try:
         after = kernel.traffic(lab)

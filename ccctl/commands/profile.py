@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ccctl import artifacts, console, prometheus
-from ccctl.atomic import refuse_unwritable
+from ccctl import console
+from ccctl.arguments.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.arguments.units import parse_size
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
-from ccctl.hosts import HOSTS_VARIABLE
-from ccctl.launch import World
-from ccctl.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
-from ccctl.profiling import Measurement
-from ccctl.rescue import rescuing
-from ccctl.sizes import parse_size
+from ccctl.launcher.nodeset import HOSTS_VARIABLE
+from ccctl.launcher.rescue import rescuing
+from ccctl.launcher.run import World
+from ccctl.profile_run import Measurement
+from ccctl.render import prometheus
 
 if TYPE_CHECKING:
-    from probes.drift import Drift
-    from probes.effort import Effort
-    from probes.pairs import WantedPairs
-    from probes.profile import Profile
+    from probes.link_costs import Profile
+    from probes.profiling.drift import Drift
+    from probes.profiling.options import Effort
+    from probes.sampling.pairs_file import WantedPairs
 
 __all__ = ["EXAMPLES", "profile"]
 
@@ -126,11 +128,11 @@ def profile(
     the same hosts the second ends with 75, or waits with --wait.
     """
     with prometheus.exposed(prom, "profile") as exposition:
-        before = artifacts.read(baseline, "profile") if baseline is not None else None
+        before = codec.read(baseline, "profile") if baseline is not None else None
         problem = ""
         if source is not None:
             _refuse_both(source, ranks, hosts, hostfile)
-            found: Profile = artifacts.read(source, "profile").body
+            found: Profile = codec.read(source, "profile").body
         else:
             effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
             measurement = Measurement(effort, World(ranks, hosts, hostfile), timeout)
@@ -141,7 +143,7 @@ def profile(
         if output is not None:
             inputs = {baseline: before.sha256} if before and baseline else None
             with _kept_elsewhere(found, inputs, measured=source is None):
-                artifacts.write(output, "profile", found, inputs)
+                codec.write(output, "profile", found, inputs)
         _tell(found, output, json, drift, baseline or "")
         if drift:
             exposition.add(
@@ -165,7 +167,7 @@ def _measured(
         prometheus.add_profile(exposition, partial)
         if output is not None:
             with _kept_elsewhere(partial, None, measured=True):
-                artifacts.write(output, "profile", partial)
+                codec.write(output, "profile", partial)
         if output is None or (json and output != "-"):
             _tell(partial, None, json, None, "")
         where = "what was printed" if output in (None, "-") else output
@@ -195,7 +197,7 @@ def _rescue_copy(found: Profile, inputs: dict[str, str] | None) -> str:
         except OSError:
             continue
         try:
-            artifacts.write(name, "profile", found, inputs)
+            codec.write(name, "profile", found, inputs)
         except CannotWriteError:
             Path(name).unlink(missing_ok=True)
             continue
@@ -214,8 +216,8 @@ def _effort(
 ) -> Effort:
     from typing import get_args
 
-    from probes.effort import Effort
     from probes.live.cuda_links import DeviceChoice
+    from probes.profiling.options import Effort
 
     if device not in get_args(DeviceChoice):
         raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
@@ -223,8 +225,8 @@ def _effort(
 
 
 def _pairs(path: str | None) -> WantedPairs | None:
-    from probes.pairs import parse_pairs
-    from probes.reading import read_text
+    from probes.files.bounded_read import read_text
+    from probes.sampling.pairs_file import parse_pairs
 
     if path is None:
         return None
@@ -251,14 +253,14 @@ def _refuse_both(source: str, ranks: int | None, hosts: str | None, hostfile: st
 
 
 def _drift(before: Profile, now: Profile) -> Drift:
-    from probes.drift import compare
+    from probes.profiling.drift import compare
 
     return compare(before, now)
 
 
 def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str) -> None:
-    from ccctl.pictures import drift as changes
-    from ccctl.pictures.profile import draw, say, summary
+    from ccctl.render.text import drift as changes
+    from ccctl.render.text.profile import draw, say, summary
 
     if output == "-":
         return

@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.launch import World, run_ranks
-from ccctl.options import Device, Hostfile, Hosts, Json, Parameters, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.arguments.options import (
+    Device,
+    Hostfile,
+    Hosts,
+    Json,
+    Parameters,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+)
+from ccctl.launcher.run import World, run_ranks
 
 if TYPE_CHECKING:
-    from exec.once import RunRequest
+    from exec.run_once import RunRequest
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -57,11 +67,11 @@ def run(
     The input is of floats or integers; all ranks have the same type. Only ranks that end with something
     have a row, or a file, in the output.
     """
-    from ccctl.arrays import read_ranks, write_ranks
-    from ccctl.programs import check_world, proven_program
+    from ccctl.arguments.npy import read_ranks, write_ranks
+    from ccctl.arguments.proven import check_world, proven_program
     from exec.executors import parse_device
-    from exec.once import fitting
-    from exec.redops import ufunc_of
+    from exec.program.dtypes import ufunc_of
+    from exec.run_once import fitting
 
     ufunc_of(op)
     parse_device(device)
@@ -69,7 +79,7 @@ def run(
     world = World(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)
     _refuse_crowding(request, here=not (hosts or hostfile))
-    outputs, how = run_ranks("exec.once:run_task", request, world, label="run", timeout_s=timeout)
+    outputs, how = run_ranks("exec.run_once:run_task", request, world, label="run", timeout_s=timeout)
     if how:
         console.note(how)
     if output is not None:
@@ -95,9 +105,9 @@ def run(
 
 def _refuse_crowding(request: RunRequest, *, here: bool) -> None:
     """Raise UnavailableError where this host lacks the memory to hand out the data and gather the results."""
-    from exec.demand import start_needs
-    from exec.layout import Layout
-    from probes.memory import refuse_crowding, rooms
+    from exec.memory_demand import start_needs
+    from exec.program.layout import Layout
+    from probes.live.memory import refuse_crowding, rooms
 
     layout = Layout(request.program, request.count)
     found, host = rooms(), socket.gethostname()

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ccctl import artifacts, console
+from ccctl import console
+from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 
 __all__ = ["EXAMPLES", "schema"]
@@ -18,7 +19,7 @@ EXAMPLES = (
 
 
 def _kinds(incomplete: str) -> list[str]:
-    return [kind for kind in artifacts.KINDS if kind.startswith(incomplete)]
+    return [kind for kind in codec.KINDS if kind.startswith(incomplete)]
 
 
 def schema(
@@ -31,11 +32,11 @@ def schema(
     Readers ignore fields they do not know, so the schema allows them too.
     """
     if kind is None:
-        rows = [(name, major, f"ccctl schema {name}") for name, (_, major) in artifacts.KINDS.items()]
+        rows = [(name, major, f"ccctl schema {name}") for name, (_, major) in codec.KINDS.items()]
         console.table(("kind", "version", "its schema"), rows)
         return
-    if kind not in artifacts.KINDS:
-        raise UsageError(f"KIND: expected one of {', '.join(artifacts.KINDS)}, found {kind!r}")
-    from ccctl import json_schema
+    if kind not in codec.KINDS:
+        raise UsageError(f"KIND: expected one of {', '.join(codec.KINDS)}, found {kind!r}")
+    from ccctl.artifacts import json_schema
 
     console.summary(json_schema.schema(kind))

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ccctl import artifacts, console
-from ccctl.atomic import write_atomically
+from ccctl import console
+from ccctl.arguments.options import MOST_COUNT, Json, Output
+from ccctl.arguments.proven import refuse_unproven
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import UsageError
-from ccctl.options import MOST_COUNT, Json, Output
-from ccctl.programs import refuse_unproven
 
 __all__ = ["EXAMPLES", "show"]
 
@@ -55,7 +56,7 @@ def show(
     What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
     how busy its links are over time, or of a report or selection, bandwidth and time over size.
     """
-    from ccctl.reports import read_any
+    from ccctl.artifacts.foreign import read_any
 
     if len(paths) > 1:
         _side_by_side(paths, output, json)
@@ -73,7 +74,7 @@ def show(
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    picture = importlib.import_module(f"ccctl.pictures.{found.kind}")
+    picture = importlib.import_module(f"ccctl.render.text.{found.kind}")
     limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings
@@ -83,9 +84,9 @@ def show(
     picture.draw(found.body, **limit)
 
 
-def _findings(found: artifacts.Artifact) -> list[str]:
+def _findings(found: codec.Artifact) -> list[str]:
     """What the judge finds in an artifact whose times would be claims if it were wrong."""
-    from synth.check import check, check_selection
+    from synth.check.schedule import check, check_selection
 
     if found.kind == "schedule":
         return check(found.body)
@@ -93,15 +94,15 @@ def _findings(found: artifacts.Artifact) -> list[str]:
 
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
-    from ccctl.pictures.side_by_side import draw_side_by_side
-    from ccctl.reports import read_report
+    from ccctl.artifacts.foreign import read_report
+    from ccctl.render.text.side_by_side import draw_side_by_side
 
     if output is not None or json:
         raise UsageError(f"{'-o' if output is not None else '--json'} is for one file", hint="Name one.")
     draw_side_by_side([(path, read_report(path).body) for path in paths])
 
 
-def _plot(found: artifacts.Artifact, output: str) -> None:
+def _plot(found: codec.Artifact, output: str) -> None:
     if found.kind not in ("schedule", "selection", "report") or not (
         output == "-" or output.endswith(".svg")
     ):
@@ -111,15 +112,15 @@ def _plot(found: artifacts.Artifact, output: str) -> None:
             hint="Without -o it is drawn as text.",
         )
     if found.kind == "schedule":
-        from ccctl.pictures.utilization_svg import picture
+        from ccctl.render.svg.utilization import picture
 
         content = picture(found.body)
     elif found.kind == "selection":
-        from ccctl.pictures import selection_svg
+        from ccctl.render.svg import selection
 
-        content = selection_svg.plot(found.body).encode()
+        content = selection.plot(found.body).encode()
     else:
-        from ccctl.pictures.report_plot import plot
+        from ccctl.render.svg.report import plot
 
         content = plot(found.body).encode()
     if output == "-":

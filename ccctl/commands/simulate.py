@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccctl import artifacts, console
-from ccctl.algorithms import compiled_algorithm, is_algorithm
-from ccctl.atomic import refuse_unwritable
-from ccctl.errors import UsageError
-from ccctl.networks import load_network, parse_failures
-from ccctl.options import (
+from ccctl import console
+from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
+from ccctl.arguments.networks import load_network, parse_failures
+from ccctl.arguments.options import (
     MOST_COUNT,
     Alpha,
     Bandwidth,
@@ -25,10 +23,13 @@ from ccctl.options import (
     Verbose,
     Without,
 )
-from ccctl.sizes import parse_rate, parse_seconds, parse_size
+from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from ccctl.artifacts import Artifact
+    from ccctl.artifacts.codec import Artifact
     from probes.columns import Floats
     from synth.collective import Collective
     from synth.network import Network
@@ -108,22 +109,22 @@ def simulate(
     it of every moment.
     """
     if is_algorithm(schedule):
-        read = artifacts.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
+        read = codec.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
-        read = artifacts.read(schedule, "schedule", "selection", "program")
+        read = codec.read(schedule, "schedule", "selection", "program")
     asked = _Asked(size, trace, json)
     if read.kind == "selection":
         if size is None:
             _selection(read, network, asked)
             return
         chosen = read.body.choose(parse_size(size, "--size"))
-        read = artifacts.Artifact("schedule", chosen, read.source, read.sha256)
+        read = codec.Artifact("schedule", chosen, read.source, read.sha256)
     if read.kind == "schedule":
         on: Network = read.body.network
         if network is not None:
             on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
         elif without is not None:
-            from synth.failures import without as left_of
+            from synth.networks.failures import without as left_of
 
             on = left_of(on, parse_failures(without, on))
         _schedule(read, _holding(on, hold_alpha), asked)
@@ -155,13 +156,13 @@ def _holding(on: Network, alpha: bool) -> Network:
 
 
 def _program(read: Artifact, network: Network, costs: tuple[float, float, int], asked: _Asked) -> None:
-    from ccctl.pictures import trace
-    from ccctl.pictures.program import draw_timing
-    from ccctl.programs import refuse_unproven
-    from ccctl.trace_file import write_trace
-    from synth.compiler.replay import judge
-    from synth.simulate_program import Costs, simulate_program
-    from synth.subnetwork import embedded
+    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.render import trace
+    from ccctl.render.chrome_trace import write_trace
+    from ccctl.render.text.program import draw_timing
+    from synth.check.program import judge
+    from synth.networks.subnetwork import embedded
+    from synth.simulation.program import Costs, simulate_program
 
     program = read.body
     refuse_unproven(read.source, judge(program, costs[-1]))
@@ -181,7 +182,7 @@ def _program(read: Artifact, network: Network, costs: tuple[float, float, int], 
         write_trace(asked.trace, about, trace.program_tracks(program, network), blocks)
     if _told(values, asked):
         return
-    from ccctl.pictures.utilization import draw
+    from ccctl.render.text.utilization import draw
 
     draw_timing(program, timing)
     draw(network, timing.link_busy)
@@ -189,10 +190,10 @@ def _program(read: Artifact, network: Network, costs: tuple[float, float, int], 
 
 
 def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
-    from ccctl.pictures import selection
-    from ccctl.programs import refuse_unproven
-    from synth.check import check_selection
-    from synth.sweep import timed
+    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.render.text import selection
+    from synth.check.schedule import check_selection
+    from synth.portfolio.size_sweep import timed
 
     if network is not None or asked.trace is not None:
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
@@ -207,12 +208,12 @@ def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
 
 
 def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
-    from ccctl.moving import moved_to
-    from ccctl.pictures import trace
-    from ccctl.programs import refuse_unproven
-    from ccctl.trace_file import write_trace
-    from synth.check import check
-    from synth.simulate import replay, utilization
+    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.render import trace
+    from ccctl.render.chrome_trace import write_trace
+    from synth.check.schedule import check
+    from synth.simulation.relocate import moved_to
+    from synth.simulation.schedule import replay, utilization
 
     refuse_unproven(read.source, check(read.body))
     chunk_bytes = asked.chunk_bytes(read.body, read.body.chunk_bytes)
@@ -229,7 +230,7 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
         write_trace(asked.trace, about, trace.schedule_tracks(moved.network), blocks)
     if _told(values, asked):
         return
-    from ccctl.pictures.schedule import draw
+    from ccctl.render.text.schedule import draw
 
     draw(moved)
     _close(values, asked)
@@ -238,8 +239,8 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
 def _values(
     network: Network, collective: Collective, chunk_bytes: int, time_s: float, busy: Floats
 ) -> dict[str, Any]:
-    from ccctl.pictures.utilization import summary
-    from synth.bounds import bounds
+    from ccctl.render.text.utilization import summary
+    from synth.bounds.bounds import bounds
 
     proven = bounds(network, collective, chunk_bytes)[0]
     return {

@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ccctl import artifacts, console
-from ccctl.collectives import parse_collectives
-from ccctl.errors import UsageError
-from ccctl.networks import load_network, parse_failures
-from ccctl.options import Alpha, Bandwidth, HoldAlpha, Json, Output, Quiet, Seed, Unwind, Verbose, Without
-from ccctl.sizes import parse_size, parse_sizes
-from ccctl.synth_options import (
+from ccctl import console
+from ccctl.arguments.collectives import parse_collectives
+from ccctl.arguments.networks import load_network, parse_failures
+from ccctl.arguments.options import (
+    Alpha,
+    Bandwidth,
+    HoldAlpha,
+    Json,
+    Output,
+    Quiet,
+    Seed,
+    Unwind,
+    Verbose,
+    Without,
+)
+from ccctl.arguments.synth_options import (
     Chunk,
     Chunks,
     CollectiveName,
@@ -26,12 +35,15 @@ from ccctl.synth_options import (
     Sweep,
     TimeLimit,
 )
-from ccctl.synth_summary import describe, summary_of
+from ccctl.arguments.units import parse_size, parse_sizes
+from ccctl.artifacts import codec
+from ccctl.errors import UsageError
+from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:
     from synth.network import Network
-    from synth.synthesize import Request
-    from synth.wish import Wish
+    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.synthesize import Request
 
 __all__ = ["EXAMPLES", "synth"]
 
@@ -96,8 +108,8 @@ def synth(
     says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
     size, and the artifact is a selection: which schedule to take from which size on.
     """
-    from synth.crew import cores
-    from synth.synthesize import warm
+    from synth.portfolio.synthesize import warm
+    from synth.portfolio.worker_pool import cores
 
     loaded, digests = load_network(
         network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, failed=without
@@ -117,7 +129,7 @@ def synth(
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:
-    from synth.sweep import sizes_between
+    from synth.portfolio.size_sweep import sizes_between
 
     return sizes_between(*parse_sizes(text, "--sizes"), factor)
 
@@ -125,13 +137,13 @@ def _sizes(text: str, factor: float) -> tuple[int, ...]:
 def _sweep(
     request: Request, sizes: tuple[int, ...], output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
-    from ccctl.pictures import selection
-    from synth.sweep import sweep
+    from ccctl.render.text import selection
+    from synth.portfolio.size_sweep import sweep
 
     with console.progress("sweep", 1.0) as bar:
         found = sweep(request, sizes, _Bar(bar))
     if output is not None:
-        artifacts.write(output, "selection", found.selection, digests)
+        codec.write(output, "selection", found.selection, digests)
     if json and output != "-":
         told = {
             "candidates": found.candidates,
@@ -152,14 +164,14 @@ def _sweep(
 
 def _once(request: Request, output: str | None, json: bool, digests: dict[str, str]) -> None:
     from exec.predict import soonest
-    from synth.synthesize import synthesize
+    from synth.portfolio.synthesize import synthesize
 
     # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
     flows = "profile" in digests and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
         found = synthesize(request, _Bar(bar), settle=soonest if flows else None)
     if output is not None:
-        artifacts.write(output, "schedule", found.schedule, digests)
+        codec.write(output, "schedule", found.schedule, digests)
     if json and output != "-":
         console.summary(summary_of(found))
     elif output is None:
@@ -198,7 +210,7 @@ def _request(
     method: str,
     seed: int,
 ) -> Request:
-    from synth.synthesize import Request
+    from synth.portfolio.synthesize import Request
 
     if size is not None and chunk is not None:
         raise UsageError(

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccctl import artifacts, console
-from ccctl.algorithms import compiled_algorithm, is_algorithm
+from ccctl import console
+from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
+from ccctl.arguments.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
+from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem
-from ccctl.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
-from ccctl.pictures.units import plural
+from ccctl.render.units import plural
 
 if TYPE_CHECKING:
-    from ccctl.artifacts import Artifact
+    from ccctl.artifacts.codec import Artifact
 
 __all__ = ["EXAMPLES", "verify"]
 
@@ -87,9 +88,9 @@ def verify(
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return artifacts.read(path, "schedule", "selection", "program")
+        return codec.read(path, "schedule", "selection", "program")
     program, inputs = compiled_algorithm(path, parameters)
-    return artifacts.Artifact("program", program, path, inputs["algorithm"])
+    return codec.Artifact("program", program, path, inputs["algorithm"])
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class _Verdict:
 
 
 def _schedule(read: Artifact) -> _Verdict:
-    from synth.check import check
+    from synth.check.schedule import check
 
     schedule = read.body
     return _Verdict(
@@ -113,7 +114,7 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _selection(read: Artifact) -> _Verdict:
-    from synth.check import check_selection
+    from synth.check.schedule import check_selection
 
     selection = read.body
     return _Verdict(
@@ -125,8 +126,8 @@ def _selection(read: Artifact) -> _Verdict:
 
 
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
-    from ccctl.programs import as_collective
-    from synth.compiler.replay import examine
+    from ccctl.arguments.proven import as_collective
+    from synth.check.program import examine
     from synth.msccl.limits import beyond
 
     program = as_collective(read.body, collective) if collective else read.body

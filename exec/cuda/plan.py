@@ -6,18 +6,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from exec.cuda.arena import arenas
-from exec.cuda.choose import Choice, choose
-from exec.cuda.contexts import Contexts, role_of
-from exec.cuda.device import Device, Kernels
-from exec.cuda.encode import Encoded, encoded
-from exec.cuda.ends import Ends, arena_bases
-from exec.cuda.facts import device_of, gathered
-from exec.cuda.machine import Interpreter
-from exec.cuda.source import THREADS
-from exec.cuda.streams import CudaStreams
-from exec.layout import Layout
-from exec.redops import Array, dtype_name
+from exec.cuda.capabilities import device_of, gathered
+from exec.cuda.kernel.device import Device, Kernels
+from exec.cuda.kernel.encode import Encoded, encoded
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.launch import Interpreter
+from exec.cuda.kernel.source import THREADS
+from exec.cuda.select import Choice, choose
+from exec.cuda.streams.contexts import Contexts, role_of
+from exec.cuda.streams.endpoints import Ends, arena_bases
+from exec.cuda.streams.streams import CudaStreams
+from exec.program.dtypes import Array, dtype_name
+from exec.program.layout import Layout
 from probes.errors import UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 

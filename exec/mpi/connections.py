@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from exec.layout import Layout
-from exec.moves import Move, Span
-from exec.mpi import kernel
-from exec.mpi.messages import Message, Traffic
-from exec.mpi.tables import Memory, pieces_of, slot_bytes, tiling_of
-from exec.mpi.window import Origin, host_key, mapped, origin_of, shared_array
+from exec.mpi import interpreter
+from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
+from exec.mpi.shared_memory import Origin, host_key, mapped, origin_of, shared_array
+from exec.mpi.traffic import Message, Traffic
 from exec.mpi.wires import SEGMENT_BYTES, Wire, Wires, words
-from exec.redops import Array
+from exec.program.dtypes import Array
+from exec.program.layout import Layout
+from exec.program.moves import Move, Span
 from probes.columns import Indices
-from synth.compiler.order import FIFO_DEPTH
-from synth.compiler.order import connections as numbered
 from synth.program import SCRATCH
+from synth.simulation.fifo_order import FIFO_DEPTH
+from synth.simulation.fifo_order import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
@@ -108,7 +108,7 @@ class Connections:
             table.append([place, place + _LINE, slots, size, self._depth(number), per_tile, int(settle)])
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
-        links = np.array(table, dtype=np.int64).reshape(-1, len(kernel.LINK_COLUMNS))
+        links = np.array(table, dtype=np.int64).reshape(-1, len(interpreter.LINK_COLUMNS))
         return links, Wires(wires) if wires else None
 
     def close(self) -> None:
@@ -208,9 +208,9 @@ class Connections:
         if message.copied:
             pieces = pieces_of(self.layout, self.tiling, self.moves[message.sent], None, self.memory())
             ends = [
-                piece[kernel.AT] + min(self.tiling.tile, piece[kernel.LENGTH] - ahead) * item_bytes
+                piece[interpreter.AT] + min(self.tiling.tile, piece[interpreter.LENGTH] - ahead) * item_bytes
                 for piece in pieces
-                if piece[kernel.LENGTH] > ahead
+                if piece[interpreter.LENGTH] > ahead
             ]
             return slot[: max(ends, default=0)]
         return self._of_tile(message.spans[0] if message.spans else None, tile)

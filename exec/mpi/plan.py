@@ -1,7 +1,7 @@
 """A program made ready to run on this rank over MPI: planned once, run many times.
 
 Ranks of one host talk through shared memory, and read each other's buffers in place where those lie in a
-window (``exec.mpi.window.shared_array``); ranks of different hosts through persistent requests.
+window (``exec.mpi.shared_memory.shared_array``); ranks of different hosts through persistent requests.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from exec.layout import Layout
-from exec.moves import Span, moves
-from exec.mpi import kernel
-from exec.mpi.arithmetic import REDOP_CODES, sample_of
+from exec.mpi import interpreter
 from exec.mpi.connections import Connections
-from exec.mpi.messages import traffic
-from exec.mpi.tables import tables_of
-from exec.mpi.waiting import Neighbours, waits_for
-from exec.redops import Array, divided, ufunc_of
+from exec.mpi.encode import tables_of
+from exec.mpi.reduce import REDOP_CODES, sample_of
+from exec.mpi.stalls import Neighbours, waits_for
+from exec.mpi.traffic import traffic
+from exec.program.dtypes import Array, divided, ufunc_of
+from exec.program.layout import Layout
+from exec.program.moves import Span, moves
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
 from synth.program import INPUT, OUTPUT
@@ -37,7 +37,7 @@ class Plan:
     """A program on this rank's buffers; ``run`` is collective over ``comm``, and so is the making.
 
     ``send`` and ``recv`` are flat, contiguous arrays of one type. In place they share memory as the
-    collective defines it (``exec.layout.Layout.in_place``); that is seen by itself. Raises UsageError
+    collective defines it (``exec.program.layout.Layout.in_place``); that is seen by itself. Raises UsageError
     where the buffers do not fit the program or the program cannot run in place. A rank that waits says so
     to ``progress``.
     """
@@ -78,7 +78,7 @@ class Plan:
             "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
             "WIRED": int(self._wires is not None),
         }
-        self._header = np.array([values[name] for name in kernel.HEADER], dtype=np.int64)
+        self._header = np.array([values[name] for name in interpreter.HEADER], dtype=np.int64)
         tables = self._tables
         self._arguments: tuple[Any, ...] = (
             self._header,
@@ -94,13 +94,13 @@ class Plan:
     def run(self) -> None:
         """Carry out the collective once on what the buffers hold now."""
         blocks = self._tables.blocks
-        self._header[kernel.RUN] += 1
-        blocks[:, kernel.AT_TILE] = 0
-        blocks[:, kernel.AT_STEP] = blocks[:, kernel.FIRST]
+        self._header[interpreter.RUN] += 1
+        blocks[:, interpreter.AT_TILE] = 0
+        blocks[:, interpreter.AT_STEP] = blocks[:, interpreter.FIRST]
         if self._wires is not None:
-            self._wires.begin(int(self._header[kernel.RUN]))
-        state = kernel.advance(*self._arguments)
-        if state != kernel.DONE:
+            self._wires.begin(int(self._header[interpreter.RUN]))
+        state = interpreter.advance(*self._arguments)
+        if state != interpreter.DONE:
             self._carry_on(state)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
@@ -119,17 +119,17 @@ class Plan:
     def _compile(self) -> None:
         """One rank of each host first: the others find what it compiled in the cache."""
         if self._ends.leads:
-            kernel.advance(*self._arguments)
+            interpreter.advance(*self._arguments)
         self._comm.Barrier()
-        kernel.advance(*self._arguments)
-        self._header[kernel.TILES] = self._ends.tiling.tiles
+        interpreter.advance(*self._arguments)
+        self._header[interpreter.TILES] = self._ends.tiling.tiles
 
     def _carry_on(self, state: int) -> None:
         """Serve the wires, tell who waits, look for the others, until the interpreter is through."""
         since_s = looked_s = time.monotonic()
         said = False
-        while state != kernel.DONE:
-            moved = state == kernel.MOVED
+        while state != interpreter.DONE:
+            moved = state == interpreter.MOVED
             if self._wires is not None:
                 moved = self._wires.serve(wait=False) or moved
                 if not moved and self._ends.lonely:
@@ -147,7 +147,7 @@ class Plan:
                 time.sleep(0.0002)
             elif self._wires is not None:
                 os.sched_yield()
-            state = kernel.advance(*self._arguments)
+            state = interpreter.advance(*self._arguments)
         if said:
             self._progress.update(0, 0, self._program.name)
 

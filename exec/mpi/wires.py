@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exec.redops import Array
+from exec.program.dtypes import Array
 from probes.columns import Indices
 
 __all__ = ["SEGMENT_BYTES", "Wire", "Wires", "words"]

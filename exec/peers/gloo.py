@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exec.buffers import Buffers
-from exec.peers.peer import Call
-from exec.redops import Array
+from exec.peers.base import Call
+from exec.program.buffers import Buffers
+from exec.program.dtypes import Array
 from probes.errors import UnavailableError
 from synth.collective import Collective
 

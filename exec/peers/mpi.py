@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from exec.buffers import Buffers
-from exec.mpi.library import library_call, library_name
-from exec.peers.peer import Call, nothing
-from exec.peers.variables import Variables
+from exec.peers.base import Call, nothing
+from exec.peers.mpi_calls import library_call, library_name
+from exec.peers.mpi_t import Variables
+from exec.program.buffers import Buffers
 from probes.errors import UnavailableError, UsageError
 from synth.collective import Collective, Kind
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from exec.buffers import Buffers
-from exec.peers.peer import Call
+from exec.peers.base import Call
+from exec.program.buffers import Buffers
 from probes.errors import UnavailableError
-from probes.extras import install
+from probes.install_hints import install
 from synth.collective import Collective
 
 __all__ = ["NcclPeer"]

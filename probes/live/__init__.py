@@ -1,0 +1,1 @@
+"""This machine while we run on it: memory, affinity, loopback traffic, GPU copies, recordings."""

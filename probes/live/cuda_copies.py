@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.errors import UnavailableError
-from probes.extras import install
+from probes.install_hints import install
 from probes.live.affinity import bound_to
 
 __all__ = ["CudaCopies"]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from probes.errors import UnavailableError
-from probes.extras import install
+from probes.install_hints import install
 
 __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
 

@@ -11,12 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from probes import temporary
 from probes.errors import DataError, MissingInputError
-from probes.live import nvml, sysfs, sysfs_kfd
-from probes.live.nvml_record import RecordedNvml, RecordingNvml
-from probes.live.sysfs_record import packed, unpack
-from probes.reading import read_text
+from probes.files import temporary_folders
+from probes.files.bounded_read import read_text
+from probes.nvml import gpus
+from probes.nvml.record import RecordedNvml, RecordingNvml
+from probes.sysfs import kfd, machine
+from probes.sysfs.record import packed, unpack
 from probes.topology import Topology
 
 __all__ = ["NVML", "SYSFS", "read", "record"]
@@ -27,7 +28,7 @@ SYSFS, NVML = "sysfs.txt", "nvml.json"
 def record(root: Path = Path("/"), driver: Any = None) -> dict[str, str]:
     """The files of a recording of this machine, by name; ``driver`` stands in for the module pynvml."""
     recording = RecordingNvml(driver or import_module("pynvml"))
-    nvml.read("", recording)
+    gpus.read("", recording)
     answers = json.dumps(recording.answers, indent=1, sort_keys=True, ensure_ascii=False)
     # Without the first a recording is none, so it is the last to be written.
     return {NVML: answers + "\n", SYSFS: packed(root)}
@@ -40,14 +41,14 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     """
     name = name or folder.resolve().name
     listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
-    with temporary.folder("ccctl-recorded-") as place:
+    with temporary_folders.folder("ccctl-recorded-") as place:
         root = place.resolve()
         unpack(listing, root, str(folder / SYSFS))
-        parts = (sysfs.read(name, root), sysfs_kfd.read(name, root))
+        parts = (machine.read(name, root), kfd.read(name, root))
     if answers is None:
         return parts
     try:
-        return (*parts, nvml.read(name, RecordedNvml(answers, import_module("pynvml"))))
+        return (*parts, gpus.read(name, RecordedNvml(answers, import_module("pynvml"))))
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         # A driver's answers have the types that its library declares, a file's have any.
         problem = f"an answer that no driver gives: {error}"

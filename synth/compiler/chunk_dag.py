@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from probes.columns import Indices, bytes_of, ints
-from synth.cells import Cells, memory_of
 from synth.collective import Collective
 from synth.compiler.hazards import Dependences, dependences
+from synth.memory_layout import Cells, memory_of
 from synth.program import Protocol
 
 __all__ = ["ASSIGN", "REDUCE", "ChunkDag", "cut", "replicated"]

@@ -9,11 +9,11 @@ from synth.compiler.chunk_dag import ChunkDag, replicated
 from synth.compiler.fuse import fused, pairs
 from synth.compiler.instruction_dag import InstructionDag, instructions_of
 from synth.compiler.legality import require
-from synth.compiler.order import FIFO_DEPTH, links_of, run
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
 from synth.program import Program
+from synth.simulation.fifo_order import FIFO_DEPTH, links_of, run
 
 __all__ = ["compiled_program"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Indices, Mask
-from synth.cells import Cells
-from synth.jit import compiled
+from synth.kernels.compiled import compiled
+from synth.memory_layout import Cells
 
 __all__ = ["Dependences", "Range", "dependences"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Indices, Mask
-from synth.cells import Cells
 from synth.compiler.chunk_dag import REDUCE, ChunkDag
 from synth.compiler.hazards import Dependences, dependences
+from synth.memory_layout import Cells
 from synth.program import OPS, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
 __all__ = ["InstructionDag", "instructions_of"]

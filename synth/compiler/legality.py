@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from probes.columns import Indices, Mask
+from synth.check.well_formed import shape
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.instruction_dag import InstructionDag
-from synth.compiler.shape import shape
 from synth.program import OPS, Program
 
 __all__ = ["FORMS", "require"]

@@ -10,13 +10,13 @@ import numpy as np
 
 from probes.columns import Indices
 from probes.errors import UsageError
-from synth.cells import Side, side_of
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
+from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 from synth.schedule import REDUCE as REDUCING
 from synth.schedule import Schedule
-from synth.simulate import Timing, replay
+from synth.simulation.schedule import Timing, replay
 
 __all__ = ["chunk_dag_of", "lower"]
 

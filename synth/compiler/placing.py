@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from probes.columns import Indices, Mask
-from synth.jit import compiled
+from synth.kernels.compiled import compiled
 
 __all__ = ["first_fit", "place_local"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from probes.columns import Floats, Indices
 from synth.compiler.instruction_dag import InstructionDag
-from synth.events import pop, push
-from synth.jit import compiled
+from synth.kernels.compiled import compiled
+from synth.kernels.event_queue import pop, push
 
 __all__ = ["sorted_rows"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from probes.columns import Indices, bytes_of, ints
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.threadblocks import Blocks
-from synth.jit import compiled
+from synth.kernels.compiled import compiled
 from synth.program import Program
 
 __all__ = ["emitted"]

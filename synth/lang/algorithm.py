@@ -80,7 +80,7 @@ class Algorithm:
     def compile(
         self, parameters: Mapping[str, Any], *, network: Network | None = None, fuse: bool = True
     ) -> Program:
-        """The program; whether it is right, ``synth.compiler.replay`` says."""
+        """The program; whether it is right, ``synth.check.program`` says."""
         dag, instances = self.trace(parameters, network)
         require_threadblocks(dag)
         return compiled_program(dag, instances=instances, fuse=fuse)

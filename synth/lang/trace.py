@@ -10,9 +10,9 @@ import numpy as np
 
 from probes.columns import Indices
 from probes.errors import DataError, UsageError
-from synth.cells import memory_of
 from synth.collective import Collective
 from synth.compiler.chunk_dag import ChunkDag
+from synth.memory_layout import memory_of
 from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 
 __all__ = ["UNWRITTEN", "Trace", "current", "statement"]

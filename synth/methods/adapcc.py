@@ -1,11 +1,11 @@
 """AdapCC's synthesizer (Sec. IV-D): M sub-collectives, each with its own tree and part of the tensor.
 
-An integer program chooses the trees and the parts (``synth.strategy``), between hosts and then inside
-them (``synth.host_strategy``); here the chunks of every sub-collective follow its tree in a pipeline.
+An integer program chooses the trees and the parts (``tree_strategy``), between hosts and then inside them
+(``two_level_strategy``); here the chunks of every sub-collective follow its tree in a pipeline.
 all_reduce reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one
 broadcast or reduce for every rank. Where some ranks take part only as relays, trees of all are cut back
 to what leads to a member. Those whose chunks have one source and one target each, such as all_to_all, go
-along paths (``synth.path_strategy``).
+along paths (``synth.adapcc.path_milp``).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 from probes.columns import Floats, Indices, Mask
 from probes.errors import UsageError
+from synth.adapcc.logical_graph import opposites
+from synth.adapcc.path_expansion import Routes, along, plan_routes
+from synth.adapcc.two_level_strategy import Plan, Planner
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
-from synth.host_strategy import Plan, Planner
 from synth.network import Network
-from synth.node_graph import opposites
-from synth.ordering import Sends
-from synth.routing import Routes, along, plan_routes
 from synth.schedule import COPY, REDUCE, Outcome, Schedule
-from synth.simulate import replay
+from synth.scheduling.list_scheduling import Sends
+from synth.simulation.schedule import replay
 
 __all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 

@@ -12,8 +12,8 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import best_cycle
 from synth.network import Network, fastest_links
-from synth.ordering import Sends, link_of
 from synth.schedule import COPY, REDUCE, Schedule
+from synth.scheduling.list_scheduling import Sends, link_of
 
 __all__ = ["synthesize"]
 

@@ -14,9 +14,9 @@ from probes.columns import Indices, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.ordering import Sends
+from synth.networks.subnetwork import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.subnetwork import link_table, links_between
+from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["Partner", "add_tree", "partners", "synthesize"]
 

@@ -22,12 +22,12 @@ from probes.columns import Floats, Indices, bytes_of, ints
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.ordering import Sends, in_start_order
-from synth.packing import Edges, Packing, pack, pair_links
-from synth.rooted_packing import RootedPacking, least_s_per_byte, pack_rooted
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.simulate import replay
-from synth.tree_packing import gathering_trees
+from synth.scheduling.list_scheduling import Sends, in_start_order
+from synth.simulation.schedule import replay
+from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte, pack_rooted
+from synth.tree_packing.integral_packing import gathering_trees
+from synth.tree_packing.spanning_trees import Edges, Packing, pack, pair_links
 
 __all__ = ["synthesize"]
 
@@ -118,7 +118,7 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
 
 @lru_cache(maxsize=2)
 def _packing(network: Network, seed: int) -> Packing:
-    from synth.bounds import bounds
+    from synth.bounds.bounds import bounds
 
     # Per byte the bound is that of a buffer so large that no alpha counts.
     shape = Collective("all_reduce", network.ranks, 1)

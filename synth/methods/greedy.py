@@ -25,14 +25,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
+from synth.bounds.cuts import cost_levels
 from synth.collective import Collective
-from synth.cuts import cost_levels
 from synth.errors import NotApplicableError
-from synth.events import queues_of
-from synth.matching import CLUSTER, PLAIN, STRICT, match
+from synth.kernels.event_queue import queues_of
 from synth.network import Network
-from synth.ordering import in_start_order
 from synth.schedule import COPY, REDUCE, Schedule
+from synth.scheduling.link_chunk_matching import CLUSTER, PLAIN, STRICT, match
+from synth.scheduling.list_scheduling import in_start_order
 
 __all__ = ["POLICIES", "Policy", "policies", "synthesize"]
 

@@ -11,9 +11,9 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.doubling import add_tree, partners
 from synth.network import Network
-from synth.ordering import Sends
+from synth.networks.subnetwork import link_table
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.subnetwork import link_table
+from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["synthesize"]
 

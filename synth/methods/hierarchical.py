@@ -16,9 +16,9 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import cycle
 from synth.network import Network, fastest_links
-from synth.ordering import Sends
+from synth.networks.subnetwork import hosts_of, link_table, links_between, restricted
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.subnetwork import hosts_of, link_table, links_between, restricted
+from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["synthesize"]
 

@@ -18,15 +18,15 @@ import numpy as np
 
 from probes.columns import bytes_of, ints
 from probes.progress import SILENT, Progress
-from synth.bounds import bounds
+from synth.bounds.bounds import bounds
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
-from synth.horizons import CLOSE, Search, copies_to_all
 from synth.methods import greedy, paths
 from synth.network import Network
-from synth.ordering import in_start_order
 from synth.schedule import REDUCE, Bound, Outcome, Schedule
-from synth.simulate import replay
+from synth.scheduling.list_scheduling import in_start_order
+from synth.simulation.schedule import replay
+from synth.tacos_ilp.horizon_search import CLOSE, Search, copies_to_all
 
 __all__ = ["solve", "suits", "synthesize"]
 
@@ -69,7 +69,7 @@ def solve(
     solver: str = "cbc",
     progress: Progress = SILENT,
 ) -> tuple[Schedule, Bound | None]:
-    """(schedule, the larger bound of infeasible horizons and ``synth.wavefront``, if any).
+    """(schedule, the larger bound of infeasible horizons and ``synth.bounds.wavefront``, if any).
 
     reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
     halves, each within half the time, and has no bound of its own. Raises NotApplicableError where a

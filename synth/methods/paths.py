@@ -1,6 +1,6 @@
 """Paths: every chunk its own way, chosen so that no link or port is busier than it must be.
 
-Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths by ``synth.ways``;
+Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths of least congestion;
 chunks for several ranks grow trees over the same loads, sums trees towards one of their targets. Then all
 sends are lined up by list scheduling: those with farthest to go first, or shift by shift, so that on a
 switch each step is close to a perfect matching. While that is not close to what the busiest link needs, they
@@ -19,13 +19,13 @@ from probes.columns import Bytes, Floats, Indices, bytes_of, floats
 from probes.errors import UsageError
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
-from synth.loads import Resources, resources
 from synth.network import Network
-from synth.ordering import Sends
+from synth.routing.congestion_prices import Resources, resources
+from synth.routing.min_congestion_paths import route
+from synth.routing.steiner_trees import grow
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.simulate import replay
-from synth.way_trees import grow
-from synth.ways import route
+from synth.scheduling.list_scheduling import Sends
+from synth.simulation.schedule import replay
 
 __all__ = ["synthesize"]
 

@@ -14,9 +14,9 @@ from probes.columns import Floats, Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
-from synth.ordering import Sends
+from synth.routing.or_opt import shortened
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.tours import shortened
+from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["best_cycle", "cycle", "synthesize"]
 

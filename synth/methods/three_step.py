@@ -11,8 +11,8 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.two_step import relayed
 from synth.network import Network
+from synth.networks.subnetwork import hosts_of
 from synth.schedule import Schedule
-from synth.subnetwork import hosts_of
 
 __all__ = ["synthesize"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
-from synth.ordering import Sends, link_of
 from synth.schedule import COPY, REDUCE, Schedule
+from synth.scheduling.list_scheduling import Sends, link_of
 
 __all__ = ["parents", "synthesize"]
 

@@ -13,9 +13,9 @@ from probes.columns import Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.ordering import Sends
+from synth.networks.subnetwork import hosts_of, link_table, links_between
 from synth.schedule import COPY, Schedule
-from synth.subnetwork import hosts_of, link_table, links_between
+from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["relayed", "synthesize"]
 

@@ -7,7 +7,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from synth.cells import cells_of
+from synth.memory_layout import cells_of
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program
 

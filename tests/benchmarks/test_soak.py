@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from synth.families import family
+from synth.networks.families import family
 
 SOAK = Path(__file__).resolve().parents[2] / "benchmarks" / "soak.py"
 

@@ -101,9 +101,9 @@ LOGGED = """
 import logging, time
 from ccctl import console
 with console.progress("work", 2.0):
-    logging.getLogger("synth.jit").info("compiling %s", "a loop")
+    logging.getLogger("synth.kernels.compiled").info("compiling %s", "a loop")
     time.sleep(0.3)
-logging.getLogger("synth.jit").info("not shown")
+logging.getLogger("synth.kernels.compiled").info("not shown")
 """
 
 
@@ -119,8 +119,8 @@ from ccctl import console
 console.hear_libraries()
 for quiet in (True, False):
     console.configure(quiet=quiet)
-    logging.getLogger("synth.loop_store").warning("nothing is kept: %s", quiet)
-    logging.getLogger("exec.bench").info("not shown")
+    logging.getLogger("synth.kernels.loop_store").warning("nothing is kept: %s", quiet)
+    logging.getLogger("exec.benchmark.runner").info("not shown")
 """
 
 

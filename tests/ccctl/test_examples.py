@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccctl import artifacts
+from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
 
@@ -50,11 +50,11 @@ def folder(tmp_path_factory, samples):
     """A folder with an artifact of each kind, which the examples replace by real ones as they run."""
     place = tmp_path_factory.mktemp("examples")
     for kind, body in samples.items():
-        artifacts.write(str(place / f"{kind}.json"), kind, body)
+        codec.write(str(place / f"{kind}.json"), kind, body)
     (place / "nccl-topo.xml").write_text(XML)
     (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
-    artifacts.write(str(place / "ring.xml"), "program", samples["program"])
+    codec.write(str(place / "ring.xml"), "program", samples["program"])
     (place / "nccl.txt").write_text(NCCL)
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)

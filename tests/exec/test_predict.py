@@ -11,10 +11,10 @@ from exec.predict import predicted_s, soonest
 from probes.errors import UsageError
 from synth.collective import collective
 from synth.compiler.lower import lower
-from synth.families import family
 from synth.methods import direct
 from synth.network import Link, build
-from synth.simulate import replay
+from synth.networks.families import family
+from synth.simulation.schedule import replay
 
 RING = lower(ring_all_reduce(4))
 

@@ -15,7 +15,7 @@ import numpy as np
 from driver import call
 from sample_schedules import random_schedule, ring_all_reduce
 
-from ccctl import artifacts
+from ccctl.artifacts import codec
 from probes.columns import floats, ints
 
 __all__ = ["Sample", "corpus"]
@@ -207,7 +207,7 @@ def _all(whole: bool) -> Iterator[Sample]:
 
 
 def _artifact(name: str, kind: str, body: Any) -> Sample:
-    content = artifacts.encode(kind, body)
+    content = codec.encode(kind, body)
     return Sample(name, kind, ".json", content, json.loads(content))
 
 
@@ -300,7 +300,7 @@ def _selections(folder: Path, whole: bool) -> Iterator[Sample]:
 
 
 def _profiles() -> Iterator[Sample]:
-    from probes.profile import HostCopies, Links, Profile, ProfiledRank, SharedPort
+    from probes.link_costs import HostCopies, Links, Profile, ProfiledRank, SharedPort
 
     for ranks in (2, 3, 4):
         pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
@@ -324,7 +324,7 @@ def _profiles() -> Iterator[Sample]:
 
 
 def _reports() -> Iterator[Sample]:
-    from exec.report import Measurement, Report, Row, Spread
+    from exec.benchmark.report import Measurement, Report, Row, Spread
 
     spread = Spread(1e-3, 1.1e-3, 1.2e-3, 2e-3, 1e-4, 5, (1e-3, 1.1e-3, 1.1e-3, 1.2e-3, 2e-3))
     full = Measurement(1e-3, 1.1e-3, 1.2e-3, 0, 16.7, 25.1, 0, spread, (1e-3, 9e-4))
@@ -345,7 +345,7 @@ def _reports() -> Iterator[Sample]:
 
 
 def _topologies(whole: bool) -> Iterator[Sample]:
-    from probes import detect as detection
+    from probes.detection import merge as detection
 
     texts = [
         ("small hwloc", "hwloc-xml", ".xml", _HWLOC),
@@ -359,9 +359,7 @@ def _topologies(whole: bool) -> Iterator[Sample]:
                 texts.append((path.name, kind, f".{suffix}", path.read_text()))
     for name, kind, suffix, text in texts:
         try:
-            content = artifacts.encode(
-                "topology", detection.combined([detection.read_file(text.encode(), name)])
-            )
+            content = codec.encode("topology", detection.combined([detection.read_file(text.encode(), name)]))
         except Exception:
             # A graph of NCCL's, or a file that names no device's class, is no topology.
             yield Sample(name, kind, suffix, text.encode(), right=False)
@@ -408,7 +406,7 @@ def _xml_programs(whole: bool) -> Iterator[Sample]:
     for sample in [one for one in _schedules(False) if one.kind == "schedule"][:: 3 if whole else 9]:
         from synth.compiler.lower import lower
 
-        body = artifacts.decode(sample.content, sample.name).body
+        body = codec.decode(sample.content, sample.name).body
         yield Sample(f"XML of {sample.name}", "msccl-xml", ".xml", write_xml(lower(body)))
     for path in sorted((SHARED / "programs").glob("*.xml")) if whole else ():
         if path.stat().st_size < _MOST_BYTES:

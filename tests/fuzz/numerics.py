@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from oracles.collectives import wanted
 
-from exec.interpreter import interpret
+from exec.program.interpreter import interpret
 
 __all__ = ["wrong_elements"]
 

@@ -11,13 +11,13 @@ from metamorphic import relabelled, reordered, scaled, split, with_link, without
 from sample_networks import networks
 
 from probes.columns import bytes_of, ints
-from synth.bounds import bounds
-from synth.check import check
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
 from synth.methods import direct, greedy, paths, ring, tree
 from synth.network import Link
-from synth.simulate import Timing, replay
+from synth.simulation.schedule import Timing, replay
 
 METHODS = (greedy, tree, ring, direct, paths)
 ALIKE = tuple(kind for kind in KINDS if kind != "all_to_next")

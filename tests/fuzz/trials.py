@@ -27,7 +27,7 @@ from driver import Ended, call, call_library
 from oracles.program import judge as judge_program
 from oracles.schedule import judge as judge_schedule
 
-from ccctl import artifacts
+from ccctl.artifacts import codec
 from ccctl.errors import CcctlError
 
 __all__ = ["Finding", "Mutant", "made", "tried"]
@@ -265,7 +265,7 @@ Commands = Callable[[Mutant, random.Random, Path], list[Finding]]
 def _body(mutant: Mutant, *kinds: str) -> Any:
     """What the codec makes of a mutant; None where it refuses, or fails (which the commands will show)."""
     try:
-        return artifacts.decode(mutant.content, "mutant", *kinds).body
+        return codec.decode(mutant.content, "mutant", *kinds).body
     except (CcctlError, Exception):
         return None
 
@@ -439,7 +439,7 @@ def _program(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 def _runs_right(content: bytes, path: Path) -> list[Finding]:
     """Run an accepted program on numbers: the elements of several sizes must be those that NumPy gives."""
     try:
-        program = artifacts.decode(content, "mutant", "program").body
+        program = codec.decode(content, "mutant", "program").body
         wrong = numerics.wrong_elements(program)
     except (CcctlError, Exception):
         trace = traceback.format_exc()
@@ -570,10 +570,10 @@ def _report(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 def _baseline(mutant: Mutant, path: Path) -> list[Finding]:
     """What ``bench --baseline`` does with it before and after ranks run."""
-    from ccctl.reports import read_report
-    from exec.baseline import compare
+    from ccctl.artifacts.foreign import read_report
+    from exec.benchmark.regression import compare
 
-    measured = artifacts.decode(_by_kind(False)["report"][0].content, "measured").body
+    measured = codec.decode(_by_kind(False)["report"][0].content, "measured").body
     ended = call_library(lambda: compare(measured, read_report(str(path)).body, 10.0))
     return ends(ended, ("bench", "--baseline", "{file}"))
 
@@ -622,13 +622,13 @@ def _collectives(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding
 
 
 def _lab(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    from ccctl.lab_file import read_lab
+    from ccctl.lab.toml import read_lab
 
     return _library(mutant, lambda: read_lab(str(path)), "lab up")
 
 
 def _hostfile(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    from ccctl.hosts import fold, read_hostfile
+    from ccctl.launcher.nodeset import fold, read_hostfile
 
     return _library(
         mutant, lambda: fold(entry.host for entry in read_hostfile(str(path))), "bench --hostfile"
@@ -640,7 +640,7 @@ def _pairs(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
     reader = getattr(command, "_pairs", None)
     if reader is None:
-        from probes.pairs import parse_pairs
+        from probes.sampling.pairs_file import parse_pairs
 
         return _library(
             mutant, lambda: parse_pairs(mutant.content.decode("utf-8", "replace"), "pairs"), "profile --pairs"
@@ -649,7 +649,7 @@ def _pairs(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 
 def _array(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    from ccctl.arrays import read_ranks
+    from ccctl.arguments.npy import read_ranks
     from synth.collective import collective
 
     return _library(mutant, lambda: read_ranks(str(path), collective("all_reduce", 4, 3)), "run --input")

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from importlib.util import find_spec
 
-from exec.cuda.compile import needs_of
+from exec.cuda.kernel.compile import needs_of
 
 __all__ = ["NVCC", "NVRTC", "by_nvcc"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from exec.cuda.arena import arenas
-from exec.cuda.encode import RECORD
-from exec.cuda.machine import own_tables
-from exec.cuda.source import kernels
+from exec.cuda.kernel.encode import RECORD
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.launch import own_tables
+from exec.cuda.kernel.source import kernels
 from synth.program import OUTPUT, SCRATCH
 
 __all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of"]

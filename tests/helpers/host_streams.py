@@ -8,13 +8,13 @@ from collections import deque
 import numpy as np
 from cuda_on_host import bits_of, library
 
-from exec import reference
-from exec.cuda.arena import arenas
-from exec.cuda.contexts import Contexts
-from exec.cuda.elements import itemsize_of
-from exec.cuda.encode import encoded
-from exec.cuda.ends import Ends
-from exec.layout import Layout
+from exec.cuda.kernel.elements import itemsize_of
+from exec.cuda.kernel.encode import encoded
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.streams.contexts import Contexts
+from exec.cuda.streams.endpoints import Ends
+from exec.program import expected_output
+from exec.program.layout import Layout
 from synth.program import OUTPUT, SCRATCH
 
 __all__ = ["HostDevice", "HostStreams", "buffers_of", "contexts_task"]
@@ -101,7 +101,7 @@ class HostDevice:
 
 def buffers_of(layout, rank, dtype, redop):
     storage = np.dtype("float32" if dtype == "bfloat16" else dtype)
-    given = bits_of(reference.given(layout, rank, storage, redop), dtype)
+    given = bits_of(expected_output.given(layout, rank, storage, redop), dtype)
     scratch = np.zeros(max(layout.elements(rank, SCRATCH), 1), given.dtype)
     if layout.program.out_of_place:
         return given, np.zeros(layout.elements(rank, OUTPUT), given.dtype), scratch
@@ -125,5 +125,5 @@ def contexts_task(comm, request, progress):
         buffers = buffers_of(layout, rank, "float32", "sum")
         contexts.run([each.ctypes.data for each in buffers])
     ends.close()
-    right = reference.expected(layout, rank, np.dtype("float32"), "sum")
+    right = expected_output.expected(layout, rank, np.dtype("float32"), "sum")
     return comm.allreduce(int(np.count_nonzero(buffers[OUTPUT] != right)))

@@ -6,9 +6,9 @@ import numpy as np
 from cuda_on_host import run_on_host
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec import reference
-from exec.cuda.encode import encoded
-from exec.layout import Layout
+from exec.cuda.kernel.encode import encoded
+from exec.program import expected_output
+from exec.program.layout import Layout
 from synth.compiler.lower import lower
 
 
@@ -22,11 +22,13 @@ def main() -> None:
     for program in programs:
         layout = Layout(program, 300)
         table = encoded(layout, 4, tile_bytes=128, slice_bytes=32)
-        inputs = [reference.given(layout, rank, np.dtype("int32"), "sum") for rank in range(program.ranks)]
+        inputs = [
+            expected_output.given(layout, rank, np.dtype("int32"), "sum") for rank in range(program.ranks)
+        ]
         found = run_on_host(table, inputs, "int32", "sum", threads=2, launches=2, flags=sys.argv[1:])
         for rank, output in enumerate(found.outputs):
             wrong += int(
-                np.count_nonzero(output != reference.expected(layout, rank, np.dtype("int32"), "sum"))
+                np.count_nonzero(output != expected_output.expected(layout, rank, np.dtype("int32"), "sum"))
             )
     sys.exit(wrong > 0)
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from exec.lab_network import Lab, LabHost, PairRate
+from exec.lab.model import Lab, LabHost, PairRate
 
 MBIT = 125_000
 _NUMBERS = itertools.count()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from probes import detect
+from probes.detection import merge
 from probes.topology import Topology
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -11,7 +11,7 @@ MACHINES = Path(__file__).parents[1] / "machines"
 
 def recorded(name="linux-nvidia-dgxa100"):
     """A recorded machine as detection sees it."""
-    return detect.combined([detect.read_recording(MACHINES / name)])
+    return merge.combined([merge.read_recording(MACHINES / name)])
 
 
 def with_host(topology, change):

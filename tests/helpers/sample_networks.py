@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from synth.families import family
 from synth.network import Link, Network, build
+from synth.networks.families import family
 
 NAMED = {
     "pair": ("ring:2", [1e9]),

@@ -8,8 +8,8 @@ import pynvml
 import pytest
 from hypothesis import settings
 
-from probes.live.nvml_record import RecordedNvml
-from probes.live.sysfs_record import unpack
+from probes.nvml.record import RecordedNvml
+from probes.sysfs.record import unpack
 
 # No test asserts a time: a busy machine makes any example slow.
 settings.register_profile("any pace", deadline=None)

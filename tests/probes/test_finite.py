@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from probes.finite import not_finite
-from probes.spelling import cpu_numbers, is_cpu_list
+from probes.identifiers import cpu_numbers, is_cpu_list
 from probes.topology import Host, NumaNode, Topology
 
 

@@ -12,8 +12,8 @@ from probes.columns import ints
 from probes.errors import UsageError
 from synth.collective import KINDS, Collective, collective, custom, several
 from synth.compiler.chunk_dag import cut
+from synth.networks.subnetwork import embedded, renumbered
 from synth.rank_sets import joined, of_sets
-from synth.subnetwork import embedded, renumbered
 
 
 @given(st.sampled_from(KINDS), st.integers(1, 6), st.integers(1, 9), st.integers(0, 5))

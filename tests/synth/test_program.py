@@ -1,9 +1,9 @@
 from assembler import Assembler
 
-from synth.cells import cells_of
+from synth.chunk_layout import Slots
 from synth.collective import collective
+from synth.memory_layout import cells_of
 from synth.program import INPUT, OPS, OUTPUT
-from synth.slots import Slots
 
 
 def small():

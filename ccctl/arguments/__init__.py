@@ -1,0 +1,1 @@
+"""What the words of the command line mean: units, networks, collectives, files of algorithms, contenders."""

@@ -1,0 +1,169 @@
+"""The options of ``bench``: nccl-tests' own letters where they can mean the same, a reason where not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ccctl.arguments.options import MOST_COUNT, MOST_RANKS
+from ccctl.arguments.units import MOST_BYTES
+from ccctl.errors import UsageError
+
+__all__ = [
+    "Aggregate",
+    "Average",
+    "Baseline",
+    "Begin",
+    "Blocking",
+    "Check",
+    "Cycles",
+    "Dtype",
+    "End",
+    "Factor",
+    "Iterations",
+    "Op",
+    "PerIteration",
+    "Placement",
+    "ProfileFile",
+    "Refused",
+    "Root",
+    "Step",
+    "Tolerance",
+    "Vs",
+    "Warmup",
+    "Window",
+]
+
+_REASONS = {
+    "-t": "a rank is a process, started with -n or --hosts",
+    "-g": "a rank is a process, started with -n or --hosts",
+    "-G": "a call is not captured in a CUDA graph",
+    "-C": "the calls run on CPUs: their time is CPU time",
+    "-R": "nothing is registered with a network",
+    "-J": "-o FILE writes a report, without the environment",
+    "-T": "it is --timeout here",
+    "-S": "a rank is where its launcher puts it",
+}
+
+
+def _refused(value: str | None) -> str | None:
+    if value is not None:
+        why = "; ".join(f"{flag}: {reason}" for flag, reason in _REASONS.items())
+        raise UsageError(f"these options of nccl-tests have no meaning here ({why})")
+    return value
+
+
+def _blocking(value: int | None) -> int | None:
+    if value not in (None, 1):
+        raise UsageError(
+            f"-z {value}: a call returns when it is done, and all ranks meet before the next",
+            hint="That is what nccl-tests does with -z 1.",
+        )
+    return value
+
+
+Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.")]
+End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.")]
+Factor = Annotated[
+    int,
+    typer.Option(
+        "-f", "--factor", metavar="N", min=2, max=MOST_BYTES, help="From a size to the next: times N."
+    ),
+]
+Step = Annotated[
+    str | None, typer.Option("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
+]
+Warmup = Annotated[
+    int, typer.Option("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs.")
+]
+Iterations = Annotated[
+    int,
+    typer.Option("--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs; what -n is in nccl-tests."),
+]
+Aggregate = Annotated[
+    int,
+    typer.Option(
+        "-m", "--aggregate", metavar="N", min=1, max=MOST_COUNT, help="Time N calls in a row as one run."
+    ),
+]
+Cycles = Annotated[
+    int, typer.Option("-N", "--cycles", metavar="N", min=1, max=10_000, help="Go through all sizes N times.")
+]
+Average = Annotated[
+    int,
+    typer.Option(
+        "-a",
+        "--average",
+        metavar="WHOSE",
+        min=0,
+        max=3,
+        help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
+    ),
+]
+PerIteration = Annotated[
+    bool, typer.Option("-I", "--per-iteration", help="Show how the runs differ, and keep each time.")
+]
+Check = Annotated[
+    int,
+    typer.Option(
+        "-c", "--check", metavar="0|1", min=0, max=MOST_COUNT, help="Check every element of a last run."
+    ),
+]
+Dtype = Annotated[
+    str, typer.Option("-d", "--dtype", metavar="TYPES", help="float, half, int8 …; several with commas; all.")
+]
+Op = Annotated[
+    str, typer.Option("--op", metavar="OPS", help="sum, prod, min, max or avg; several with commas; all.")
+]
+Root = Annotated[
+    int | None,
+    typer.Option(
+        "-r",
+        "--root",
+        metavar="RANK",
+        min=0,
+        max=MOST_RANKS,
+        help="The root that the program must have; it is part of it.",
+    ),
+]
+Placement = Annotated[
+    str, typer.Option("--placement", metavar="WHERE", help="out (of place), in (place) or both.")
+]
+Window = Annotated[
+    bool, typer.Option("--window", help="Keep the buffers where the ranks of a host read them in place.")
+]
+Vs = Annotated[
+    str | None,
+    typer.Option(
+        "--vs",
+        metavar="PEERS",
+        help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas.",
+    ),
+]
+ProfileFile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="FILE", help="Predict from this profile, not the schedule's network."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
+    ),
+]
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance",
+        metavar="PERCENT",
+        min=0,
+        max=1e9,
+        help="How much slower than the baseline is still the same.",
+    ),
+]
+Blocking = Annotated[
+    int | None, typer.Option("-z", "--blocking", metavar="1", hidden=True, callback=_blocking)
+]
+Refused = Annotated[str | None, typer.Option(*_REASONS, metavar="VALUE", hidden=True, callback=_refused)]

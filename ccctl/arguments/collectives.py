@@ -1,0 +1,173 @@
+"""The collectives that `--collective` means: one by name, several at once, or those of a file.
+
+``broadcast:0-7,all_reduce:8-15`` is two at once, each on its ranks; ``broadcast@3:0-7`` has root 3. A file
+(TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ccctl.arguments.networks import parse_ranks
+from ccctl.artifacts.files import read_document
+from ccctl.errors import CcctlError, DataError, UsageError
+from probes.errors import quoted
+
+if TYPE_CHECKING:
+    from synth.portfolio.collective_request import Wish
+
+__all__ = ["parse_collectives"]
+
+_MOST_CHUNKS = 1 << 20
+
+
+def parse_collectives(
+    text: str, ranks: int, *, members: str | None = None, root: int | None = None, failed: Iterable[int] = ()
+) -> tuple[Wish, ...]:
+    """What `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``, less who ``failed``.
+
+    Raises UsageError, DataError or MissingInputError.
+    """
+    from synth.collective import KINDS
+
+    if text.endswith((".toml", ".json")):
+        if members is not None or root is not None:
+            raise UsageError("--ranks and --root: the file says them itself")
+        wishes = _read(text, ranks)
+    else:
+        named = re.split(rf",(?=\s*(?:{'|'.join(KINDS)})\b)", text)
+        if len(named) > 1 and members is not None:
+            raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
+        wishes = [_named(part.strip(), members, root) for part in named]
+    gone = set(failed)
+    return tuple(_among_survivors(wish, ranks, gone) for wish in wishes)
+
+
+def _named(text: str, members: str | None, root: int | None) -> Wish:
+    from synth.collective import KINDS
+    from synth.portfolio.collective_request import Wish
+
+    match = re.fullmatch(r"(\w+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
+    kind = next((kind for kind in KINDS if match and kind == match[1]), None)
+    if match is None or kind is None:
+        raise UsageError(
+            f"--collective {quoted(text)}: unknown collective",
+            hint=f"known: {', '.join(KINDS)}; on some ranks broadcast@3:0-7; several with commas; or a file",
+        )
+    if match[3] and members is not None:
+        raise UsageError(f"--ranks: --collective {quoted(text)} has ranks of its own")
+    listed = match[3] or members
+    chosen = parse_ranks(listed) if listed is not None else ()
+    at = int(match[2]) if match[2] else root
+    return Wish(kind, at if at is not None else _first(chosen), chosen)
+
+
+def _first(chosen: tuple[int, ...]) -> int:
+    return chosen[0] if chosen else 0
+
+
+def _among_survivors(wish: Wish, ranks: int, gone: set[int]) -> Wish:
+    """The same collective among the ranks that are left."""
+    from dataclasses import replace
+
+    if not gone:
+        return wish
+    if wish.sets is not None:
+        used = {rank for sets in (wish.sets.sources, wish.sets.targets) for rank in sets.rank.tolist()}
+        if lost := sorted(used & gone):
+            raise UsageError(f"--without: the collective's file needs rank {lost[0]}, which has failed")
+        return wish
+    left = tuple(rank for rank in (wish.members or range(ranks)) if rank not in gone)
+    rooted = wish.kind in ("broadcast", "reduce", "scatter", "gather")
+    if rooted and wish.root in gone and wish.root != _first(wish.members):
+        raise UsageError(f"--root: rank {wish.root} has failed")
+    if not left:
+        raise UsageError(f"--without: no rank of {wish.kind} is left")
+    return replace(wish, members=left, root=wish.root if wish.root in left else left[0])
+
+
+def _read(path: str, ranks: int) -> list[Wish]:
+    from synth.collective import KINDS
+    from synth.portfolio.collective_request import Wish
+
+    document = read_document(path)
+    problems = [
+        f"{key}: unknown; expected collective or chunk" for key in document.keys() - {"collective", "chunk"}
+    ]
+    wishes: list[Wish] = []
+    for at, entry in enumerate(_tables(document, "collective", problems)):
+        kind = next((kind for kind in KINDS if kind == entry.get("kind")), None)
+        members = _ranks_of(entry.get("ranks", []), f"collective[{at}].ranks", ranks, problems)
+        root = entry.get("root", _first(tuple(members)))
+        if kind is None:
+            problems.append(f"collective[{at}].kind: expected one of {', '.join(KINDS)}")
+        elif not isinstance(root, int):
+            problems.append(f"collective[{at}].root: expected a rank, found {root!r}")
+        else:
+            wishes.append(Wish(kind, root, tuple(members)))
+    chunks = _tables(document, "chunk", problems)
+    if chunks:
+        wishes.append(_custom(chunks, ranks, problems))
+    if not wishes and not problems:
+        problems.append("expected tables named collective or chunk")
+    if problems:
+        raise DataError(path, problems[:20], hint='Such as [[chunk]] from = 0, to = "1-3", reduce = false.')
+    return wishes
+
+
+def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> Wish:
+    from synth.collective import custom
+    from synth.portfolio.collective_request import Wish
+    from synth.rank_sets import of_sets
+
+    sources: list[list[int]] = []
+    targets: list[list[int]] = []
+    reduced: list[bool] = []
+    for at, entry in enumerate(chunks):
+        source = _ranks_of(entry.get("from"), f"chunk[{at}].from", ranks, problems)
+        target = _ranks_of(entry.get("to"), f"chunk[{at}].to", ranks, problems)
+        count, reduce = entry.get("count", 1), entry.get("reduce", False)
+        if type(count) is not int or not 1 <= count <= _MOST_CHUNKS:
+            problems.append(f"chunk[{at}].count: expected 1 to {_MOST_CHUNKS}, found {count!r}")
+            continue
+        if not isinstance(reduce, bool):
+            problems.append(f"chunk[{at}].reduce: expected true or false, found {reduce!r}")
+        problems += [
+            f"chunk[{at}].{key}: unknown" for key in sorted(entry.keys() - {"from", "to", "count", "reduce"})
+        ]
+        for side, name in ((source, "from"), (target, "to")):
+            if not side:
+                problems.append(f"chunk[{at}].{name}: expected at least one rank")
+        sources += [source] * count
+        targets += [target] * count
+        reduced += [bool(reduce)] * count
+    if problems:
+        return Wish("custom")
+    return Wish("custom", sets=custom(ranks, of_sets(sources), of_sets(targets), reduced))
+
+
+def _ranks_of(value: object, path: str, ranks: int, problems: list[str]) -> list[int]:
+    """Ranks from a number, a list of numbers, or a text such as 0,2,4-7."""
+    try:
+        found = list(parse_ranks(value, path)) if isinstance(value, str) else value
+    except CcctlError as error:
+        problems.append(error.message)
+        return []
+    found = [found] if type(found) is int else found
+    if not isinstance(found, list) or not all(type(rank) is int for rank in found):
+        problems.append(f'{path}: expected ranks such as 3, [0, 2] or "0,2,4-7", found {value!r}')
+        return []
+    wrong = [rank for rank in found if not 0 <= rank < ranks]
+    if wrong:
+        problems.append(f"{path}: there is no rank {wrong[0]} on a network of {ranks}")
+    return sorted(set(found) - set(wrong))
+
+
+def _tables(document: dict[str, Any], name: str, problems: list[str]) -> list[dict[str, Any]]:
+    tables = document.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(entry, dict) for entry in tables):
+        problems.append(f"{name}: expected a list of tables")
+        return []
+    return tables

@@ -1,0 +1,113 @@
+"""Programs in the chunk language: a Python file is run, and what it decorates is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ccctl.errors import CcctlError, DataError, UsageError
+from probes.files.bounded_read import read_bytes
+from probes.numbers import LARGEST, decimal, whole
+
+if TYPE_CHECKING:
+    from synth.lang import Algorithm
+    from synth.network import Network
+    from synth.program import Program
+
+__all__ = ["compiled_algorithm", "is_algorithm", "parse_parameters"]
+
+Result = TypeVar("Result")
+
+
+def is_algorithm(path: str) -> bool:
+    """Whether a path names a program: ``file.py``, or ``file.py:function``."""
+    return path.endswith(".py") or ".py:" in path
+
+
+def compiled_algorithm(
+    path: str,
+    parameters: Sequence[str] | None,
+    *,
+    network: Network | None = None,
+    instances: int | None = None,
+    fuse: bool = True,
+) -> tuple[Program, dict[str, str]]:
+    """(the program that a file describes, the digest of the file); it is not judged yet.
+
+    Raises DataError naming the file and line of the statement at fault.
+    """
+    file, _, function = path.partition(".py:")
+    file = file if not function else f"{file}.py"
+    content = read_bytes(file)
+    found = _algorithm(file, content, function)
+    values = parse_parameters(parameters)
+    if instances is not None:
+        values["instances"] = instances
+    program = _blamed(file, lambda: found.compile(values, network=network, fuse=fuse))
+    return program, {"algorithm": hashlib.sha256(content).hexdigest()}
+
+
+def parse_parameters(parameters: Sequence[str] | None) -> dict[str, Any]:
+    """``nodes=4`` as a number, ``fast=true`` as a truth value, anything else as text; raises UsageError."""
+    found: dict[str, Any] = {}
+    for text in parameters or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"-p {text}: expected NAME=VALUE")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    number = whole(text, -LARGEST)
+    value = number if number is not None else decimal(text, -math.inf)
+    return text if value is None else value
+
+
+def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
+    from synth.lang import Algorithm
+
+    namespace: dict[str, Any] = {"__name__": "__ccctl__", "__file__": file}
+    code = _compiled(file, content)
+    _blamed(file, lambda: exec(code, namespace))
+    known = {name: value for name, value in namespace.items() if isinstance(value, Algorithm)}
+    if function and function not in known:
+        raise UsageError(f"{file} has no program {function}", hint=f"it has {', '.join(known) or 'none'}")
+    if not known:
+        raise DataError(file, ["no function in it is decorated with @program from synth.lang"])
+    if not function and len(known) > 1:
+        raise UsageError(f"{file} has several programs", hint=f"say which: {file}:{next(iter(known))}")
+    return known[function or next(iter(known))]
+
+
+def _compiled(file: str, content: bytes) -> CodeType:
+    try:
+        return compile(content, file, "exec")
+    except SyntaxError as error:
+        raise DataError(f"{error.filename or file}:{error.lineno}", [f"{error.msg}"]) from error
+    # Zero bytes, numbers of thousands of digits, and expressions that are nested too deep.
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise DataError(file, [f"expected a program in Python: {error or type(error).__name__}"]) from error
+
+
+def _blamed(file: str, work: Callable[[], Result]) -> Result:
+    """What the author's code raises becomes an error with its file and line."""
+    try:
+        return work()
+    except CcctlError:
+        raise
+    except SyntaxError as error:
+        raise DataError(f"{error.filename or file}:{error.lineno}", [f"{error.msg}"]) from error
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        # Without a statement of his on the way, the mistake is not the author's.
+        if not frames or isinstance(error, AssertionError | MemoryError):
+            raise
+        problem = f"{type(error).__name__}: {error}"
+        raise DataError(f"{file}:{frames[-1].lineno}", [problem]) from error

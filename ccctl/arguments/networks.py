@@ -1,0 +1,189 @@
+"""The network that `--network` means, and what of it has failed.
+
+A family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links (``links.csv``), or a
+profile, topology or schedule artifact.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.arguments.options import MOST_RANKS
+from ccctl.arguments.units import parse_rates, parse_seconds
+from ccctl.artifacts import codec
+from ccctl.artifacts.files import exists
+from ccctl.errors import DataError, UsageError
+from ccctl.launcher.nodeset import fold
+from probes.errors import quoted
+from probes.numbers import whole
+
+if TYPE_CHECKING:
+    from probes.topology import Topology
+    from synth.network import Network
+    from synth.networks.failures import Failures
+
+__all__ = ["load_network", "parse_failures", "parse_ranks"]
+
+_LISTS = (".csv", ".links")
+
+
+def load_network(
+    spec: str,
+    alpha: str | None,
+    bandwidth: str | None,
+    *,
+    hold_alpha: bool = False,
+    unwind: str | None = None,
+    failed: str | None = None,
+) -> tuple[Network, dict[str, str]]:
+    """(network without what ``failed``, digests of the artifacts it came from).
+
+    Raises UsageError where ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are
+    missing for a family or given for what has its own, and DataError where its links cost what none can.
+    """
+    network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
+    # A topology or a profile may hold a rate with which no schedule can be timed.
+    if problems := network.problems():
+        raise DataError(spec, [f"the network that it describes: {problem}" for problem in problems])
+    if failed is None:
+        return network, digests
+    from synth.networks.failures import without
+
+    left = without(network, parse_failures(failed, network))
+    return replace(left, name=f"{network.name} without {failed}"), digests
+
+
+def _whole(
+    spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
+) -> tuple[Network, dict[str, str]]:
+    from synth.networks.dgx import is_pod, pod, pod_names
+    from synth.networks.families import names
+
+    there = exists(spec)
+    if spec.partition(":")[0] in names() and not there:
+        return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
+    named = is_pod(spec) and not there
+    if not named and spec != "-" and not there and ("/" not in spec and "." not in spec):
+        raise UsageError(
+            f"--network {quoted(spec)}: neither a file nor a network that has a name",
+            hint=f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
+            "such as dgx-a100:2; or profile.json, links.csv",
+        )
+    given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
+    if any(value is not None for value in given.values()):
+        wrong = " and ".join(name for name, value in given.items() if value is not None)
+        raise UsageError(f"{wrong}: only for families; {spec} has links and costs of its own")
+    if named:
+        return pod(spec, hold_alpha=hold_alpha), {}
+    if spec.endswith(_LISTS):
+        from ccctl.arguments.network_csv import read_link_list
+
+        return read_link_list(spec, hold_alpha=hold_alpha), {}
+    return _from_artifact(spec, hold_alpha)
+
+
+def _family(
+    spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
+) -> Network:
+    from synth.networks.families import family
+
+    if bandwidth is None:
+        raise UsageError(
+            f"--network {spec}: a family needs the bandwidth of its links",
+            hint="Add --bandwidth 50GB/s, and --alpha 0.5us unless it is 0.",
+        )
+    alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
+    degrees = _degrees(unwind) if unwind is not None else ()
+    rates = parse_rates(bandwidth, "--bandwidth")
+    return family(spec, alphas, rates, hold_alpha=hold_alpha, unwind=degrees)
+
+
+def _degrees(text: str) -> tuple[int, ...]:
+    degrees = [whole(part, 1, MOST_RANKS) for part in text.split(",")]
+    if None in degrees:
+        raise UsageError(
+            f"--unwind: expected a degree, or one for each switch such as 7,1, found {quoted(text)}"
+        )
+    return tuple(degree for degree in degrees if degree is not None)
+
+
+def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]]:
+    from synth.networks.measured import from_profile
+    from synth.networks.nominal import from_topology
+
+    artifact = codec.read(path, "profile", "topology", "schedule")
+    name = Path(path).name if path != "-" else artifact.kind
+    digests = {artifact.kind: artifact.sha256}
+    if artifact.kind == "profile":
+        return from_profile(artifact.body, name, hold_alpha=hold_alpha), digests
+    if artifact.kind == "topology":
+        network = from_topology(artifact.body, name, hold_alpha=hold_alpha)
+        _tell_unknown_links(artifact.body, path)
+        return network, digests
+    network = artifact.body.network
+    return network, digests
+
+
+def _tell_unknown_links(topology: Topology, path: str) -> None:
+    """Say where a network has no NVLinks only because no source told of them, and what to use instead."""
+    from probes.detection.unknown_links import unknown_nvlinks
+    from synth.networks.dgx import pods_of
+
+    doubtful = [(host, found) for host in topology.hosts if (found := unknown_nvlinks(host)) is not None]
+    if not doubtful:
+        return
+    machines = {
+        name
+        for host, _ in doubtful
+        for name in pods_of(len(host.usable_gpus), next((gpu.name for gpu in host.usable_gpus), ""))
+    }
+    alike = sorted(machines) if len(doubtful) == len(topology.hosts) else []
+    instead = f"; or use --network {alike[0]}:{len(doubtful)}" if alike else ""
+    hosts = fold(host.name for host, _ in doubtful)
+    console.doubt(f"{path}: {hosts}: {doubtful[0][1].text}{instead}")
+
+
+def parse_failures(text: str, network: Network) -> Failures:
+    """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
+
+    Raises UsageError.
+    """
+    from synth.networks.failures import Failures
+
+    ranks: list[int] = []
+    links: list[tuple[int, int]] = []
+    for part in text.split(","):
+        noun, _, value = part.strip().partition(":")
+        ends = re.fullmatch(r"([0-9]{1,9})\s*([->])\s*([0-9]{1,9})", value)
+        if noun == "rank" and re.fullmatch(r"[0-9]+(-[0-9]+)?", value):
+            ranks += parse_ranks(value, "--without")
+        elif noun == "link" and ends:
+            src, dst = int(ends[1]), int(ends[3])
+            links += [(src, dst), (dst, src)] if ends[2] == "-" else [(src, dst)]
+        elif noun == "host" and value in network.hosts:
+            ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
+        else:
+            raise UsageError(
+                f"--without: found {quoted(part.strip())}",
+                hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
+            )
+    return Failures(tuple(sorted(set(ranks))), tuple(dict.fromkeys(links)))
+
+
+def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
+    """``0,2,4-7`` as rising numbers; raises UsageError, naming ``option``."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = (word.strip() for word in part.partition("-"))
+        first = whole(low, 0, MOST_RANKS - 1)
+        last = whole(high, 0, MOST_RANKS - 1) if dash else first
+        if first is None or last is None or last < first:
+            raise UsageError(
+                f"{option}: expected ranks below {MOST_RANKS} such as 0,2,4-7, found {quoted(text)}"
+            )
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))

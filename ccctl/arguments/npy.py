@@ -1,0 +1,107 @@
+"""The ranks' data in .npy files: the rows of one, or one for each rank."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tokenize import TokenError
+from typing import TYPE_CHECKING, BinaryIO
+
+from ccctl.artifacts.atomic import write_atomically
+from ccctl.errors import DataError, MissingInputError, UsageError
+from probes.files.bounded_read import open_input, read_stream
+
+if TYPE_CHECKING:
+    from exec.program.dtypes import Array
+    from synth.collective import Collective
+
+__all__ = ["read_ranks", "write_ranks"]
+
+
+def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
+    """The input of every rank. ``{rank}`` in ``name`` stands for the rank's number.
+
+    Where only one rank has an input, the root of a broadcast say, the file may hold just that. Raises
+    MissingInputError, DataError or UsageError.
+    """
+    holders = [rank for rank, held in enumerate(collective.sources.per_rank(collective.ranks)) if held]
+    if "{rank}" in name:
+        rows = {rank: _load(name.replace("{rank}", str(rank))).reshape(-1) for rank in holders}
+    else:
+        whole = _load(name)
+        if whole.ndim == 1 and len(holders) == 1:
+            whole = whole[None, :].repeat(collective.ranks, axis=0)
+        if whole.ndim < 2 or len(whole) != collective.ranks:
+            raise UsageError(
+                f"{name}: expected {collective.ranks} rows, one for each rank, found shape {whole.shape}",
+                hint="Or one file for each rank: --input 'x{rank}.npy'.",
+            )
+        rows = {rank: whole[rank].reshape(-1) for rank in holders}
+    nothing = next(iter(rows.values()))[:0]
+    return tuple(rows.get(rank, nothing) for rank in range(collective.ranks))
+
+
+def write_ranks(name: str, outputs: Sequence[Array]) -> None:
+    """Write what each rank ended with: rows of one file, or files where ``name`` has ``{rank}``."""
+    import numpy as np
+
+    filled = {rank: found for rank, found in enumerate(outputs) if found.size}
+    if "{rank}" in name:
+        for rank, found in filled.items():
+            write_atomically(Path(name.replace("{rank}", str(rank))), _npy(found))
+        return
+    content = _npy(np.stack(list(filled.values())))
+    if name == "-":
+        sys.stdout.buffer.write(content)
+    else:
+        write_atomically(Path(name), content)
+
+
+# The header is an expression of Python, and numpy lets what its parser raises through.
+_UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)
+
+
+def _load(name: str) -> Array:
+    import numpy as np
+
+    with open_input(name) as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        stream: BinaryIO = io.BufferedReader(file) if regular else io.BytesIO(read_stream(file, name))
+        try:
+            _require_whole(stream)
+            found: Array = np.load(stream, allow_pickle=False)
+        except _UNREADABLE as error:
+            raise DataError(name, [f"expected a .npy file: {error}"]) from error
+        except OSError as error:
+            raise MissingInputError(f"{name}: {error.strerror or error}") from error
+    if found.ndim == 0:
+        raise DataError(name, ["expected a .npy file with one array of at least one dimension"])
+    return found
+
+
+def _require_whole(stream: BinaryIO) -> None:
+    """Raise ValueError where the file is shorter than its header says, which numpy would allocate."""
+    from math import prod
+
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = header(stream)
+    start, end = stream.tell(), stream.seek(0, io.SEEK_END)
+    expected = prod(shape) * dtype.itemsize
+    if end - start < expected:
+        raise ValueError(f"its header says {expected} bytes, it has {end - start}")
+    stream.seek(0)
+
+
+def _npy(found: Array) -> bytes:
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, found)
+    return stream.getvalue()

@@ -1,0 +1,159 @@
+"""Options that several commands share, so that they read alike everywhere."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.errors import UsageError
+from ccctl.launcher.nodeset import HOSTS_VARIABLE
+
+__all__ = [
+    "MOST_COUNT",
+    "MOST_RANKS",
+    "Alpha",
+    "Bandwidth",
+    "Device",
+    "HoldAlpha",
+    "Hostfile",
+    "Hosts",
+    "Json",
+    "Output",
+    "Parameters",
+    "Quiet",
+    "Ranks",
+    "Seed",
+    "TimeoutSeconds",
+    "Unwind",
+    "Verbose",
+    "Without",
+    "positive_seconds",
+]
+
+# Counts beyond these are slips of the hand: each is refused before anything of that size is made.
+MOST_COUNT = 1_000_000
+MOST_RANKS = 1 << 16
+MOST_SEED = (1 << 32) - 1
+
+
+def _quiet(value: bool) -> bool:
+    console.configure(quiet=value)
+    return value
+
+
+def _verbose(value: int) -> int:
+    console.configure(verbose=value)
+    return value
+
+
+def _output(value: str | None) -> str | None:
+    if value is not None and value != "-":
+        refuse_unwritable(Path(value))
+    return value
+
+
+def positive_seconds(value: float | None, name: str) -> float | None:
+    """A limit in seconds; raises UsageError, naming the option, unless it is a positive number."""
+    if value is not None and not 0 < value < math.inf:
+        raise UsageError(f"{name}: expected seconds > 0, found {value:g}", hint="Leave it out for no limit.")
+    return value
+
+
+def _timeout(value: float | None) -> float | None:
+    return positive_seconds(value, "--timeout")
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        callback=_output,
+        help="Write the artifact to FILE; - prints it to stdout.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p", "--param", metavar="NAME=VALUE", help="A parameter of a program in the chunk language."
+    ),
+]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--ranks",
+        metavar="N",
+        min=1,
+        max=MOST_RANKS,
+        help="How many ranks to start; on this host without --hosts.",
+    ),
+]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts", metavar="SET", envvar=HOSTS_VARIABLE, help="Hosts and their slots: gpu[01-08]:4,login1:2."
+    ),
+]
+Hostfile = Annotated[
+    str | None,
+    typer.Option("--hostfile", metavar="FILE", help="Hosts, one a line: name, name:4 or name slots=4."),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device", metavar="KIND", help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one."
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="The same seed, the same bytes.")
+]
+Unwind = Annotated[
+    str | None,
+    typer.Option(
+        "--unwind",
+        metavar="D",
+        help="Replace a family's switches by D links a rank, as TACOS does; 7,1 is one for each switch.",
+    ),
+]
+Without = Annotated[
+    str | None,
+    typer.Option(
+        "--without",
+        metavar="FAILED",
+        help="What has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4, host:NAME; with commas.",
+    ),
+]
+TimeoutSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="SECONDS", callback=_timeout, help="End the command after this long (exit 124)."
+    ),
+]
+
+Alpha = Annotated[
+    str | None,
+    typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
+]
+
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth",
+        metavar="RATE",
+        help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+    ),
+]
+
+HoldAlpha = Annotated[
+    bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
+]

@@ -1,0 +1,141 @@
+"""Programs from artifacts: a schedule is proven and compiled on the way, a program is judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
+from ccctl.artifacts import codec
+from ccctl.errors import FoundProblem, UsageError
+
+if TYPE_CHECKING:
+    from synth.collective import Kind
+    from synth.network import Network
+    from synth.program import Program
+    from synth.schedule import Schedule
+
+__all__ = [
+    "Proven",
+    "as_collective",
+    "check_world",
+    "proven_artifact",
+    "proven_program",
+    "proven_schedule",
+    "refuse_parameters",
+    "refuse_unproven",
+]
+
+_ENOUGH = 20
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A program that the judge accepts, the schedule it was made of if there was one, and its file."""
+
+    program: Program
+    schedule: Schedule | None
+    inputs: dict[str, str]
+    compile_s: float
+
+
+def proven_program(
+    path: str,
+    *kinds: str,
+    parameters: Sequence[str] | None = None,
+    network: Network | None = None,
+    **how: Any,
+) -> Proven:
+    """Read a schedule, a program or a file in the chunk language ("-": stdin), compile what needs it.
+
+    ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
+    """
+    if not is_algorithm(path):
+        refuse_parameters(path, parameters)
+        return proven_artifact(codec.read(path, *(kinds or ("schedule", "program"))), **how)
+    begin = time.perf_counter()
+    program, inputs = compiled_algorithm(path, parameters, network=network, **how)
+    return _judged(program, None, path, inputs, time.perf_counter() - begin)
+
+
+def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
+    """The same of a schedule or a program that has been read."""
+    inputs = {found.kind: found.sha256}
+    if found.kind == "schedule":
+        return proven_schedule(found.body, found.source, inputs, **how)
+    if found.body.input_chunks:
+        raise UsageError(
+            f"{found.source}: it says custom: nothing says what its results must be",
+            hint="ccctl verify can judge it",
+        )
+    return _judged(found.body, None, found.source, inputs, 0.0)
+
+
+def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **how: Any) -> Proven:
+    """The same of a schedule, checked before it is compiled."""
+    from synth.check.schedule import check
+    from synth.compiler.lower import lower
+
+    refuse_unproven(source, check(schedule))
+    begin = time.perf_counter()
+    program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
+    return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
+
+
+def _judged(
+    program: Program, schedule: Schedule | None, source: str, inputs: dict[str, str], compile_s: float
+) -> Proven:
+    from synth.check.program import judge
+
+    refuse_unproven(source, judge(program))
+    return Proven(program, schedule, inputs, compile_s)
+
+
+def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
+    """Raise UsageError where parameters were given to what has none."""
+    if parameters:
+        raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only files in the chunk language do")
+
+
+def as_collective(program: Program, kind: str) -> Program:
+    """A program whose file says custom, held to a collective; raises UsageError where that cannot be.
+
+    Buffers that the collective keeps apart are apart, whatever the file says of its placement.
+    """
+    from dataclasses import replace
+
+    from synth.msccl.names import KIND, collective_of
+
+    known: dict[str, Kind] = {**KIND, **{name: name for name in KIND.values()}}
+    if kind.lower() not in known:
+        raise UsageError(f"--collective: expected one of {', '.join(KIND.values())}, found {kind!r}")
+    if not program.input_chunks:
+        raise UsageError(f"--collective: the program already says that it does {program.collective.label}")
+    per_loop = max(*program.input_chunks, *program.output_chunks, 1)
+    wanted = collective_of(known[kind.lower()], program.ranks, per_loop, 0)
+    if problems := wanted.problems():
+        raise UsageError(f"--collective {kind}: {problems[0]}")
+    held = replace(program, collective=wanted, input_chunks=(), output_chunks=())
+    return replace(held, in_place=False, out_of_place=True) if wanted.keeps_apart else held
+
+
+def check_world(program: Program, ranks: int | None) -> int:
+    """How many ranks to start: those of the program; raises UsageError where ``-n`` says otherwise."""
+    if ranks is not None and ranks != program.ranks:
+        raise UsageError(
+            f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
+            hint="Leave -n out, or synthesize for that many ranks.",
+        )
+    return program.ranks
+
+
+def refuse_unproven(source: str, findings: Sequence[str]) -> None:
+    """Raise FoundProblem, with the first findings of a judge, where there are any."""
+    if findings:
+        more = [f"{source}: … and {len(findings) - _ENOUGH} more findings"] if len(findings) > _ENOUGH else []
+        told = [f"{source}: {finding}" for finding in findings[:_ENOUGH]]
+        raise FoundProblem(
+            "\n".join(told + more), hint="It is not proven, so nothing is done with it; see ccctl verify."
+        )

@@ -1,0 +1,120 @@
+"""The options of ``synth`` that it shares with no other command: what is asked for, and how hard to look."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, positive_seconds
+
+__all__ = [
+    "Chunk",
+    "Chunks",
+    "CollectiveName",
+    "Factor",
+    "Jobs",
+    "Members",
+    "Method",
+    "NetworkName",
+    "Root",
+    "Size",
+    "Solver",
+    "Sweep",
+    "TimeLimit",
+]
+
+NetworkName = Annotated[
+    str,
+    typer.Option(
+        "--network",
+        metavar="NETWORK|FILE",
+        help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
+        "switch_switch:AxB, ring_fc_switch:AxBxC, dragonfly:GxA, fat_tree:AxB/2; a machine such as "
+        "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); or a profile or topology "
+        "artifact.",
+    ),
+]
+
+CollectiveName = Annotated[
+    str,
+    typer.Option(
+        "--collective",
+        metavar="NAME|FILE",
+        help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
+        "all_to_next; several at once on ranks of their own: broadcast@3:0-7,all_reduce:8-15; or a TOML "
+        "or JSON file of collectives, or of chunks with who holds and who wants each.",
+    ),
+]
+
+Members = Annotated[
+    str | None,
+    typer.Option("--ranks", metavar="SET", help="Only these take part, others may relay: 0,2,4-7."),
+]
+
+Size = Annotated[
+    str | None,
+    typer.Option(
+        "--size", metavar="SIZE", help="The buffer, as nccl-tests counts it; chunks are chosen. [16M]"
+    ),
+]
+
+Sweep = Annotated[
+    str | None,
+    typer.Option(
+        "--sizes", metavar="FROM:TO", help="Sweep: the best schedule for each range of sizes, 1K:1G."
+    ),
+]
+
+Factor = Annotated[
+    float,
+    typer.Option("-f", "--factor", metavar="X", help="From one size of a sweep to the next."),
+]
+
+Chunk = Annotated[
+    str | None, typer.Option("--chunk", metavar="SIZE", help="Fix the chunk instead of the size.")
+]
+
+Chunks = Annotated[
+    int | None,
+    typer.Option(
+        "--chunks", metavar="N", min=1, max=MOST_COUNT, help="How many chunks each rank starts with."
+    ),
+]
+
+Root = Annotated[
+    int | None,
+    typer.Option(
+        "--root",
+        metavar="RANK",
+        min=0,
+        max=MOST_RANKS,
+        help="Of broadcast, reduce, scatter, gather. [the first rank]",
+    ),
+]
+
+Method = Annotated[
+    str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
+]
+
+
+def _time_limit(value: float | None) -> float | None:
+    return positive_seconds(value, "--time-limit")
+
+
+TimeLimit = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="SECONDS", callback=_time_limit, help="Then take the best so far."),
+]
+
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", metavar="N", min=1, max=1024, help="Processes at once, for long work. [one a core]"
+    ),
+]
+
+Solver = Annotated[
+    str,
+    typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
+]

@@ -1,0 +1,197 @@
+"""The one codec of the artifacts: JSON in an envelope, read whole or refused whole, written atomically.
+
+A reader ignores fields it does not know, refuses another major version, and reports every problem
+of a file at once, each with its path.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ccctl import __version__, console
+from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts.files import read_input
+from ccctl.errors import DataError
+from probes.files.bounded_read import inflated
+from probes.numbers import LARGEST
+
+__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "write"]
+
+KINDS: dict[str, tuple[str, int]] = {
+    "topology": ("probes.topology:Topology", 1),
+    "profile": ("probes.link_costs:Profile", 1),
+    "schedule": ("synth.schedule:Schedule", 1),
+    "selection": ("synth.selection:Selection", 1),
+    "program": ("synth.program:Program", 1),
+    "report": ("exec.benchmark.report:Report", 1),
+}
+# What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
+# bytes, 4 a number of 40, and 7 an object with a key of 360.
+_BYTES_OF = {b",": 40, b"[": 72, b"{": 240, b":": 120}
+_MOST_OBJECT_BYTES = 3 << 29
+_LONG_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19}")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One artifact as it was read: its kind, its value, where it came from, the digest of its bytes."""
+
+    kind: str
+    body: Any
+    source: str
+    sha256: str
+
+
+def body_type(kind: str) -> type:
+    """The dataclass of a kind, imported only now."""
+    module, _, name = KINDS[kind][0].partition(":")
+    found: type = getattr(importlib.import_module(module), name)
+    return found
+
+
+def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> bytes:
+    """The envelope and body as indented JSON; ``inputs`` maps the name of each input to its sha256.
+
+    With SOURCE_DATE_EPOCH in the environment, "created" is that moment.
+    """
+    import msgspec
+
+    from ccctl.artifacts.arrays import to_plain
+    from ccctl.artifacts.json_text import render
+
+    envelope = {
+        "schema": f"ccctl/{kind}/{KINDS[kind][1]}",
+        "created": _now(),
+        "tool": f"ccctl {__version__}",
+        "host": socket.gethostname(),
+        "inputs": dict(inputs or {}),
+        "body": body,
+    }
+    return render(msgspec.to_builtins(envelope, enc_hook=to_plain))
+
+
+def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None = None) -> None:
+    """Write an artifact to ``path`` ("-" is stdout, ``.gz`` compresses); all of it or nothing.
+
+    A program is written as MSCCL XML to a path that ends in ``.xml`` or ``.xml.gz``.
+    """
+    as_xml = kind == "program" and path.removesuffix(".gz").endswith(".xml")
+    content = _xml(body) if as_xml else encode(kind, body, inputs)
+    if path == "-":
+        console.raw(content)
+        return
+    write_atomically(Path(path), gzip.compress(content, mtime=0) if path.endswith(".gz") else content)
+
+
+def read(path: str, *kinds: str) -> Artifact:
+    """Read an artifact of one of ``kinds`` (any, when none is named); "-" is stdin."""
+    return decode(*read_input(path), *kinds)
+
+
+def decode(content: bytes, source: str, *kinds: str) -> Artifact:
+    """An artifact from its bytes; raises DataError with every problem found."""
+    digest = hashlib.sha256(content).hexdigest()
+    plain = inflated(content, source)
+    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    start = plain[:128].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if start.startswith(b"<") and (not kinds or "program" in kinds):
+        from synth.msccl.read import read_xml
+
+        return Artifact("program", read_xml(plain, source), source, digest)
+    document = _document(plain, source)
+    kind = _kind_of(document, source, kinds)
+    if "body" not in document:
+        raise DataError(source, ["body: missing"])
+    long_numbers = _long_numbers(document["body"], "body") if _LONG_NUMBER.search(plain) else ()
+    return Artifact(kind, _body(document["body"], body_type(kind), source, long_numbers), source, digest)
+
+
+def _xml(body: Any) -> bytes:
+    from synth.msccl.write import write_xml
+
+    return write_xml(body)
+
+
+def _document(content: bytes, source: str) -> Any:
+    import msgspec
+
+    if not content.strip():
+        raise DataError(source, ["empty, expected an artifact"], hint="did the command that wrote it fail?")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(source, ["expected JSON in UTF-8, found UTF-16"])
+    if sum(content.count(mark) * size for mark, size in _BYTES_OF.items()) > _MOST_OBJECT_BYTES:
+        raise DataError(source, [f"holds more values than fit into {_MOST_OBJECT_BYTES / (1 << 30):g} GiB"])
+    try:
+        return msgspec.json.decode(content)
+    except RecursionError as error:
+        raise DataError(source, ["nested too deep for an artifact"]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        truncated = "truncated" in str(error)
+        hint = "was it cut off?" if truncated else ""
+        raise DataError(source, [f"expected JSON: {error}"], hint=hint) from error
+
+
+def _long_numbers(value: object, path: str) -> Iterator[str]:
+    """Where whole numbers stand that no column and no reckoning can hold."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        yield path
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _long_numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _long_numbers(inner, f"{path}[{at}]")
+
+
+def _kind_of(document: object, source: str, kinds: tuple[str, ...]) -> str:
+    label = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(label, str) or label.count("/") != 2 or not label.startswith("ccctl/"):
+        raise DataError(source, ["schema: not a ccctl artifact (expected ccctl/<kind>/<major>)"])
+    _, kind, major = label.split("/")
+    if kind not in KINDS:
+        raise DataError(source, [f"schema: unknown kind {kind[:40]!r}; known are {', '.join(KINDS)}"])
+    if kinds and kind not in kinds:
+        raise DataError(source, [f"schema: expected a {' or '.join(kinds)}, found a {kind}"])
+    if major != str(KINDS[kind][1]):
+        raise DataError(
+            source,
+            [f"schema: this ccctl reads {kind} version {KINDS[kind][1]}, the file is version {major[:40]}"],
+            hint="use the ccctl that wrote it, or make the artifact again",
+        )
+    return kind
+
+
+def _body(document: object, cls: type, source: str, long_numbers: Iterable[str]) -> Any:
+    import msgspec
+
+    from ccctl.artifacts.arrays import to_column
+    from ccctl.artifacts.validation import ENOUGH, mismatches
+
+    body: Any = None
+    try:
+        body = msgspec.convert(document, cls, dec_hook=to_column)
+        problems = [f"{path}: expected a number of at most 63 bits" for path in long_numbers]
+        if not problems and hasattr(cls, "problems"):
+            problems = [f"body.{problem}" for problem in body.problems()]
+    except msgspec.ValidationError:
+        problems = mismatches(document, cls, "body")
+    if not problems:
+        return body
+    rest = ["… and more problems"] if len(problems) > ENOUGH else []
+    raise DataError(source, problems[:ENOUGH] + rest)
+
+
+def _now() -> str:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return moment.isoformat(timespec="seconds")

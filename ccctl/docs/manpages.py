@@ -1,0 +1,168 @@
+"""The manual: one page a command, written from the command line itself, and one for the artifacts.
+
+``python -m ccctl.docs.manpages man`` writes every page into the folder ``man``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ccctl import __version__
+from ccctl.commands import COMMANDS
+from ccctl.docs import roff
+from ccctl.docs.artifacts_page import artifacts_page
+from ccctl.main import app, examples
+
+__all__ = ["pages"]
+
+_EXIT_STATUS = (
+    ("0", "Done."),
+    ("1", "It ran and found a problem: drift, a wrong result, a regression, a failed proof, a lost rank."),
+    ("2", "Usage: the command line is wrong or contradicts itself."),
+    ("65", "An artifact or input file is wrong; every problem is named with its path."),
+    ("66", "An input file is not there."),
+    ("69", "This machine has no GPU, MPI, solver, memory or permission for what was asked."),
+    ("70", "A bug in ccctl: please report it."),
+    ("73", "An output cannot be written; what was there is unchanged."),
+    ("75", "Another run holds the lock: try later."),
+    ("78", "A configuration is wrong, or a file hides a package of ccctl."),
+    ("124", "The time of --timeout ran out."),
+    ("130", "Interrupted."),
+)
+_ENVIRONMENT = (
+    ("NO_COLOR", "Set to anything: no colour on a terminal."),
+    ("TERM", "With the value dumb: neither colour nor progress bars."),
+    ("XDG_CACHE_HOME", "Compiled loops are kept in ccctl/numba below it; ~/.cache where it is not set."),
+    (
+        "XDG_STATE_HOME",
+        "The locks of profile are kept in ccctl/locks below it; ~/.local/state where it is not set.",
+    ),
+    ("NUMBA_CACHE_DIR", "Compiled loops are kept in ccctl below it instead."),
+    ("CCCTL_HOSTS", "Hosts where --hosts is not given; set for what runs inside a lab."),
+    ("CCCTL_LAB", "Which lab, where --lab is not given."),
+    ("SOURCE_DATE_EPOCH", "Seconds since 1970 to record as the moment in which an artifact was created."),
+    ("_CCCTL_COMPLETE", "Used by the shell completions."),
+)
+_FILES = (
+    ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),
+    ("/run/ccctl/labs", "The labs that are up."),
+    (
+        "~/.cache/ccctl/numba",
+        "Compiled loops; may be removed at any time. Used only where no other user could change them.",
+    ),
+)
+
+
+def pages() -> dict[str, str]:
+    """Every page as {file name: content}."""
+    root: Any = typer.main.get_command(app)
+    top = typer.Context(root, info_name="ccctl", **root.context_settings)
+    written = {"ccctl.1": _root_page(root, top), "ccctl-artifacts.5": artifacts_page()}
+    for function in COMMANDS:
+        name = function.__name__
+        context = typer.Context(root.commands[name], info_name=name, parent=top)
+        written[f"ccctl-{name}.1"] = _command_page(root.commands[name], context, examples(function))
+    return written
+
+
+def _root_page(root: Any, context: typer.Context) -> str:
+    commands = [(f"ccctl-{name}(1)", _claim(root.commands[name])) for name in root.list_commands(context)]
+    shown = [
+        line
+        for function in COMMANDS
+        for command, what in examples(function)[:1]
+        for line in (f"# {what}", command)
+    ]
+    lines = [
+        *roff.heading("ccctl", 1, __version__),
+        *roff.section("NAME", [r"ccctl \- from bare wires to the collectives that they can carry best"]),
+        *roff.section("SYNOPSIS", [_synopsis(root, context)]),
+        *roff.section("DESCRIPTION", roff.paragraphs(root.help)),
+        *roff.section("COMMANDS", roff.entries(commands)),
+        *_parameters(root, context),
+        *roff.section("EXIT STATUS", roff.entries(_EXIT_STATUS)),
+        *roff.section("ENVIRONMENT", roff.entries(_ENVIRONMENT)),
+        *roff.section("FILES", roff.entries(_FILES)),
+        *roff.section("EXAMPLES", roff.code(shown) if shown else []),
+        *roff.section("SEE ALSO", [r"\fBccctl\-artifacts\fR(5)"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _command_page(command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...]) -> str:
+    name, claim = f"ccctl-{context.info_name}", _claim(command).rstrip(".")
+    lines = [
+        *roff.heading(name, 1, __version__),
+        *roff.section("NAME", [rf"{roff.text(name)} \- {roff.text(claim[0].lower() + claim[1:])}"]),
+        *roff.section("SYNOPSIS", _synopses(command, context)),
+        *roff.section("DESCRIPTION", roff.paragraphs(command.help)),
+        *_parameters(command, context),
+        *roff.section("COMMANDS", _verbs(command, context)),
+        *roff.section("EXIT STATUS", ["The same for every command: see", r"\fBccctl\fR(1)."]),
+        *roff.section("EXAMPLES", roff.code(line for cmd, what in shown for line in (f"# {what}", cmd))),
+        *roff.section("SEE ALSO", [r"\fBccctl\fR(1),", r"\fBccctl\-artifacts\fR(5)"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _claim(command: Any) -> str:
+    return " ".join(command.help.split("\n\n")[0].split())
+
+
+def _synopsis(command: Any, context: typer.Context) -> str:
+    pieces = " ".join(command.collect_usage_pieces(context))
+    return f"{roff.bold(context.command_path)} {roff.text(pieces)}"
+
+
+def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Context]]:
+    """What a command is made of, each with its context: itself, or the verbs that may follow it."""
+    verbs = getattr(command, "commands", {})
+    if not verbs:
+        return [(command, context)]
+    return [(verb, typer.Context(verb, info_name=name, parent=context)) for name, verb in verbs.items()]
+
+
+def _synopses(command: Any, context: typer.Context) -> list[str]:
+    lines = [_synopsis(*one) for one in _contexts(command, context)]
+    return [line for number, one in enumerate(lines) for line in ([".br", one] if number else [one])]
+
+
+def _verbs(command: Any, context: typer.Context) -> list[str]:
+    lines: list[str] = []
+    for verb, inner in _contexts(command, context):
+        if verb is not command:
+            rows = [row for kind in _rows(verb, inner).values() for row in kind]
+            lines += roff.subsection(str(inner.info_name), [*roff.paragraphs(verb.help), *roff.entries(rows)])
+    return lines
+
+
+def _parameters(command: Any, context: typer.Context) -> list[str]:
+    rows = _rows(command, context)
+    return [
+        *roff.section("ARGUMENTS", roff.entries(rows["argument"])),
+        *roff.section("OPTIONS", roff.entries(rows["option"])),
+    ]
+
+
+def _rows(command: Any, context: typer.Context) -> dict[str, list[tuple[str, str]]]:
+    rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+    for parameter in command.get_params(context):
+        if record := parameter.get_help_record(context):
+            rows[parameter.param_type_name].append((record[0], " ".join(record[1].split())))
+    return rows
+
+
+def main() -> None:
+    """Write every page into the folder named on the command line."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(exist_ok=True)
+    for name, content in pages().items():
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""What this machine has and lacks for each stage: one small check each, none of which can fail the others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from ccctl.errors import CcctlError
+from probes.install_hints import install
+
+__all__ = ["CHECKS", "Check", "examine"]
+
+State = Literal["ok", "note", "missing"]
+
+_HELLO_TIMEOUT_S = 60.0
+_ENOUGH_SHARED_MEMORY = 256 << 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; "missing" means that the pipeline on CPUs cannot work without it."""
+
+    name: str
+    state: State
+    found: str
+    hint: str = ""
+
+
+def examine() -> Iterator[Check]:
+    """Every check, in the order of the data path; a check that breaks is a finding itself."""
+    for look in CHECKS:
+        try:
+            yield from look()
+        except Exception as error:  # a broken library raises anything, and the other checks still tell
+            name = look.__name__.strip("_").replace("_", " ")
+            yield Check(name, "missing", f"{type(error).__name__}: {error}", "install ccctl again")
+
+
+def _python() -> Iterator[Check]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    enough = sys.version_info >= (3, 11)
+    yield Check("Python", "ok" if enough else "missing", version, "" if enough else "3.11 or newer")
+
+
+def _packages() -> Iterator[Check]:
+    required = [line for line in metadata.requires("ccctl") or () if "extra ==" not in line]
+    for name in (re.split(r"[^\w.-]", line)[0] for line in required):
+        try:
+            yield Check(name, "ok", metadata.version(name))
+        except metadata.PackageNotFoundError:
+            yield Check(name, "missing", "not installed", f"pip install {name}")
+
+
+def _cores() -> Iterator[Check]:
+    usable = len(os.sched_getaffinity(0))
+    hint = "" if usable >= 4 else "more ranks than cores take turns: profiles get noisy"
+    yield Check("cores", "ok" if usable >= 4 else "note", str(usable), hint)
+
+
+def _pci() -> Iterator[Check]:
+    devices = Path("/sys/bus/pci/devices")
+    if devices.is_dir():
+        yield Check("PCI tree", "ok", f"{len(list(devices.iterdir()))} devices in {devices}")
+    else:
+        yield Check("PCI tree", "note", f"no {devices}", "detect sees no GPUs or NICs by their bus")
+
+
+def _nvml() -> Iterator[Check]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        hint = "needed for GPUs only: install the NVIDIA driver"
+        yield Check("NVIDIA driver", "note", str(error), hint)
+        return
+    version, devices = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
+    pynvml.nvmlShutdown()
+    yield Check("NVIDIA driver", "ok", f"{version}, {devices} GPUs")
+
+
+def _cupy() -> Iterator[Check]:
+    if find_spec("cupy") is None:
+        hint = f"needed for GPUs only: {install('cuda12', 'cuda13')}"
+        yield Check("CuPy", "note", "not installed", hint)
+        return
+    import cupy
+
+    try:
+        devices = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        yield Check("CuPy", "note", f"{cupy.__version__}: {error}", "needed for GPUs only")
+        return
+    yield Check("CuPy", "ok", f"{cupy.__version__}, {devices} GPUs")
+
+
+def _nvrtc() -> Iterator[Check]:
+    from exec.cuda.kernel.compile import architectures
+
+    try:
+        known = architectures()
+    except CcctlError as error:
+        yield Check("NVRTC", "note", error.message, f"needed for GPUs only: {error.hint}")
+        return
+    yield Check("NVRTC", "ok", f"compiles for sm_{min(known)} to sm_{max(known)}")
+
+
+def _launcher() -> Iterator[Check]:
+    from ccctl.launcher import mpirun
+
+    try:
+        found = mpirun.find()
+    except CcctlError as error:
+        yield Check("MPI launcher", "missing", error.message, error.hint)
+        return
+    yield Check("MPI launcher", "ok", f"{found.path} ({found.kind})")
+
+
+def _hello() -> Iterator[Check]:
+    from ccctl.launcher.run import World, run_ranks
+
+    name = "2 ranks over MPI"
+    if any(check.state == "missing" for check in _launcher()):
+        return
+    try:
+        said = run_ranks(
+            "ccctl.launcher.selftest:hello",
+            None,
+            World(ranks=2),
+            label="starting two ranks",
+            timeout_s=_HELLO_TIMEOUT_S,
+        )
+    except CcctlError as error:
+        yield Check(name, "missing", error.message, error.hint)
+        return
+    yield Check(name, "ok", f"greeted each other by {said.library}")
+
+
+def _shared_memory() -> Iterator[Check]:
+    folder = Path("/dev/shm")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        yield Check("shared memory", "note", f"{folder} cannot be written", "ranks of one host run slower")
+        return
+    free = shutil.disk_usage(folder).free
+    state: State = "ok" if free >= _ENOUGH_SHARED_MEMORY else "note"
+    hint = "" if state == "ok" else "large messages may fail; in a container: --shm-size=1g"
+    yield Check("shared memory", state, f"{free >> 20} MiB free in {folder}", hint)
+
+
+def _solver() -> Iterator[Check]:
+    import pulp
+
+    if pulp.PULP_CBC_CMD().available():
+        yield Check("CBC solver", "ok", f"comes with pulp {metadata.version('pulp')}")
+    else:
+        yield Check("CBC solver", "note", "not available", "exact methods need it: pip install 'pulp<4'")
+
+
+def _compiled_loops() -> Iterator[Check]:
+    from synth.kernels.loop_store import cache_folder, problem_of
+
+    folder = cache_folder()
+    if problem := problem_of(folder):
+        yield Check("compiled loops", "note", problem, "else each command compiles anew, which takes seconds")
+    else:
+        yield Check("compiled loops", "ok", f"kept in {folder}")
+
+
+def _permissions() -> Iterator[Check]:
+    root = os.geteuid() == 0
+    tools = shutil.which("ip") is not None
+    if root and tools:
+        yield Check("network namespaces", "ok", "root, and ip is here")
+    else:
+        lacking = "not root" if not root else "no ip command"
+        yield Check("network namespaces", "note", lacking, "needed to emulate a cluster only")
+
+
+CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
+    _python,
+    _packages,
+    _cores,
+    _pci,
+    _nvml,
+    _cupy,
+    _nvrtc,
+    _launcher,
+    _hello,
+    _shared_memory,
+    _solver,
+    _compiled_loops,
+    _permissions,
+)

@@ -1,0 +1,158 @@
+"""Finds the hosts that cannot be reached, so that one costs its own facts alone, and not those of all.
+
+mpirun starts all hosts or none, so those that a failed start leaves out are tried again without the
+others, in halves, until what is missing has a name.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccctl import console
+from ccctl.errors import TimeoutExpired
+from ccctl.launcher.nodeset import fold
+from ccctl.launcher.run import World, run_ranks, started_by_mpi
+from ccctl.launcher.watchdog import RankFailed
+from probes.detection.gather import Look, Request, answers_to, together
+from probes.errors import CcctlError, UnavailableError
+from probes.topology import Topology
+
+__all__ = ["answering", "look_everywhere"]
+
+_LOOK, _ANSWER = "probes.detection.gather:look_task", "probes.detection.gather:answer_task"
+# A detector takes a second or two; a driver that hangs takes for ever.
+_PATIENCE_S = 60.0
+_AGAIN_S = 30.0
+
+
+def look_everywhere(world: World, request: Request, timeout_s: float | None) -> Topology:
+    """The topology of all hosts of ``world``, one rank on each, with a finding for each that is missing.
+
+    Raises UnavailableError where no host answered.
+    """
+    where = () if started_by_mpi() else world.placed()[1]
+    if not where:
+        looks = run_ranks(_LOOK, request, world, label="detect", timeout_s=timeout_s)
+        return together(looks, {})
+    asked = [entry.host for entry in where]
+    search = _Looking(
+        _LOOK, request, "detect", time.monotonic() + timeout_s if timeout_s else None, asked=asked
+    )
+    search.run(asked[: world.ranks] if world.ranks else asked)
+    if search.error is not None and not search.looks:
+        raise UnavailableError(
+            f"none of {fold(search.missing)} gave anything: {_reason(search.error)}",
+            hint="ssh to each must work without a password, and ccctl be installed there at the same place.",
+        )
+    return together(search.looks, search.missing)
+
+
+def answering(hosts: Sequence[str], label: str, deadline_s: float | None) -> dict[str, str]:
+    """Which of ``hosts`` cannot start a rank, and why; ``deadline_s`` is of the monotonic clock."""
+    search = _Search(_ANSWER, None, label, deadline_s)
+    half = len(hosts) // 2
+    search.run(*([hosts[:half], hosts[half:]] if half else [hosts]))
+    return search.missing
+
+
+@dataclass
+class _Search:
+    """Starts ``task`` on groups of hosts; ``missing`` are those that gave nothing, and why."""
+
+    task: str
+    request: Request | None
+    label: str
+    deadline_s: float | None
+    missing: dict[str, str] = field(default_factory=dict)
+    error: CcctlError | RankFailed | None = None
+
+    def run(self, *together: Sequence[str]) -> None:
+        """Try the hosts that are ``together``, then those left in ever smaller groups."""
+        groups, patience_s = [list(hosts) for hosts in together], _PATIENCE_S
+        while groups:
+            group = groups.pop(0)
+            error = self._try(group, self._left_s(patience_s))
+            patience_s = _AGAIN_S
+            if error is None:
+                continue
+            self.error = error
+            left = [host for host in group if not self.came(host)]
+            hung = isinstance(error, TimeoutExpired) and len(left) < len(group)
+            if len(group) == 1 or hung or self._left_s(1.0) <= 0:
+                self.missing |= dict.fromkeys(left, _reason(error))
+            elif len(left) < len(group):
+                groups.append(left)
+            else:
+                half = len(left) // 2
+                groups += [left[:half], left[half:]]
+
+    def _try(self, hosts: Sequence[str], timeout_s: float) -> CcctlError | RankFailed | None:
+        """Look at these hosts; None, or why some of them did not answer."""
+        console.detail(f"{self.label}: trying {len(hosts)} hosts")
+        world = World(hosts=",".join(f"{host}:1" for host in hosts))
+        try:
+            # What mpirun says of each try would bury what is found in the end.
+            with console.hushed():
+                value = run_ranks(
+                    self.task, self.request, world, label=self.label, timeout_s=timeout_s, keep=self.keep
+                )
+        except (CcctlError, RankFailed) as error:
+            return error
+        self.finished(value)
+        return None
+
+    def keep(self, value: Any) -> None:
+        """Take a piece of what a group gives, which may fail later."""
+
+    def finished(self, value: Any) -> None:
+        """Take what a group that did not fail gave."""
+
+    def came(self, host: str) -> bool:
+        """Whether a host of a group that failed gave something nevertheless."""
+        return False
+
+    def _left_s(self, at_most_s: float) -> float:
+        return at_most_s if self.deadline_s is None else min(at_most_s, self.deadline_s - time.monotonic())
+
+
+@dataclass
+class _Looking(_Search):
+    """Collects the looks of the hosts ``asked`` for."""
+
+    asked: Sequence[str] = ()
+    looks: list[Look] = field(default_factory=list)
+
+    def keep(self, value: Any) -> None:
+        self.looks.append(value)
+
+    def finished(self, value: Any) -> None:
+        self.looks += value
+
+    def came(self, host: str) -> bool:
+        found = [look.topology.hosts[0] for look in self.looks if look.topology is not None]
+        failed = {look.host for look in self.looks if look.topology is None}
+        if host in failed or any(answers_to(host, one) for one in found):
+            return True
+        # Only a look that no name explains may be of a host that was asked for by another: DNS is slow.
+        others = [one for one in found if not any(answers_to(name, one) for name in self.asked)]
+        return bool(others) and any(answers_to(host, one, _addresses(host)) for one in others)
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except OSError:
+        return []
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutExpired):
+        return "it did not answer in time"
+    if isinstance(error, UnavailableError):
+        said = error.message.rpartition("; ")[2].rpartition("/")[2]
+        return f"mpirun could not start a rank there; -v shows why ({said})"
+    return str(error).splitlines()[0]

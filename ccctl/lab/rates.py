@@ -1,0 +1,140 @@
+"""The rates of a lab as people write them: one grammar for the table in lab.toml and for ``lab shape``.
+
+``gpu1`` is what a host sends and what it receives, ``gpu1.egress`` and ``gpu1.ingress`` are one of
+them, ``gpu1 -> gpu2`` is a directed pair, ``trunk`` is what lies between the racks. Hosts are node
+sets; the rate ``unlimited`` takes a limit away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ccctl.arguments.units import format_rate, parse_rate
+from ccctl.errors import UsageError
+from ccctl.launcher.nodeset import parse
+from exec.lab.model import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, PairRate
+from probes.errors import quoted
+
+__all__ = ["Rates", "names_of", "reshaped"]
+
+_ARROW = "->"
+_WAYS = ("egress", "ingress")
+_NO_LIMIT = "unlimited"
+# Four times what sets every host and every pair of the largest lab.
+_MOST_CHANGES = 250_000
+
+
+def reshaped(lab: Lab, changes: list[str]) -> Lab:
+    """``lab`` after changes such as ``gpu1 -> gpu2 = 10Mbit/s``; raises UsageError that names the change."""
+    rates = Rates(lab)
+    for change in changes:
+        target, equals, rate = change.rpartition("=")
+        if not equals:
+            raise UsageError(
+                f"expected TARGET=RATE, found {quoted(change)}", hint="For example 'gpu1 -> gpu2 = 10Mbit/s'."
+            )
+        try:
+            rates.set(target.strip(), rate)
+        except UsageError as error:
+            raise UsageError(f"{quoted(target.strip())}: {error.message}", hint=error.hint) from error
+    return rates.lab()
+
+
+class Rates:
+    """The rates of a lab while they are changed, one target after the other."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._hosts = {host.name: host for host in lab.hosts}
+        self._pairs = {(pair.src, pair.dst): pair.bytes_per_s for pair in lab.pairs}
+        self._trunk = lab.trunk_bytes_per_s
+        self._changes = 0
+
+    def set(self, target: str, rate: str) -> None:
+        """Change the rate of a target; raises UsageError for a wrong rate, and for what is not in the lab."""
+        bytes_per_s = _bytes_per_s(rate)
+        if target == "trunk":
+            self._set_trunk(bytes_per_s)
+        elif _ARROW in target:
+            self._set_pairs(target, bytes_per_s)
+        else:
+            name, dot, way = target.rpartition(".")
+            named = bool(dot) and way in _WAYS
+            self._set_hosts(
+                names_of(self._lab, name if named else target), (way,) if named else _WAYS, bytes_per_s
+            )
+
+    def set_all(self, rate: str) -> None:
+        """Change what every host sends and receives; raises UsageError for a wrong rate."""
+        self._set_hosts(list(self._hosts), _WAYS, _bytes_per_s(rate))
+
+    def lab(self) -> Lab:
+        """The lab with these rates."""
+        # In one order, whatever the changes were made in: then only what differs is changed in the kernel.
+        numbers = {name: number for number, name in enumerate(self._hosts)}
+        pairs = sorted(self._pairs.items(), key=lambda pair: (numbers[pair[0][0]], numbers[pair[0][1]]))
+        return dataclasses.replace(
+            self._lab,
+            hosts=tuple(self._hosts.values()),
+            pairs=tuple(PairRate(src, dst, bytes_per_s) for (src, dst), bytes_per_s in pairs),
+            trunk_bytes_per_s=self._trunk,
+        )
+
+    def _set_hosts(self, names: list[str], ways: tuple[str, ...], bytes_per_s: float | None) -> None:
+        self._count(len(names))
+        for name in names:
+            host = self._hosts[name]
+            egress = bytes_per_s if "egress" in ways else host.egress_bytes_per_s
+            ingress = bytes_per_s if "ingress" in ways else host.ingress_bytes_per_s
+            self._hosts[name] = dataclasses.replace(
+                host, egress_bytes_per_s=egress, ingress_bytes_per_s=ingress
+            )
+
+    def _set_trunk(self, bytes_per_s: float | None) -> None:
+        if not self._lab.racks:
+            raise UsageError(f"lab {self._lab.name} has no racks for a trunk to join")
+        self._trunk = bytes_per_s
+
+    def _set_pairs(self, target: str, bytes_per_s: float | None) -> None:
+        left, _, right = target.partition(_ARROW)
+        sources, receivers = names_of(self._lab, left), names_of(self._lab, right)
+        self._count(len(sources) * len(receivers))
+        ends = [(src, dst) for src in sources for dst in receivers if src != dst]
+        if not ends:
+            raise UsageError(f"expected two different hosts, found {quoted(target)}")
+        for pair in ends:
+            if bytes_per_s is None:
+                self._pairs.pop(pair, None)
+            else:
+                self._pairs[pair] = bytes_per_s
+
+    def _count(self, changes: int) -> None:
+        self._changes += changes
+        if self._changes > _MOST_CHANGES:
+            raise UsageError(f"expected at most {_MOST_CHANGES} rates of hosts and pairs in all, found more")
+
+
+def names_of(lab: Lab, pattern: str) -> list[str]:
+    """The hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
+    known = {host.name for host in lab.hosts}
+    try:
+        names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
+    except UsageError as error:
+        raise UsageError(error.message.removeprefix("--hosts: "), hint=error.hint) from error
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise UsageError(f"expected a host of lab {lab.name}, found {quoted(pattern.strip())}")
+    return names
+
+
+def _bytes_per_s(text: str) -> float | None:
+    """Bytes per second, None for no limit; raises UsageError."""
+    if text.strip() == _NO_LIMIT:
+        return None
+    found = parse_rate(text, "rate")
+    if not LEAST_BYTES_PER_S <= found <= MOST_BYTES_PER_S:
+        ends = f"{format_rate(LEAST_BYTES_PER_S)} to {format_rate(MOST_BYTES_PER_S)}"
+        raise UsageError(
+            f"rate: expected {ends}, which the kernel can keep, or unlimited, found {quoted(text)}"
+        )
+    return found

@@ -1,0 +1,123 @@
+"""What the machine knows of the labs that are up: a folder for each, which lasts until the next boot.
+
+A folder is read and removed only where nobody but this user can have written it, and where it holds
+what ``remember`` writes. A name reaches a path through ``folder`` alone, which refuses what is no name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ccctl.artifacts.atomic import PART, write_atomically
+from ccctl.errors import CannotWriteError, DataError, UnavailableError, UsageError
+from exec.lab.lifecycle import standing
+from exec.lab.model import Lab, refuse_name
+from exec.lab.run import FILES, RUN, files
+from probes.files import ownership
+
+__all__ = ["chosen", "folder", "forget", "known", "refuse_foreign", "remember"]
+
+# Namespaces are root's and end with the boot: so does this folder.
+_FOLDER = Path("/run/ccctl/labs")
+_STATE = "lab.json"
+
+
+def remember(lab: Lab) -> None:
+    """Keep ``lab`` and the files that a command inside it needs.
+
+    Raises CannotWriteError, and UnavailableError where others can write to the folder.
+    """
+    import msgspec
+
+    place = folder(lab.name)
+    try:
+        ownership.make(place)
+    except OSError as error:
+        raise CannotWriteError(f"{place}: {error.strerror}") from error
+    for name, content in files(lab).items():
+        write_atomically(place / name, content.encode(), 0o755 if content.startswith("#!") else 0o644)
+    state = msgspec.json.format(msgspec.json.encode(lab), indent=1) + b"\n"
+    write_atomically(place / _STATE, state, 0o644)
+
+
+def folder(name: str) -> Path:
+    """Where what is known of a lab is kept; raises UsageError for what cannot be a lab's name."""
+    refuse_name(name)
+    return _FOLDER / name
+
+
+def known() -> list[str]:
+    """The names of the labs that are up, in order."""
+    names = []
+    for path in _FOLDER.glob(f"*/{_STATE}"):
+        try:
+            if standing(path.parent.name):
+                names.append(path.parent.name)
+        except UsageError:
+            continue
+    return sorted(names)
+
+
+def chosen(name: str | None) -> Lab:
+    """The lab of that name, or the only one; raises UsageError where that is not one."""
+    if name is not None:
+        refuse_name(name)
+    names = known()
+    if name is None and len(names) != 1:
+        listed = f"labs {', '.join(names)} are" if names else "no lab is"
+        raise UsageError(
+            f"expected one lab that is up, but {listed}",
+            hint="Choose one with --lab NAME." if names else "ccctl lab up lab.toml makes one.",
+        )
+    found = name if name is not None else names[0]
+    if found not in names:
+        raise UsageError(
+            f"there is no lab {found}; up: {', '.join(names) or 'none'}",
+            hint="ccctl lab up lab.toml makes one.",
+        )
+    refuse_foreign(found)
+    return _read(found)
+
+
+def refuse_foreign(name: str) -> None:
+    """Raise UnavailableError or DataError where the folder of a lab is there and is not what we wrote."""
+    place = folder(name)
+    if ownership.refuse_foreign(place, _is_ours) and (place / _STATE).exists():
+        _read(name)
+
+
+def forget(name: str) -> None:
+    """Remove what is known of a lab that is down; nothing happens where nothing is.
+
+    Raises UnavailableError where the lab is up, and as ``refuse_foreign`` does.
+    """
+    if standing(name):
+        raise UnavailableError(f"lab {name} is up, so what is known of it is kept")
+    refuse_foreign(name)
+    ownership.remove(folder(name), _is_ours)
+
+
+def _read(name: str) -> Lab:
+    """What ``remember`` kept of a lab; raises DataError where it is anything else."""
+    import msgspec
+
+    path = folder(name) / _STATE
+    try:
+        lab = msgspec.json.decode(path.read_bytes(), type=Lab)
+    except (msgspec.MsgspecError, OSError, UsageError, RecursionError) as error:
+        raise _wrong_state(path, str(error)) from error
+    if lab.name != name:
+        raise _wrong_state(path, f"found that of {lab.name!r}")
+    return lab
+
+
+def _wrong_state(path: Path, found: str) -> DataError:
+    return DataError(
+        str(path),
+        [f"expected the state of lab {path.parent.name}: {found}"],
+        hint=f"Remove {path.parent} by hand, then ccctl lab down --lab {path.parent.name}.",
+    )
+
+
+def _is_ours(file: str) -> bool:
+    return file in (_STATE, *FILES) or bool(PART.fullmatch(file) or RUN.fullmatch(file))

@@ -1,0 +1,181 @@
+"""The description of a lab as people write it, in TOML: read whole, or refused with every problem."""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ccctl.artifacts.files import parse_document
+from ccctl.errors import DataError, UsageError
+from ccctl.lab.rates import Rates, names_of
+from ccctl.launcher.nodeset import MOST_RANKS, parse
+from exec.lab.model import MOST_HOST_LETTERS, MOST_HOSTS, Lab, LabHost, refuse_name
+from probes.errors import quoted
+from probes.files.bounded_read import read_text
+
+__all__ = ["read_lab"]
+
+_SHOWN = 60
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, _SHOWN, _SHOWN
+# All pairs of the largest lab, one a line.
+_MOST_BYTES = 4 << 20
+# Stands for a name that was refused.
+_UNNAMED = "unnamed"
+_KEYS = ("name", "hosts", "slots", "racks", "rate", "trunk", "rates")
+
+
+def read_lab(path: str) -> Lab:
+    """The lab that a file describes; raises DataError with every problem, each with its path."""
+    document = parse_document(read_text(path, _MOST_BYTES), path, "TOML")
+    problems = [
+        f"{_path(key)}: unknown; expected one of {', '.join(_KEYS)}" for key in document if key not in _KEYS
+    ]
+    hosts = _hosts(document, problems)
+    bare = Lab(_name(document, path, problems), hosts)
+    rates = Rates(Lab(bare.name, hosts, racks=_racks(document, bare, problems)))
+    for where, target, rate in _rates(document, problems):
+        # Where no host could be read, that each target is unknown would only repeat it.
+        _set(rates, where, target if hosts else None, rate, problems)
+    if problems:
+        raise DataError(path, problems, hint="ccctl lab up --help says what a description holds.")
+    return rates.lab()
+
+
+def _name(document: dict[str, Any], path: str, problems: list[str]) -> str:
+    name = document.get("name", Path(path).stem)
+    if not isinstance(name, str):
+        problems.append(f"name: expected a text, found {_shown(name)}")
+        return _UNNAMED
+    try:
+        refuse_name(name)
+    except UsageError as error:
+        problems.append(f"name: {error.message}")
+        return _UNNAMED
+    return name
+
+
+def _hosts(document: dict[str, Any], problems: list[str]) -> tuple[LabHost, ...]:
+    slots = document.get("slots", 1)
+    if type(slots) is not int or not 1 <= slots <= MOST_RANKS:
+        problems.append(f"slots: expected a whole number from 1 to {MOST_RANKS}, found {_shown(slots)}")
+        slots = 1
+    found: dict[str, int] = {}
+    for where, text in _texts("hosts", _as_names(document.get("hosts")), problems):
+        try:
+            entries = parse(text, slots=slots)
+        except UsageError as error:
+            problems.append(f"{where}: {error.message.removeprefix('--hosts: ')}")
+            continue
+        for entry in entries:
+            if entry.host in found:
+                problems.append(f"hosts: {entry.host} is there twice")
+            elif len(entry.host) > MOST_HOST_LETTERS:
+                bound = f"a name of up to {MOST_HOST_LETTERS} letters"
+                problems.append(f"{where}: expected {bound}, found {quoted(entry.host)}")
+            else:
+                found[entry.host] = entry.slots
+    if len(found) > MOST_HOSTS:
+        problems.append(f"hosts: expected at most {MOST_HOSTS}, found {len(found)}")
+    if sum(found.values()) > MOST_RANKS:
+        problems.append(f"hosts: expected at most {MOST_RANKS} slots in all, found {sum(found.values())}")
+    return tuple(LabHost(name, count) for name, count in islice(found.items(), MOST_HOSTS))
+
+
+def _as_names(value: object) -> object:
+    return f"host[1-{value}]" if type(value) is int and 0 < value < 10**18 else value
+
+
+def _texts(key: str, value: object, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """(path, text) of a text or of each text in a list."""
+    entries = (
+        [(f"{key}[{n}]", one) for n, one in enumerate(value)] if isinstance(value, list) else [(key, value)]
+    )
+    if not 1 <= len(entries) <= MOST_HOSTS:
+        problems.append(f"{key}: expected 1 to {MOST_HOSTS} sets of hosts, found {len(entries)}")
+        return
+    for where, entry in entries:
+        if isinstance(entry, str) and entry:
+            yield where, entry
+        else:
+            problems.append(f"{where}: expected hosts such as gpu[1-4], found {_shown(entry)}")
+
+
+def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tuple[str, ...], ...]:
+    value = document.get("racks", [])
+    if not isinstance(value, list) or len(value) > MOST_HOSTS:
+        found = f"{len(value)} of them" if isinstance(value, list) else _shown(value)
+        problems.append(
+            f"racks: expected a list with the hosts of each rack, at most {MOST_HOSTS}, found {found}"
+        )
+        return ()
+    racks: list[tuple[str, ...]] = []
+    for number, rack in enumerate(value):
+        members: list[str] = []
+        for where, text in _texts(f"racks[{number}]", rack, problems):
+            try:
+                members += names_of(lab, text)
+            except UsageError as error:
+                problems.append(f"{where}: {error.message}")
+        racks.append(tuple(members))
+    placed = Counter(name for rack in racks for name in rack)
+    for host in lab.hosts if racks else ():
+        if placed[host.name] != 1:
+            problems.append(f"racks: expected {host.name} in one rack, found it in {placed[host.name]}")
+    return tuple(racks)
+
+
+def _rates(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str | None, object]]:
+    """(path, target, rate) of every rate, the general before the particular; None is every host."""
+    if "rate" in document:
+        yield "rate", None, document["rate"]
+    if "trunk" in document:
+        yield "trunk", "trunk", document["trunk"]
+    rates = document.get("rates", {})
+    if not isinstance(rates, dict):
+        problems.append(f"rates: expected a table of rates, found {_shown(rates)}")
+        return
+    for target, rate in _flat(rates):
+        yield f"rates.{json.dumps(target[:_SHOWN])}", target, rate
+
+
+def _flat(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """(dotted name, value): TOML reads an unquoted gpu1.egress as a table gpu1 that holds egress."""
+    for name, value in table.items():
+        if not isinstance(value, dict):
+            yield name, value
+            continue
+        for inner, rate in value.items():
+            yield f"{name}.{inner}", rate
+
+
+def _set(rates: Rates, where: str, target: str | None, rate: object, problems: list[str]) -> None:
+    if not isinstance(rate, str):
+        problems.append(f'{where}: expected a rate such as "100Mbit/s", found {_shown(rate)}')
+        return
+    try:
+        if target is None:
+            rates.set_all(rate)
+        else:
+            rates.set(target, rate)
+    except UsageError as error:
+        problems.append(f"{where}: {error.message}")
+
+
+def _path(key: str) -> str:
+    return key if re.fullmatch(rf"[A-Za-z0-9_-]{{1,{_SHOWN}}}", key) else json.dumps(key[:_SHOWN])
+
+
+def _shown(value: object) -> str:
+    """A value as messages show it, cut off where it is long or deep."""
+    try:
+        return quoted(value) if isinstance(value, str) else _BRIEF.repr(value)
+    except ValueError:
+        return f"a number of more than {sys.get_int_max_str_digits()} digits"

@@ -1,0 +1,237 @@
+"""Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or a hostfile of mpirun's kind.
+
+A name may hold several brackets (``a[1-3,7]-b[0-1]`` is eight hosts, the last bracket turning
+fastest); a width given by leading zeros is kept. The slots of a host follow a colon, one if absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from probes.errors import DataError, UsageError, quoted
+from probes.files.bounded_read import read_text
+
+__all__ = ["HOSTS_VARIABLE", "MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
+
+# Where --hosts is not given; a lab sets it for what runs inside.
+HOSTS_VARIABLE = "CCCTL_HOSTS"
+# Every host has a slot at least, so this bounds the hosts of a list, too.
+MOST_RANKS = 65_536
+_MOST_LETTERS = 253
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_MOST_LETTERS - 1}}}")
+_SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=([0-9]{1,9})")
+# More digits than a range takes are letters.
+_DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
+# The letters of a name, and for each place between them the numbers that stand there.
+_Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
+
+
+@dataclass(frozen=True)
+class HostSlots:
+    """One host and how many ranks may run on it."""
+
+    host: str
+    slots: int
+
+
+def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots, ...]:
+    """The hosts of a node set, in order, a host named twice with its slots added up.
+
+    A host that says none has ``slots``. Raises UsageError that quotes the part that cannot be read, and
+    where there are more than ``most`` slots.
+    """
+    found: list[HostSlots] = []
+    total = 0
+    for part in _split(text):
+        names, colon, count = part.strip().partition(":")
+        if colon and not (_COUNT.fullmatch(count) and int(count) > 0):
+            raise UsageError(
+                f"--hosts: expected a positive number of slots after {quoted(names)}:, found {quoted(count)}"
+            )
+        entries = [HostSlots(name, int(count or slots)) for name in expand(names, most)]
+        found += entries
+        total += sum(entry.slots for entry in entries)
+        if total > most:
+            raise UsageError(f"--hosts: expected at most {most} slots in all, found {quoted(text)}")
+    return _merged(found)
+
+
+def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
+    """The names that one pattern stands for: ``gpu[01-03]`` is gpu01, gpu02, gpu03.
+
+    Raises UsageError where that are more than ``most``, or what is no name.
+    """
+    choices: list[list[str]] = []
+    size, letters = 1, 0
+    for literal, bracket in _pieces(pattern):
+        choices.append(_span_names(bracket, pattern, most) if bracket is not None else [literal])
+        size *= len(choices[-1])
+        letters += min(map(len, choices[-1]))
+        if size > most:
+            raise _too_many(pattern, most)
+        if letters > _MOST_LETTERS:
+            raise UsageError(
+                f"--hosts: expected names of up to {_MOST_LETTERS} letters, found {quoted(pattern)}"
+            )
+    names = ["".join(parts) for parts in product(*choices)]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--hosts: {quoted(name)} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
+            )
+    return names
+
+
+def fold(names: Iterable[str]) -> str:
+    """The node set that stands for these names, each once: gpu01, gpu02 and gpu04 are ``gpu[01-02,04]``.
+
+    Names are in the order of their numbers; ``parse`` gives them back.
+    """
+    patterns: set[_Pattern] = set()
+    for name in names:
+        pieces = _DIGITS.split(name)
+        patterns.add((tuple(pieces[::2]), tuple((number,) for number in pieces[1::2])))
+    for at in reversed(range(max((len(numbers) for _, numbers in patterns), default=0))):
+        patterns = _joined(patterns, at)
+    return ",".join(map(_rendered, sorted(patterns, key=_by_number)))
+
+
+def read_hostfile(path: str) -> tuple[HostSlots, ...]:
+    """The hosts of a file with one a line: ``name``, ``name slots=4`` or ``name:4``; # starts a comment."""
+    lines = read_text(path).splitlines()
+    found: list[HostSlots] = []
+    problems: list[str] = []
+    slots = 0
+    for number, line in enumerate(lines, start=1):
+        content = line.partition("#")[0].split()
+        if not content:
+            continue
+        try:
+            entries = _hostfile_line(content)
+        except UsageError as error:
+            problems.append(f"line {number}: {error.message.removeprefix('--hosts: ')}")
+            continue
+        found += entries
+        slots += sum(entry.slots for entry in entries)
+        if slots > MOST_RANKS:
+            problems.append(f"line {number}: expected at most {MOST_RANKS} slots up to here, found {slots}")
+            break
+    if not found and not problems:
+        problems.append("expected one host a line, found none")
+    if problems:
+        raise DataError(path, problems, hint="Each line reads: name, name:4 or name slots=4.")
+    return _merged(found)
+
+
+def _hostfile_line(words: list[str]) -> tuple[HostSlots, ...]:
+    entries = parse(words[0])
+    for word in words[1:]:
+        slots = _SLOTS.fullmatch(word)
+        if slots is None or int(slots[1]) < 1:
+            raise UsageError(f"expected slots=N after {quoted(words[0])}, found {quoted(word)}")
+        if word.startswith("slots"):
+            entries = tuple(HostSlots(entry.host, int(slots[1])) for entry in entries)
+    return entries
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that are outside brackets."""
+    depth, start = 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            yield text[start:index]
+            start = index + 1
+    yield text[start:]
+
+
+def _pieces(pattern: str) -> Iterator[tuple[str, str | None]]:
+    """(literal, None) and ("", bracket content) in the order in which they stand in the pattern."""
+    rest = pattern
+    while rest:
+        literal, opening, tail = rest.partition("[")
+        if "]" in literal:
+            raise UsageError(f"--hosts: a ] without its [ in {quoted(pattern)}")
+        if literal:
+            yield literal, None
+        if not opening:
+            return
+        inside, closing, rest = tail.partition("]")
+        if not closing or "[" in inside:
+            raise UsageError(f"--hosts: a [ without its ] in {quoted(pattern)}")
+        yield "", inside
+
+
+def _span_names(inside: str, pattern: str, most: int) -> list[str]:
+    names: list[str] = []
+    for part in inside.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        if span is None:
+            raise UsageError(
+                f"--hosts: expected numbers like 01-08, of up to 18 digits, in the brackets of "
+                f"{quoted(pattern)}, found {quoted(part)}"
+            )
+        first, last = span[1], span[2] or span[1]
+        if int(last) < int(first):
+            raise UsageError(f"--hosts: the range {part} of {quoted(pattern)} runs backwards")
+        if len(names) + int(last) - int(first) >= most:
+            raise _too_many(pattern, most)
+        width = len(first) if first.startswith("0") else 0
+        names += [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
+    return names
+
+
+def _too_many(pattern: str, most: int) -> UsageError:
+    return UsageError(f"--hosts: {quoted(pattern)} stands for more than {most} hosts")
+
+
+def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:
+    slots: dict[str, int] = {}
+    for entry in entries:
+        slots[entry.host] = slots.get(entry.host, 0) + entry.slots
+    return tuple(HostSlots(host, count) for host, count in slots.items())
+
+
+def _joined(patterns: Iterable[_Pattern], at: int) -> set[_Pattern]:
+    """The patterns with those made one that differ in the number at one place only."""
+    values: dict[_Pattern, set[str]] = {}
+    for letters, numbers in patterns:
+        rest = (letters, (*numbers[:at], (), *numbers[at + 1 :]) if at < len(numbers) else numbers)
+        values.setdefault(rest, set()).update(numbers[at] if at < len(numbers) else ())
+    return {
+        (letters, (*numbers[:at], tuple(sorted(found, key=_size)), *numbers[at + 1 :]) if found else numbers)
+        for (letters, numbers), found in values.items()
+    }
+
+
+def _size(number: str) -> tuple[int, int]:
+    return int(number), len(number)
+
+
+def _by_number(pattern: _Pattern) -> tuple[object, ...]:
+    letters, numbers = pattern
+    sizes = [_size(values[0]) for values in numbers]
+    return tuple(zip(letters, [*sizes, (-1, 0)], strict=True))
+
+
+def _rendered(pattern: _Pattern) -> str:
+    letters, numbers = pattern
+    words = (values[0] if len(values) == 1 else f"[{','.join(_runs(values))}]" for values in numbers)
+    return "".join(piece for pair in zip(letters, [*words, ""], strict=True) for piece in pair)
+
+
+def _runs(numbers: Iterable[str]) -> Iterator[str]:
+    left = dict.fromkeys(numbers)
+    while left:
+        first = last = next(iter(left))
+        del left[first]
+        width = len(first) if first.startswith("0") else 0
+        while (following := str(int(last) + 1).zfill(width)) in left:
+            del left[following]
+            last = following
+        yield first if first == last else f"{first}-{last}"

@@ -1,0 +1,175 @@
+"""Starts a world of ranks with mpirun and makes sure that it ends: processes, files, shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.launcher import mpirun, protocol
+from ccctl.launcher.greeter import listen
+from ccctl.launcher.nodeset import HostSlots
+from ccctl.launcher.signals import unwinding
+from ccctl.launcher.socket_filter import bind_to_loopback, refuse_connections
+from ccctl.launcher.watchdog import Limits, RankFailed, Watchdog
+from probes.errors import UnavailableError
+from probes.files import temporary_folders
+
+if TYPE_CHECKING:
+    import psutil
+
+__all__ = ["StartedRanks"]
+
+_LAST_LINES = 12
+# Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
+_MEMORY = Path("/dev/shm")
+_SCRATCH_PREFIX = "ccctl-ranks-"
+
+
+class StartedRanks:
+    """A world of ranks that runs one task: started on entry, wholly gone on exit."""
+
+    def __init__(self, ranks: int, where: Sequence[HostSlots], task: str, arguments: object) -> None:
+        self._job = protocol.Job(task, arguments, ranks)
+        self._where = tuple(where)
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> StartedRanks:
+        with contextlib.ExitStack() as stack:
+            launcher = mpirun.find()
+            stack.enter_context(unwinding())
+            folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
+            shared = _MEMORY if _MEMORY.is_dir() else folder
+            temporary_folders.sweep(_SCRATCH_PREFIX, shared)
+            scratch = shared / f"{_SCRATCH_PREFIX}{secrets.token_hex(8)}"
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            key = secrets.token_bytes(32)
+            listener = stack.enter_context(listen(folder, outside=bool(self._where)))
+            ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
+            environment = mpirun.variables(ranks_here, str(folder), str(scratch), alone=not self._where)
+            environment |= protocol.environment(self._addresses(listener), key, str(scratch))
+            self._log, self._scratch = folder / "output", str(scratch)
+            self._process = self._start(launcher, environment)
+            stack.callback(self._end)
+            self._watchdog = Watchdog(
+                listener, key, self._job, self._process, self._log, self._stopped, self._shut
+            )
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def result(self, bar: console.Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
+        """The value of rank 0, once every rank has finished; ``keep`` is given the pieces before."""
+        try:
+            value = self._watchdog.result(bar, limits, keep)
+        except (UnavailableError, RankFailed):
+            self._show_output(console.note)
+            raise
+        except Exception:
+            self._show_output(console.detail)
+            raise
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._show_output(console.detail)
+        return value
+
+    def _addresses(self, listener: socket.socket) -> list[str]:
+        """Where the ranks reach the listener: of this host's addresses those of the loopback come last."""
+        bound = listener.getsockname()
+        if isinstance(bound, str):
+            return [bound]
+        host, port = bound
+        if not self._where:
+            return [f"{host}:{port}"]
+        import psutil
+
+        every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+        found = [entry.address for entry in every if entry.family == socket.AF_INET]
+        found.sort(key=lambda address: address.startswith("127."))
+        return [f"{address}:{port}" for address in found]
+
+    def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-P", "-m", "ccctl.launcher.worker"]
+        command = mpirun.command(launcher, self._job.ranks, self._where, program, self._log.parent)
+        console.detail(f"starting: {' '.join(command)}")
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _shut(self, all_up: bool) -> None:
+        """Let strangers reach nothing of a run on one host: nobody else connects to its launcher."""
+        if self._where:
+            return
+        pid = self._process.pid
+        if not all_up and not bind_to_loopback(pid):
+            console.detail("mpirun listens on all interfaces, and the kernel does not let that be changed")
+        if all_up and not refuse_connections(pid):
+            console.detail("other users of this host can connect to mpirun: the kernel takes no filter")
+
+    def _show_output(self, show: Any) -> None:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        for line in lines[-_LAST_LINES:]:
+            show(f"mpirun: {line}")
+
+    def _end(self) -> None:
+        """End what still runs: ranks live in sessions of their own, so the process group is not enough."""
+        if not self._watchdog.complete:
+            for process in self._processes():
+                if process.pid != self._process.pid:
+                    _kill(process)
+            self._process.terminate()
+        self._watchdog.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            for process in self._processes():
+                _kill(process)
+            self._process.wait()
+        for segment in self._watchdog.segments_here():
+            Path(segment).unlink(missing_ok=True)
+
+    def _stopped(self) -> str:
+        import psutil
+
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                if process.status() == psutil.STATUS_STOPPED:
+                    variables = process.environ()
+                    ranks = [variables[name] for name in protocol.RANK_VARIABLES if name in variables]
+                    what = f"rank {ranks[0]}" if ranks else process.name()
+                    return f"{what} (host {socket.gethostname()}, pid {process.pid})"
+        return ""
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """Every process of this run on this host, known by the run's mark in its environment."""
+        import psutil
+
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(protocol.SCRATCH) == self._scratch:
+                    yield process
+
+
+def _kill(process: psutil.Process) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        process.kill()

@@ -1,0 +1,125 @@
+"""Measures a profile: without the hosts that are dead, and keeping what there is, whatever ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.errors import LockHeldError, UnavailableError
+from ccctl.host_search import answering
+from ccctl.launcher.nodeset import HostSlots, fold
+from ccctl.launcher.run import World, run_ranks, started_by_mpi
+
+if TYPE_CHECKING:
+    from probes.link_costs import Profile
+    from probes.profiling.options import Effort
+
+__all__ = ["Measurement"]
+
+_TASK = "probes.profiling.task:measure_task"
+_STALL_S = 15.0
+
+
+@dataclass
+class Measurement:
+    """One measurement of the links of ``world``: its result, or what there is of it when it was cut short.
+
+    ``missing`` are the hosts that were left out as they cannot be reached, each with the reason.
+    """
+
+    effort: Effort
+    world: World
+    timeout_s: float | None
+    missing: dict[str, str] = field(default_factory=dict)
+    _pieces: list[Any] = field(default_factory=list)
+    _began_s: float = field(default_factory=time.monotonic)
+
+    def result(self) -> Profile:
+        """Measure; raises what ``run_ranks`` does, and LockHeldError with what to do."""
+        try:
+            found = self._run(self.world, self.timeout_s)
+        except LockHeldError as error:
+            error.hint = "Try later, or with --wait SECONDS, which waits for its end."
+            raise
+        except UnavailableError as error:
+            left = self._reachable(error)
+            found = self._run(left, self._left_s())
+        return self._with_missing(found)
+
+    def partial(self, why: str) -> Profile | None:
+        """What was measured before ``why``; None without a link."""
+        from probes.profiling.task import rescued
+
+        found = rescued(self._pieces, why, time.monotonic() - self._began_s)
+        return None if found is None else self._with_missing(found)
+
+    def problem(self) -> str:
+        """Which hosts gave nothing, of how many; "" where all were measured."""
+        if not self.missing:
+            return ""
+        every = len(self.world.placed()[1])
+        return (
+            f"{fold(self.missing)} gave nothing; {every - len(self.missing)} of {every} hosts were measured"
+        )
+
+    def _run(self, world: World, timeout_s: float | None) -> Profile:
+        found: Profile = run_ranks(
+            _TASK,
+            self.effort,
+            world,
+            label="profile",
+            timeout_s=timeout_s,
+            stall_s=_STALL_S,
+            keep=self._pieces.append,
+        )
+        return found
+
+    def _reachable(self, error: UnavailableError) -> World:
+        """The world without the hosts that cannot be reached; raises ``error`` where all can be."""
+        where = () if started_by_mpi() else self.world.placed()[1]
+        if len(where) < 2 or self._pieces:
+            raise error
+        console.note(f"{error.message.splitlines()[0]}: looking for the hosts that cannot be reached")
+        left_s = self._left_s()
+        missing = answering(
+            [entry.host for entry in where],
+            "profile",
+            None if left_s is None else time.monotonic() + left_s,
+        )
+        left = [entry for entry in where if entry.host not in missing]
+        if not missing or sum(entry.slots for entry in left) < 2:
+            raise _lost(error, missing, where)
+        self.missing = missing
+        for host, reason in missing.items():
+            console.warn(f"{host} is left out: {reason}")
+        return _world_of(left, self.world.ranks)
+
+    def _with_missing(self, found: Profile) -> Profile:
+        lost = tuple(f"host {host} is not measured: {reason}" for host, reason in self.missing.items())
+        return replace(found, findings=(*lost, *found.findings))
+
+    def _left_s(self) -> float | None:
+        if self.timeout_s is None:
+            return None
+        return max(0.0, self.timeout_s + self._began_s - time.monotonic())
+
+
+def _world_of(where: Sequence[HostSlots], ranks: int | None) -> World:
+    slots = sum(entry.slots for entry in where)
+    listed = ",".join(f"{entry.host}:{entry.slots}" for entry in where)
+    return World(None if ranks is None else min(ranks, slots), listed)
+
+
+def _lost(
+    error: UnavailableError, missing: Mapping[str, str], where: Sequence[HostSlots]
+) -> UnavailableError:
+    if not missing:
+        return error
+    return UnavailableError(
+        f"{fold(missing)} of {len(where)} hosts cannot be reached, too few are left to measure a link: "
+        f"{next(iter(missing.values()))}",
+        hint="ssh to each must work without a password, and ccctl be installed there at the same place.",
+    )

@@ -1,0 +1,1 @@
+"""Pictures of artifacts: text, SVG, traces for Perfetto, metrics for Prometheus."""

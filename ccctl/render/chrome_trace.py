@@ -1,0 +1,116 @@
+"""Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing draw: written as it is made.
+
+A track is a thread of a process: processes group tracks, slices lie on tracks. Times are in microseconds
+with six decimals, so that durations are those of the simulation and slices that touch do not overlap.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ccctl import console
+from ccctl.artifacts.atomic import write_atomically
+from probes.columns import Floats, Indices
+
+__all__ = ["BLOCK", "Slices", "Track", "write_trace"]
+
+# Slices that are in memory as text at a time.
+BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class Track:
+    """One line of the picture; numbers are from 1, and those of tracks are not used twice."""
+
+    number: int
+    name: str
+    group: int
+    group_name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Slices as columns; ``names`` and ``args`` (JSON objects as text) are asked for a row at a time."""
+
+    group: Indices
+    track: Indices
+    start_s: Floats
+    end_s: Floats
+    names: Iterable[str]
+    args: Iterable[str]
+
+
+def write_trace(
+    path: str, about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable[Slices]
+) -> None:
+    """Write a trace; "-" is stdout, ``.gz`` compresses; in memory are some thousand slices at a time."""
+    content = _content(about, tracks, blocks)
+    if path.endswith(".gz"):
+        content = _compressed(content)
+    if path == "-":
+        for part in content:
+            console.raw(part)
+    else:
+        write_atomically(Path(path), content)
+
+
+def _content(about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable[Slices]) -> Iterator[bytes]:
+    head = json.dumps(dict(about), ensure_ascii=False)
+    yield f'{{"displayTimeUnit":"ns","otherData":{head},"traceEvents":[\n'.encode()
+    between = ""
+    for line in chain(_named(tracks), (",\n".join(_events(block)) for block in blocks)):
+        if line:
+            yield f"{between}{line}".encode()
+            between = ",\n"
+    yield b"\n]}\n"
+
+
+def _named(tracks: Iterable[Track]) -> Iterator[str]:
+    """What the tracks and their groups are called, and in which order they stand."""
+    known: set[int] = set()
+    for track in tracks:
+        if track.group not in known:
+            known.add(track.group)
+            yield _metadata("process_name", track.group, 0, "name", track.group_name)
+            yield _metadata("process_sort_index", track.group, 0, "sort_index", track.group)
+        yield _metadata("thread_name", track.group, track.number, "name", track.name)
+        yield _metadata("thread_sort_index", track.group, track.number, "sort_index", track.number)
+
+
+def _metadata(what: str, group: int, track: int, key: str, value: str | int) -> str:
+    event = {"ph": "M", "name": what, "pid": group, "tid": track, "args": {key: value}}
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def _events(block: Slices) -> Iterator[str]:
+    import numpy as np
+
+    # Rounded ends, not rounded durations: a slice that ends where the next begins still does.
+    start, end = (np.rint(moment_s * 1e12).astype(np.int64) for moment_s in (block.start_s, block.end_s))
+    columns = (block.group, block.track, start, end - start)
+    for group, track, begin, lasts, name, args in zip(
+        *(column.tolist() for column in columns), block.names, block.args, strict=True
+    ):
+        yield (
+            f'{{"ph":"X","pid":{group},"tid":{track},"ts":{_microseconds(begin)},'
+            f'"dur":{_microseconds(lasts)},"name":"{name}","args":{args}}}'
+        )
+
+
+def _microseconds(picoseconds: int) -> str:
+    whole, rest = divmod(picoseconds, 1_000_000)
+    return f"{whole}.{rest:06}"
+
+
+def _compressed(content: Iterable[bytes]) -> Iterator[bytes]:
+    # 31: a gzip header, of no name and no time, so that the same trace gives the same bytes.
+    squeeze = zlib.compressobj(6, zlib.DEFLATED, 31)
+    for part in content:
+        yield squeeze.compress(part)
+    yield squeeze.flush()

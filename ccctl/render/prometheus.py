@@ -1,0 +1,130 @@
+"""Measurements for the textfile collector of Prometheus' node exporter, replaced whole at the end of a run.
+
+A file is written however the run ends, so that "nothing new" is told from "all is well": by
+``ccctl_exit_code`` and by the time of the last success, which a failure carries over.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.artifacts.atomic import write_atomically
+from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, FoundProblem, exit_status
+from probes.files.bounded_read import read_text
+
+if TYPE_CHECKING:
+    from probes.link_costs import Profile
+
+__all__ = ["Exposition", "add_profile", "exposed"]
+
+_SUCCESS = "ccctl_last_success_timestamp_seconds"
+_WORLD_READABLE = 0o644
+
+
+@dataclass
+class _Family:
+    kind: str
+    help: str
+    samples: list[str] = field(default_factory=list)
+
+
+class Exposition:
+    """Samples by name, each name with one HELP and one TYPE line."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, _Family] = {}
+
+    def add(self, name: str, meaning: str, value: float, **labels: str) -> None:
+        """One sample of a gauge."""
+        named = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        sample = f"{name}{{{named}}} {value!r}" if named else f"{name} {value!r}"
+        self._families.setdefault(name, _Family("gauge", meaning)).samples.append(sample)
+
+    def render(self) -> str:
+        """The text format that node_exporter reads."""
+        lines = []
+        for name, family in self._families.items():
+            lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.samples]
+        return "\n".join(lines) + "\n"
+
+
+def add_profile(exposition: Exposition, profile: Profile) -> None:
+    """What each link does, and how many findings there are."""
+    places: list[str] = []
+    for entry in profile.ranks:
+        local = sum(other.host == entry.host for other in profile.ranks[: entry.rank])
+        places.append(f"{entry.host}:{local}")
+    links = profile.links
+    columns = (
+        ("ccctl_link_bandwidth_bytes_per_second", "What the link can carry.", 1 / links.beta_s_per_byte),
+        (
+            "ccctl_link_bandwidth_median_bytes_per_second",
+            "What the link carried in the middle of the samples.",
+            1 / links.beta_median_s_per_byte,
+        ),
+        ("ccctl_link_latency_seconds", "The time in flight of the smallest message.", links.alpha_s),
+    )
+    for name, meaning, values in columns:
+        for src, dst, value in zip(links.src.tolist(), links.dst.tolist(), values.tolist(), strict=True):
+            kind = "host" if profile.ranks[src].host == profile.ranks[dst].host else "network"
+            exposition.add(name, meaning, value, src=places[src], dst=places[dst], kind=kind)
+    exposition.add("ccctl_profile_ranks", "How many ranks were measured.", len(profile.ranks))
+    exposition.add("ccctl_profile_findings", "How many findings the profile has.", len(profile.findings))
+    exposition.add("ccctl_profile_duration_seconds", "How long the measurement took.", profile.seconds)
+
+
+@contextmanager
+def exposed(path: str | None, command: str) -> Iterator[Exposition]:
+    """An exposition that is written to ``path`` when the block ends, whichever way it does."""
+    found = Exposition()
+    try:
+        yield found
+    except BaseException as error:
+        status = _status(error)
+        # Inside mpirun every rank but the first leaves with status 0: the file is not theirs.
+        if path is not None and status != 0:
+            try:
+                _write(path, found, command, status, done=isinstance(error, FoundProblem))
+            except CannotWriteError as failed:
+                console.error(failed.message, failed.hint)
+        raise
+    if path is not None:
+        _write(path, found, command, 0, done=True)
+
+
+def _write(path: str, found: Exposition, command: str, status: int, *, done: bool) -> None:
+    success = time.time() if done else _last_success(path, command)
+    if success is not None:
+        found.add(
+            _SUCCESS, "When the command last did all its work, findings or not.", success, command=command
+        )
+    found.add("ccctl_exit_code", "How the command ended: 0 well, 1 with findings.", status, command=command)
+    write_atomically(Path(path), found.render().encode(), _WORLD_READABLE)
+
+
+def _last_success(path: str, command: str) -> float | None:
+    try:
+        before = read_text(path)
+    except CcctlError:
+        return None
+    match = re.search(rf'^{_SUCCESS}\{{command="{command}"\}} ([0-9.e+]+)$', before, re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _status(error: BaseException) -> int:
+    if isinstance(error, CcctlError):
+        return exit_status(error)
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else INTERNAL
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,1 @@
+"""Pictures as SVG, written by hand: the same bytes each time."""

@@ -1,0 +1,45 @@
+"""A selection as SVG: predicted bandwidth and time over size, a curve for each schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl.render.svg.chart import COLOURS, Chart, Line, document
+from ccctl.render.text.selection import busbw_gbs
+from ccctl.render.units import about, plural, seconds
+
+if TYPE_CHECKING:
+    from synth.selection import Selection
+
+__all__ = ["plot"]
+
+
+def plot(selection: Selection) -> str:
+    """The SVG of predicted bandwidth and time over size, a line for each schedule, the bound dashed."""
+    lines = [
+        (
+            f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}",
+            COLOURS[at % len(COLOURS)],
+            at,
+        )
+        for at, algorithm in enumerate(selection.algorithms)
+    ]
+    bound = tuple((one.size_bytes, one.bound_s) for one in selection.points if one.bound_s)
+    of = {at: [one for one in selection.points if one.algorithm == at] for _, _, at in lines}
+    times = [
+        Line(name, colour, tuple((one.size_bytes, one.time_s) for one in of[at]))
+        for name, colour, at in lines
+    ]
+    rates = [
+        Line(name, colour, tuple((one.size_bytes, busbw_gbs(selection, one)) for one in of[at]))
+        for name, colour, at in lines
+    ]
+    drawn = [tuple(line for line in some if line.points) for some in (rates, times)]
+    limit = (Line("proven bound", "#7f7f7f", bound, dashed=True),) if bound else ()
+    return document(
+        f"{selection.collective.label} on {selection.network.name}, predicted",
+        [
+            Chart("bus bandwidth (GB/s)", "size (bytes)", drawn[0], about, lambda value: f"{value:g}"),
+            Chart("time", "size (bytes)", drawn[1] + limit, about, seconds),
+        ],
+    )

@@ -1,0 +1,31 @@
+"""The picture of a comparison: one difference a line, gravest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.launcher.nodeset import fold
+
+if TYPE_CHECKING:
+    from probes.diff.compare import Comparison
+    from probes.topology import Topology
+
+__all__ = ["draw"]
+
+
+def draw(comparison: Comparison, found: Topology, other: str) -> None:
+    """Print the differences on stdout, those of several hosts once, or that there is none; then notes."""
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for one in comparison.differences:
+        host, _, device = one.where.partition("/")
+        lines.setdefault((one.severity, device, one.text), []).append(host)
+    for (severity, device, text), hosts in lines.items():
+        console.data(f"{severity:8}  {'/'.join(filter(None, (fold(hosts), device)))}  {text}")
+    if not comparison.differences:
+        gpus = sum(len(host.gpus) for host in found.hosts)
+        nics = sum(len(host.physical_nics) for host in found.hosts)
+        links = sum(host.fabric_links() for host in found.hosts)
+        console.data(f"same as {other}: {gpus} GPUs, {nics} NICs, {links} NVLinks")
+    for note in comparison.notes:
+        console.note(f"note: {note}")

@@ -1,0 +1,49 @@
+"""What changed since a baseline, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render.units import plural
+
+if TYPE_CHECKING:
+    from probes.profiling.drift import Drift
+
+__all__ = ["draw", "summary"]
+
+
+def draw(drift: Drift, baseline: str) -> None:
+    """Print every change since ``baseline``, the bad ones first."""
+    for finding in drift.findings:
+        console.data(f"drift: {finding}")
+    for note in drift.notes:
+        console.data(f"changed: {note}")
+    if not drift.findings:
+        links = plural(drift.compared, "link")
+        console.data(f"no drift: {links} as good as in {baseline}, within the spread of both")
+
+
+def summary(drift: Drift) -> dict[str, Any]:
+    """The changes as plain values."""
+    changes = [
+        {
+            "what": change.what,
+            "quantity": change.quantity,
+            "before": change.before,
+            "now": change.now,
+            "ratio": change.now / change.before,
+            "explained_by_spread": change.allowed,
+            "worse": change.worse,
+            "links": [list(pair) for pair in change.links],
+        }
+        for change in drift.changes
+    ]
+    return {
+        "compared": drift.compared,
+        "changes": changes,
+        "gone": list(drift.gone),
+        "new": list(drift.new),
+        "unmeasured": drift.unmeasured,
+        "added": drift.added,
+    }

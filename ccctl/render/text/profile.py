@@ -1,0 +1,122 @@
+"""A profile as matrices: row is the sender, column the receiver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render.units import plural, seconds
+
+if TYPE_CHECKING:
+    from probes.columns import Floats
+    from probes.link_costs import Profile
+    from probes.profiling.drift import Drift
+
+__all__ = ["draw", "range_of", "say", "summary"]
+
+_WIDEST = 16
+
+
+def draw(profile: Profile) -> None:
+    """Print what each directed link of ``profile`` costs; over 16 ranks, each kind of link in one row."""
+    links = profile.links
+    hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
+    where = f"{plural(len(hosts), 'host')} ({', '.join(hosts[:4])}{', …' if len(hosts) > 4 else ''})"
+    ranks = plural(len(profile.ranks), "rank")
+    console.data(f"{ranks} on {where}, {plural(len(links.src), 'link')}, {profile.library}")
+    if len(profile.ranks) <= _WIDEST:
+        _matrix(profile, 1e-9 / links.beta_s_per_byte, "bandwidth, GB/s")
+        _matrix(profile, 1e6 * links.alpha_s, "alpha, us")
+    _kinds(profile)
+    _host_copies(profile)
+    for finding in profile.findings:
+        console.data(f"finding: {finding}")
+
+
+def say(profile: Profile, output: str) -> None:
+    """What was written to ``output``, in one line, and the findings, on stderr."""
+    least, middle, most = range_of(1e-9 / profile.links.beta_s_per_byte)
+    console.note(
+        f"{output}: {len(profile.links.src)} links between {len(profile.ranks)} ranks, "
+        f"{least} to {most} GB/s, median {middle} GB/s, measured in {profile.seconds:.1f} s"
+    )
+    for finding in profile.findings:
+        console.note(f"finding: {finding}")
+
+
+def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
+    """The object of ``--json``; with a ``drift``, its findings come first."""
+    import numpy as np
+
+    from ccctl.render.text import drift as changes
+
+    bandwidth_gbs = 1e-9 / profile.links.beta_s_per_byte
+    alpha_us = 1e6 * profile.links.alpha_s
+    told = {
+        "ranks": len(profile.ranks),
+        "links": len(profile.links.src),
+        "alpha_us_min": float(alpha_us.min()),
+        "alpha_us_median": float(np.median(alpha_us)),
+        "bandwidth_gbs_min": float(bandwidth_gbs.min()),
+        "bandwidth_gbs_median": float(np.median(bandwidth_gbs)),
+        "findings": [*(drift.findings if drift else ()), *profile.findings],
+        "seconds": profile.seconds,
+    }
+    return {**told, "drift": changes.summary(drift)} if drift else told
+
+
+def range_of(values: Floats, digits: int = 3) -> tuple[str, str, str]:
+    """The smallest, middle and largest of ``values`` as text."""
+    import numpy as np
+
+    least, middle, most = (f"{value:.{digits}g}" for value in (values.min(), np.median(values), values.max()))
+    return least, middle, most
+
+
+def _matrix(profile: Profile, values: Floats, title: str) -> None:
+    ranks = len(profile.ranks)
+    cells: list[list[str]] = [["-"] * ranks for _ in range(ranks)]
+    for src, dst, value in zip(profile.links.src, profile.links.dst, values, strict=True):
+        cells[src][dst] = f"{value:.3g}"
+    rows = [[f"{rank} →", *row] for rank, row in enumerate(cells)]
+    console.table(["", *map(str, range(ranks))], rows, title=title)
+
+
+def _kinds(profile: Profile) -> None:
+    """One row for the links inside hosts, one for those between."""
+    import numpy as np
+
+    links = profile.links
+    host = np.array([entry.host for entry in profile.ranks])
+    inside = host[links.src] == host[links.dst]
+    rows: list[Sequence[object]] = []
+    for name, chosen in (("inside a host", inside), ("between hosts", ~inside)):
+        if chosen.any():
+            bandwidth = range_of(1e-9 / links.beta_s_per_byte[chosen])
+            rows.append((name, int(chosen.sum()), *bandwidth, *map(seconds, _quartet(links.alpha_s[chosen]))))
+    heads = ("links", "count", "GB/s min", "median", "max", "alpha min", "median", "max")
+    console.table(heads, rows)
+
+
+def _quartet(values: Floats) -> tuple[float, float, float]:
+    import numpy as np
+
+    return float(values.min()), float(np.median(values)), float(values.max())
+
+
+def _host_copies(profile: Profile) -> None:
+    """What each GPU exchanges with its CPU."""
+    rows = [
+        (
+            copies.rank,
+            profile.ranks[copies.rank].device,
+            f"{1e-9 / copies.to_device_beta_s_per_byte:.3g}",
+            f"{1e-9 / copies.to_host_beta_s_per_byte:.3g}",
+            seconds(copies.to_device_alpha_s),
+            seconds(copies.to_host_alpha_s),
+        )
+        for copies in profile.host_copies
+    ]
+    if rows:
+        console.table(("rank", "GPU", "to it, GB/s", "from it", "alpha to it", "from it"), rows)

@@ -1,0 +1,126 @@
+"""A program as text: a lane of instructions for every threadblock, and each step with what it waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.render.units import percent, plural, seconds
+
+if TYPE_CHECKING:
+    from synth.program import Program
+    from synth.simulation.program import ProgramTiming
+
+__all__ = ["draw", "draw_timing"]
+
+_WIDTH = 64
+# Capitals pass on what they receive.
+_LETTERS = dict(zip(("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs"), ".srce+FPA", strict=True))
+
+
+def draw(program: Program, lines: int = 32) -> None:
+    """Print ``program``; at most ``lines`` lanes and as many steps."""
+    console.data(
+        f"{program.name}: {_does(program)} on {program.ranks} ranks, "
+        f"{plural(program.collective.chunks, 'chunk')}, protocol {program.protocol}"
+    )
+    console.data(
+        f"{plural(program.threadblocks, 'threadblock')}, {plural(program.channels, 'channel')}, "
+        f"{plural(program.steps, 'step')}, "
+        f"at most {plural(max(program.scratch_chunks, default=0), 'scratch chunk')} a rank"
+    )
+    _lanes(program, lines)
+    left = lines
+    for block in range(program.threadblocks):
+        if left <= 0:
+            break
+        left -= _block(program, block, left)
+    if program.steps > lines:
+        console.data(f"\n… and {program.steps - lines} more steps; --lines {program.steps} shows all")
+
+
+def draw_timing(program: Program, timing: ProgramTiming) -> None:
+    """Print what a simulation found: the time, what the longest chain consists of, what binds."""
+    console.data(f"{program.name}: {_does(program)} on {program.ranks} ranks in {seconds(timing.time_s)}")
+    rows = [(name, seconds(value), _share(value, timing.time_s)) for name, value in timing.shares.items()]
+    console.table(("longest chain", "time", "share"), rows)
+    console.data(
+        f"limited by {timing.binding}; links busy at most {percent(timing.link_busy.max(initial=0.0))} "
+        "of the time"
+    )
+
+
+def _does(program: Program) -> str:
+    return "custom" if program.input_chunks else program.collective.label
+
+
+def _share(part_s: float, whole_s: float) -> str:
+    return percent(part_s / whole_s) if whole_s else "-"
+
+
+def _lanes(program: Program, lines: int) -> None:
+    """A line for each threadblock: its peers, and a letter for each of its steps."""
+    from synth.program import OPS
+
+    used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
+    console.data("\nlanes    " + ", ".join(f"{_LETTERS[op]} {op}" for op in used))
+    for block in range(min(lines, program.threadblocks)):
+        start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
+        lane = "".join(_LETTERS[OPS[op]] for op in program.op[start : min(end, start + _WIDTH)])
+        more = f" … {end - start - _WIDTH} more" if end - start > _WIDTH else ""
+        rank = f"rank {program.tb_rank[block]}" if _first(program, block) else ""
+        console.data(f"{rank:<9}{_ends(program, block):<16}{lane}{more}")
+    if program.threadblocks > lines:
+        console.data(f"… and {program.threadblocks - lines} more lanes")
+
+
+def _first(program: Program, block: int) -> bool:
+    return block == 0 or bool(program.tb_rank[block] != program.tb_rank[block - 1])
+
+
+def _ends(program: Program, block: int) -> str:
+    """``3 > 5 #1``: receives from 3, sends to 5, on channel 1."""
+    send, recv = int(program.tb_send[block]), int(program.tb_recv[block])
+    source = str(recv) if recv >= 0 else ""
+    to = str(send) if send >= 0 else ""
+    talks = f"{source:>4} > {to:<4}" if source or to else f"{'local':>6}"
+    return f"{talks}#{program.tb_channel[block]}" if source or to else talks
+
+
+def _block(program: Program, block: int, most: int) -> int:
+    """Print one threadblock, at most ``most`` of its steps; how many were printed."""
+    start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
+    peers = [
+        f"{verb} {peer}"
+        for verb, peer in (("sends to", program.tb_send[block]), ("receives from", program.tb_recv[block]))
+        if peer >= 0
+    ]
+    console.data(
+        f"\nrank {program.tb_rank[block]}, threadblock {block}, channel {program.tb_channel[block]}: "
+        f"{', '.join(peers) or 'local'}"
+    )
+    shown = range(start, min(end, start + most))
+    console.table(
+        ("step", "op", "from", "to", "chunks", "after"), [_step(program, row, row - start) for row in shown]
+    )
+    return len(shown)
+
+
+def _step(program: Program, row: int, number: int) -> tuple[object, ...]:
+    from synth.program import OPS
+
+    waits = program.wait_tb[row] >= 0
+    return (
+        number,
+        OPS[program.op[row]],
+        _place(int(program.src_buffer[row]), int(program.src_slot[row])),
+        _place(int(program.dst_buffer[row]), int(program.dst_slot[row])),
+        program.count[row],
+        f"step {program.wait_step[row]} of {program.wait_tb[row]}" if waits else "",
+    )
+
+
+def _place(buffer: int, slot: int) -> str:
+    from synth.program import BUFFERS
+
+    return f"{BUFFERS[buffer]}[{slot}]" if slot >= 0 else "-"

@@ -1,0 +1,42 @@
+"""What is doubtful in a topology and what could not be seen, on stderr: the same of many hosts once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.launcher.nodeset import fold
+
+if TYPE_CHECKING:
+    from probes.topology import Topology
+
+__all__ = ["remarks"]
+
+_MOST_NAMES = 6
+
+
+def remarks(topology: Topology) -> None:
+    """Print findings as warnings and notes as they are; equal ones of several hosts share a line."""
+    hosts = {host.name for host in topology.hosts}
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in topology.findings:
+        places.setdefault((finding.what, finding.text), []).append(finding.where)
+    for (what, text), where in places.items():
+        named = _places(where)
+        more = f" and {len(named) - _MOST_NAMES} more" if len(named) > _MOST_NAMES else ""
+        console.warn(f"{what}: {', '.join(named[:_MOST_NAMES])}{more}: {text}")
+    same: dict[str, list[str]] = {}
+    for note in topology.notes:
+        name, colon, text = note.partition(": ")
+        same.setdefault(text if colon and name in hosts else note, []).append(name if name in hosts else "")
+    for text, names in same.items():
+        console.note(f"note: {fold(names)}: {text}" if any(names) else f"note: {text}")
+
+
+def _places(where: list[str]) -> list[str]:
+    """Places ("host/device") with the hosts of one device as a node set."""
+    hosts: dict[str, list[str]] = {}
+    for place in where:
+        host, _, device = place.partition("/")
+        hosts.setdefault(device, []).append(host)
+    return [f"{fold(names)}/{device}" if device else fold(names) for device, names in hosts.items()]

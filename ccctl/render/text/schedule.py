@@ -1,0 +1,120 @@
+"""A schedule as text: what it is and how good, when each rank is busy, how busy its links are, its sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import bars, percent, plural, seconds
+
+if TYPE_CHECKING:
+    from probes.columns import Floats
+    from synth.schedule import Schedule
+    from synth.simulation.schedule import Timing
+
+__all__ = ["draw"]
+
+_SLOTS = 64
+
+
+def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
+    """Print ``schedule``, timed on its own network; at most ``lines`` ranks and sends.
+
+    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    """
+    from ccctl.render.text import utilization as busy
+    from synth.simulation.schedule import replay, utilization
+
+    if not proven:
+        _head(schedule, None)
+        _sends(schedule, None, lines)
+        return
+    timing = replay(schedule)
+    _head(schedule, timing)
+    if schedule.sends and timing.time_s:
+        _timeline(schedule, timing, lines)
+        _busy_over_time(schedule, timing)
+        busy.draw(schedule.network, utilization(schedule, timing))
+    _sends(schedule, timing, lines)
+
+
+def _head(schedule: Schedule, timing: Timing | None) -> None:
+    network, collective, outcome = schedule.network, schedule.collective, schedule.outcome
+    size = collective.total_bytes(schedule.chunk_bytes)
+    reduces = int((schedule.op != 0).sum())
+    console.data(
+        f"{collective.label} on {network.ranks} ranks: {format_size(size)} in "
+        f"{plural(collective.chunks, 'chunk')} of {format_size(schedule.chunk_bytes)}"
+    )
+    console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")
+    console.data(f"method   {schedule.method}, seed {schedule.seed}")
+    console.data(f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy")
+    if timing is None:
+        return
+    console.data(f"time     {seconds(timing.time_s)}")
+    if outcome is not None and outcome.bounds:
+        bound = outcome.binding
+        detail = f" ({bound.detail})" if bound.detail else ""
+        console.data(
+            f"bound    {seconds(bound.time_s)} by {bound.name}{detail}: "
+            f"{outcome.percent_of_optimal:.1f} % of optimal, {outcome.status}"
+        )
+
+
+def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:
+    import numpy as np
+
+    network = schedule.network
+    held_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
+    first = _slot(timing.start_s, timing.time_s)
+    last = _slot(timing.start_s + held_s, timing.time_s)
+    doing = np.zeros((network.ranks, _SLOTS), dtype=np.int8)
+    for rows, bit in ((network.src[schedule.link], 1), (network.dst[schedule.link], 2)):
+        for rank, begin, end in zip(rows, first, last, strict=True):
+            doing[rank, begin : end + 1] |= bit
+    console.data(f"\ntime     0 to {seconds(timing.time_s)}; s sends, r receives, # both, . idle")
+    for rank in range(min(lines, network.ranks)):
+        console.data(f"rank {rank:<4}{''.join('.sr#'[state] for state in doing[rank])}")
+    _cut(network.ranks, lines, "ranks")
+
+
+def _slot(moment_s: Floats, total_s: float) -> list[int]:
+    import numpy as np
+
+    finite = np.nan_to_num(moment_s / total_s * _SLOTS, posinf=_SLOTS)
+    # A send that ends where the next slot begins does not reach into it.
+    found: list[int] = np.clip(np.ceil(finite - 1e-9) - 1, 0, _SLOTS - 1).astype(int).tolist()
+    return found
+
+
+def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
+    """How large a part of the links is held, moment by moment."""
+    from ccctl.render.text.utilization import over_time
+
+    held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
+    share = over_time(timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, schedule.network.links)
+    console.data(f"links    {bars(share)} held, of {percent(share.max())} at most")
+
+
+def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:
+    network = schedule.network
+    rows = [
+        (
+            row,
+            f"{timing.start_s[row] * 1e6:.3f}" if timing else "-",
+            f"{timing.arrival_s[row] * 1e6:.3f}" if timing else "-",
+            schedule.chunk[row],
+            f"{network.src[schedule.link[row]]} -> {network.dst[schedule.link[row]]}",
+            "reduce" if schedule.op[row] else "copy",
+        )
+        for row in range(min(lines, schedule.sends))
+    ]
+    console.data("")
+    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
+    _cut(schedule.sends, lines, "sends")
+
+
+def _cut(total: int, shown: int, what: str) -> None:
+    if total > shown:
+        console.data(f"… and {total - shown} more {what}; --lines {total} shows all")

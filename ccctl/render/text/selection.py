@@ -1,0 +1,111 @@
+"""A selection as text: which schedule from which size on, then what was predicted at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import plural, seconds
+
+if TYPE_CHECKING:
+    from synth.selection import Point, Selection
+
+__all__ = ["busbw_gbs", "draw", "summary"]
+
+
+def draw(selection: Selection, say: Callable[[str], None] = console.data, *, proven: bool = True) -> None:
+    """Print the ranges, and for each size time, bus bandwidth in GB/s and per cent of the optimum.
+
+    Of one that is not ``proven`` only the ranges.
+    """
+    shape, network = selection.collective, selection.network
+    say(
+        f"{shape.label} on {network.name}: {network.ranks} ranks, "
+        f"{plural(len(selection.ranges), 'range')} of sizes, {plural(len(selection.algorithms), 'schedule')}"
+    )
+    rows = [
+        (row["from"], row["to"], row["method"], row["chunks"], row["sends"]) for row in _ranges(selection)
+    ]
+    for line in console.aligned(("from", "to", "method", "chunks", "sends"), _texts(rows)):
+        say(line)
+    if not proven:
+        return
+    say("")
+    points = [
+        (
+            format_size(point.size_bytes),
+            selection.algorithms[point.algorithm].method,
+            seconds(point.time_s),
+            f"{busbw_gbs(selection, point):.2f}",
+            f"{point.percent_of_optimal:.1f}",
+            point.bound,
+        )
+        for point in selection.points
+    ]
+    heads = ("size", "method", "predicted", "busbw", "% of optimal", "bound")
+    for line in console.aligned(heads, points):
+        say(line)
+
+
+def summary(selection: Selection) -> dict[str, Any]:
+    """The ranges and what was predicted at each size, as ``--json`` prints them."""
+    return {
+        "collective": selection.collective.label,
+        "ranks": selection.network.ranks,
+        "links": selection.network.links,
+        "ranges": [
+            {name: value for name, value in row.items() if name not in ("from", "to")}
+            for row in _ranges(selection)
+        ],
+        "sizes": [
+            {
+                "size_bytes": point.size_bytes,
+                "method": selection.algorithms[point.algorithm].method,
+                "time_s": point.time_s,
+                "busbw_gbs": busbw_gbs(selection, point),
+                "bound_s": point.bound_s,
+                "binding_bound": point.bound,
+                "percent_of_optimal": point.percent_of_optimal,
+            }
+            for point in selection.points
+        ],
+    }
+
+
+def busbw_gbs(selection: Selection, point: Point) -> float:
+    """The bus bandwidth of nccl-tests, predicted."""
+    from exec.benchmark.runner import busbw_factor
+
+    factor = busbw_factor(selection.collective.kind, selection.collective.size)
+    return factor * point.size_bytes / point.time_s / 1e9 if point.time_s else 0.0
+
+
+def _ranges(selection: Selection) -> list[dict[str, Any]]:
+    found = []
+    starts = {one.from_bytes for one in selection.ranges}
+    for one in selection.ranges:
+        algorithm = selection.algorithms[one.algorithm]
+        found.append(
+            {
+                "from": format_size(one.from_bytes),
+                "to": _end(one.to_bytes, starts),
+                "from_bytes": one.from_bytes,
+                "to_bytes": one.to_bytes,
+                "method": algorithm.method,
+                "schedule": one.algorithm,
+                "chunks": algorithm.collective.chunks,
+                "sends": algorithm.sends,
+            }
+        )
+    return found
+
+
+def _end(to_bytes: int, starts: set[int]) -> str:
+    """The last size of a range; where the next range begins after it, by that one's first: <319K."""
+    return f"<{format_size(to_bytes + 1)}" if to_bytes + 1 in starts else format_size(to_bytes)
+
+
+def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:
+    return [[str(cell) for cell in row] for row in rows]

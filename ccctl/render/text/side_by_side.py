@@ -1,0 +1,75 @@
+"""Reports beside each other: the rows that they have in common, and how one differs from a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.render.units import seconds
+
+if TYPE_CHECKING:
+    from exec.benchmark.regression import Change
+    from exec.benchmark.report import Measurement, Report, Row
+
+__all__ = ["draw_changes", "draw_side_by_side"]
+
+Key = tuple[str, int, str, str]
+
+
+def draw_changes(changes: Sequence[Change]) -> None:
+    """Each row and placement, what it took and takes now, and what the difference means."""
+    console.data("")
+    console.data("# against the baseline")
+    cells = [
+        [
+            change.label,
+            seconds(change.old_s),
+            seconds(change.new_s),
+            f"{change.ratio:.2f}x",
+            f"± {seconds(change.noise_s)}" if change.noise_s else "-",
+            "SLOWER" if change.slower else "faster" if change.faster else "same",
+        ]
+        for change in changes
+    ]
+    console.table(["row", "before", "now", "now/before", "noise", ""], cells)
+
+
+def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:
+    """Print the rows of all reports by size: time and busbw of each, and its speed over the first's."""
+    for name, report in reports:
+        partial = f"; interrupted: {report.interrupted}" if report.interrupted else ""
+        console.data(f"# {name}: {report.executor}, {report.library}, {report.ranks} ranks{partial}")
+    rows = [_by_key(report) for _, report in reports]
+    keys = sorted({key for found in rows for key in found})
+    titles = ["collective", "size (B)", "type", "redop"]
+    for number, _ in enumerate(reports):
+        titles += [f"time {number + 1} (us)", f"busbw {number + 1}"] + ([f"1/{number + 1}"] if number else [])
+    console.table(titles, [_cells(key, [found.get(key) for found in rows]) for key in keys])
+    if not any(all(key in found for found in rows) for key in keys):
+        console.note("no row is in all of the reports: they differ in size, type or operator")
+
+
+def _by_key(report: Report) -> dict[Key, Measurement]:
+    """The first measurement of each row; that of the fastest program where there are several."""
+    found: dict[Key, Measurement] = {}
+    for row in report.rows:
+        shown, key = row.shown, _key(row)
+        if shown is not None and (key not in found or shown.time_s < found[key].time_s):
+            found[key] = shown
+    return found
+
+
+def _key(row: Row) -> Key:
+    return (row.collective, row.size_bytes, row.dtype, row.redop)
+
+
+def _cells(key: Key, found: Sequence[Measurement | None]) -> list[str]:
+    cells = [str(part) for part in key]
+    first = found[0]
+    for number, one in enumerate(found):
+        cells += ["-", "-"] if one is None else [f"{one.time_s * 1e6:.2f}", f"{one.busbw_gbs:.2f}"]
+        if number:
+            both = one is not None and first is not None and first.time_s > 0
+            cells.append(f"{one.time_s / first.time_s:.2f}x" if both and one and first else "-")
+    return cells

@@ -1,0 +1,111 @@
+"""How busy links and shared ports are: by class, the busiest by name, and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render.units import percent
+
+if TYPE_CHECKING:
+    from probes.columns import Floats, Indices, Mask
+    from synth.network import Network
+
+__all__ = ["draw", "over_time", "port_busy", "summary"]
+
+_BUSIEST = 10
+
+
+def draw(network: Network, link_busy: Floats) -> None:
+    """Print the share of the time that each class is busy, and the ten links or ports that are busiest."""
+    told = summary(network, link_busy)
+    shares = ("min", "mean", "max")
+    rows = [
+        (name.replace("_", " "), one["count"], one["idle"], *(percent(one[share]) for share in shares))
+        for name, one in told.items()
+        if name != "busiest"
+    ]
+    console.data("")
+    console.table(("busy", "count", "never", *shares), rows)
+    console.data("")
+    busiest = [(one["name"], percent(one["busy"]), one["ports"] or "-") for one in told["busiest"]]
+    console.table(("busiest", "busy", "ports"), busiest)
+
+
+def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
+    """For each class its count, how many are never used, the least, mean and greatest share; the busiest."""
+    ports = port_busy(network, link_busy)
+    told: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
+    if len(ports):
+        told["ports"] = _range(ports)
+    return {**told, "busiest": _busiest(network, link_busy, ports)}
+
+
+def port_busy(network: Network, link_busy: Floats) -> Floats:
+    """For each port the share of the time that it is held: its links take turns, so theirs add up."""
+    import numpy as np
+
+    each = np.repeat(link_busy, np.diff(network.link_port_start))
+    return np.asarray(np.bincount(network.link_port, weights=each, minlength=len(network.ports)))
+
+
+def classes(network: Network) -> Iterator[tuple[str, Mask]]:
+    """The classes of links that there are: inside a host and between hosts, or just links on one host."""
+    import numpy as np
+
+    _, host = np.unique(np.array(network.hosts), return_inverse=True)
+    inside = host[network.src] == host[network.dst]
+    if inside.all() or not inside.any():
+        yield "links", np.ones(network.links, dtype=bool)
+    else:
+        yield "links_in_hosts", inside
+        yield "links_between_hosts", ~inside
+
+
+def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int) -> Floats:
+    """In each of ``slots`` equal parts of the time the mean share of ``of`` resources that is held.
+
+    O(slices · log slices), whatever the number of parts.
+    """
+    import numpy as np
+
+    edges = np.linspace(0.0, time_s, slots + 1)
+    held_s = _passed(start_s, edges) - _passed(end_s, edges)
+    return np.asarray(np.diff(held_s) / (time_s / slots * max(of, 1)))
+
+
+def _passed(moments_s: Floats, edges: Floats) -> Floats:
+    """At each edge the seconds since every moment that is over, added up."""
+    import numpy as np
+
+    ordered = np.sort(moments_s)
+    before: Indices = np.searchsorted(ordered, edges)
+    total = np.concatenate(([0.0], np.cumsum(ordered)))
+    return np.asarray(before * edges - total[before])
+
+
+def _range(busy: Floats) -> dict[str, Any]:
+    return {
+        "count": len(busy),
+        "idle": int((busy == 0).sum()),
+        "min": float(busy.min()),
+        "mean": float(busy.mean()),
+        "max": float(busy.max()),
+    }
+
+
+def _busiest(network: Network, link_busy: Floats, ports: Floats) -> list[dict[str, Any]]:
+    """Links and ports together; of those that are as busy, links first."""
+    import numpy as np
+
+    found = []
+    for row in np.argsort(-np.concatenate((link_busy, ports)), kind="stable")[:_BUSIEST].tolist():
+        if row < network.links:
+            name = f"link {network.src[row]}→{network.dst[row]}"
+            through = ", ".join(network.ports[port] for port in network.ports_of(row))
+            found.append({"name": name, "busy": float(link_busy[row]), "ports": through})
+        else:
+            port = row - network.links
+            found.append({"name": f"port {network.ports[port]}", "busy": float(ports[port]), "ports": ""})
+    return found

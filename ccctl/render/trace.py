@@ -1,0 +1,163 @@
+"""The traces of a schedule and of a program: what every link and shared port carried when, for Perfetto.
+
+Tracks are grouped by the rank that sends; ports, which several links share, stand in a group of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ccctl.render.chrome_trace import BLOCK, Slices, Track
+
+if TYPE_CHECKING:
+    from probes.columns import Floats, Indices
+    from synth.network import Network
+    from synth.program import Program
+    from synth.schedule import Schedule
+    from synth.simulation.program import ProgramTiming
+    from synth.simulation.schedule import Timing
+
+__all__ = ["program_blocks", "program_tracks", "schedule_blocks", "schedule_tracks"]
+
+
+def schedule_tracks(network: Network) -> Iterator[Track]:
+    """A track for each link, below the rank that sends on it, and for each shared port."""
+    start, links = network.out_links
+    for rank, host in enumerate(network.hosts):
+        for link in links[start[rank] : start[rank + 1]].tolist():
+            yield Track(link + 1, f"{rank}→{network.dst[link]}", rank + 1, f"rank {rank} on {host}")
+    yield from _ports(network, network.links)
+
+
+def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
+    """Every send, on its link and on each port of the link, for as long as it holds them."""
+    import numpy as np
+
+    from synth.simulation.contribution_counts import contributions
+
+    network, carried = schedule.network, contributions(schedule)
+    end_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
+    for first in range(0, schedule.sends, BLOCK):
+        rows = np.arange(first, min(first + BLOCK, schedule.sends))
+        link, chunk = schedule.link[rows], schedule.chunk[rows]
+        names = [
+            f"chunk {c} {src}→{dst}"
+            for c, src, dst in zip(
+                chunk.tolist(), network.src[link].tolist(), network.dst[link].tolist(), strict=True
+            )
+        ]
+        args = [
+            f'{{"chunk":{c},"bytes":{schedule.chunk_bytes},"op":"{"reduce" if op else "copy"}",'
+            f'"contributions":{summed},"arrives_us":{arrival_us:.6f}}}'
+            for c, op, summed, arrival_us in zip(
+                chunk.tolist(),
+                schedule.op[rows].tolist(),
+                carried[rows].tolist(),
+                (timing.arrival_s[rows] * 1e6).tolist(),
+                strict=True,
+            )
+        ]
+        group = network.src[link] + 1
+        yield Slices(group, link + 1, timing.start_s[rows], end_s[rows], names, args)
+        yield _on_ports(network, network.links, link, timing.start_s[rows], end_s[rows], names)
+
+
+def program_tracks(program: Program, network: Network) -> Iterator[Track]:
+    """For each rank a track for each threadblock and one for each link that it sends on; then the ports."""
+    import numpy as np
+
+    blocks = program.threadblocks
+    first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
+    start, links = network.out_links
+    for rank, host in enumerate(network.hosts):
+        group, name = rank + 1, f"rank {rank} on {host}"
+        for block in range(first[min(rank, program.ranks)], first[min(rank + 1, program.ranks)]):
+            yield Track(block + 1, f"threadblock {block - first[rank]}", group, name)
+        for link in links[start[rank] : start[rank + 1]].tolist():
+            yield Track(blocks + link + 1, f"{rank}→{network.dst[link]}", group, name)
+    yield from _ports(network, blocks + network.links)
+
+
+def program_blocks(
+    program: Program, network: Network, chunk_bytes: int, timing: ProgramTiming
+) -> Iterator[Slices]:
+    """Every step on its threadblock, and what it sends on its link and the link's ports."""
+    import numpy as np
+
+    blocks = program.threadblocks
+    rank_of = program.tb_rank[program.tb_of]
+    for first in range(0, program.steps, BLOCK):
+        rows = np.arange(first, min(first + BLOCK, program.steps))
+        args = [_step(program, row, chunk_bytes, timing) for row in rows.tolist()]
+        yield Slices(
+            rank_of[rows] + 1,
+            program.tb_of[rows] + 1,
+            timing.start_s[rows],
+            timing.end_s[rows],
+            [_instruction(program, row) for row in rows.tolist()],
+            args,
+        )
+        rows = rows[timing.wire_s[rows] > 0]
+        link, start_s, end_s = timing.link[rows], timing.start_s[rows], (timing.start_s + timing.wire_s)[rows]
+        names = [f"{program.count[row]} of {program.tb_name(program.tb_of[row])}" for row in rows.tolist()]
+        sent = [args[row - first] for row in rows.tolist()]
+        yield Slices(rank_of[rows] + 1, blocks + link + 1, start_s, end_s, names, sent)
+        yield _on_ports(network, blocks + network.links, link, start_s, end_s, names)
+
+
+def _ports(network: Network, before: int) -> Iterator[Track]:
+    for port, name in enumerate(network.ports):
+        yield Track(before + port + 1, name, network.ranks + 1, "shared ports")
+
+
+def _on_ports(
+    network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
+) -> Slices:
+    """The slices of links again on each of their ports; what they carry is told once, on the link."""
+    import numpy as np
+
+    first, many = network.link_port_start[link], np.diff(network.link_port_start)[link]
+    row = np.repeat(np.arange(len(link)), many)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
+    port = network.link_port[first[row] + within]
+    group = np.full(len(row), network.ranks + 1)
+    again = [names[at] for at in row.tolist()]
+    return Slices(group, before + port + 1, start_s[row], end_s[row], again, ["{}"] * len(row))
+
+
+def _instruction(program: Program, row: int) -> str:
+    from synth.program import OPS
+
+    ends = [
+        _slots(program, buffer[row], slot[row], row)
+        for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
+        if slot[row] >= 0
+    ]
+    return " ".join((OPS[program.op[row]], "→".join(ends))).strip()
+
+
+def _slots(program: Program, buffer: int, slot: int, row: int) -> str:
+    from synth.program import BUFFERS
+
+    more = f"-{slot + program.count[row] - 1}" if program.count[row] > 1 else ""
+    return f"{BUFFERS[buffer]}[{slot}{more}]"
+
+
+def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
+    """What a step is, and what it waited for last."""
+    from synth.simulation.threadblock_machine import CAUSES
+
+    block = int(program.tb_of[row])
+    told: dict[str, object] = {
+        "step": row - int(program.tb_start[block]),
+        "chunks": int(program.count[row]),
+        "bytes": int(program.count[row]) * chunk_bytes,
+        "started_after": CAUSES[timing.cause[row]],
+    }
+    if timing.culprit[row] >= 0:
+        told["which_was"] = program.place(int(timing.culprit[row]))
+    if len(program.line) and program.line[row] > 0:
+        told["statement"] = f"{program.source}:{program.line[row]}"
+    return json.dumps(told, ensure_ascii=False)

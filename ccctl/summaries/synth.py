@@ -1,0 +1,85 @@
+"""What ``synth`` tells of the schedule that it kept, as an object and in lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+
+if TYPE_CHECKING:
+    from synth.portfolio.synthesize import Synthesis
+
+__all__ = ["describe", "summary_of"]
+
+
+def summary_of(found: Synthesis) -> dict[str, Any]:
+    """What ``synth --json`` prints of a schedule: plain values with units in their names."""
+    schedule = found.schedule
+    outcome = schedule.outcome
+    assert outcome is not None
+    return {
+        "method": schedule.method,
+        "ranks": schedule.network.ranks,
+        "links": schedule.network.links,
+        "collective": schedule.collective.label,
+        "size_bytes": schedule.collective.total_bytes(schedule.chunk_bytes),
+        "chunk_bytes": schedule.chunk_bytes,
+        "chunks": schedule.collective.chunks,
+        "sends": schedule.sends,
+        "checked": True,
+        "time_s": outcome.time_s,
+        "bound_s": outcome.binding.time_s,
+        "percent_of_optimal": outcome.percent_of_optimal,
+        "binding_bound": outcome.binding.name,
+        "bounds_s": {bound.name: bound.time_s for bound in outcome.bounds},
+        "status": outcome.status,
+        "gap_percent": None if outcome.gap is None else 100 * outcome.gap,
+        "synthesis_s": found.synthesis_s,
+        "proof_s": found.proof_s,
+        "peak_bytes": found.peak_bytes + found.workers_bytes,
+        "why": found.why,
+        "attempts": [
+            {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
+            for tried in found.attempts
+        ],
+        "seed": schedule.seed,
+    }
+
+
+def describe(found: Synthesis, say: Callable[[str], None]) -> None:
+    """The same in lines for people: every method's best time, why the winner won, how near its bound."""
+    from ccctl.render.units import about, plural, seconds
+
+    schedule = found.schedule
+    outcome = schedule.outcome
+    assert outcome is not None
+    shape = schedule.collective
+    say(
+        f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
+        f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
+        f"{about(schedule.chunk_bytes)}"
+    )
+    best: dict[str, float] = {}
+    for tried in found.attempts:
+        if tried.time_s is not None:
+            best[tried.method] = min(tried.time_s, best.get(tried.method, float("inf")))
+        else:
+            console.detail(f"{tried.method}: {tried.reason}")
+    for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
+        mark = "*" if name == schedule.method else " "
+        say(f"{mark} {name:8s} {seconds(time_s)}")
+    say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
+    say(
+        f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
+        f"{outcome.binding.name}"
+    )
+    if outcome.gap is not None:
+        say(
+            f"{outcome.status}: {schedule.method}'s integer programs leave a gap of {100 * outcome.gap:.2g} %"
+        )
+    say(
+        f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
+        f"the proof {found.proof_s:.2f} s, memory at most "
+        f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
+    )

@@ -1,0 +1,1 @@
+"""Benchmarks of collectives: runs, timing, reports, regressions against a baseline."""

@@ -1,0 +1,106 @@
+"""Two reports compared row by row: what became slower, beyond a tolerance and beyond the noise."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exec.benchmark.report import Measurement, Report, Row
+
+__all__ = ["Change", "compare", "label_of"]
+
+Key = tuple[str, int, str, str, str, str]
+# How many standard errors of the difference of two medians a change must exceed to be believed.
+_BELIEVED = 3.0
+# A median's standard error is 1.2533 σ / √n, and σ of a normal distribution its quartiles' distance / 1.349.
+_MEDIAN_ERROR = 1.2533 / 1.349
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row and placement in both reports, in seconds; ``noise_s`` is the error of their difference."""
+
+    label: str
+    old_s: float
+    new_s: float
+    noise_s: float
+    tolerance: float
+
+    @property
+    def ratio(self) -> float:
+        """New over old: above 1 it became slower."""
+        return self.new_s / self.old_s
+
+    @property
+    def slower(self) -> bool:
+        """Whether it is slower by more than the tolerance, and by more than noise explains."""
+        return self.ratio > 1 + self.tolerance and self.new_s - self.old_s > _BELIEVED * self.noise_s
+
+    @property
+    def faster(self) -> bool:
+        """The same the other way round."""
+        return self.ratio < 1 / (1 + self.tolerance) and self.old_s - self.new_s > _BELIEVED * self.noise_s
+
+
+def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[Change]:
+    """A change for each row and placement that both reports have, in the order of ``new``.
+
+    Medians are compared where both reports know how their repetitions differ, means where one knows only
+    those. Programs are told apart by name where both reports have several of them.
+    """
+    by_program = _programs(old) > 1 and _programs(new) > 1
+    before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)
+    return [_change(key, before[key], found, tolerance) for key, found in after.items() if key in before]
+
+
+def label_of(row: Row) -> str:
+    """How a row is named in messages: all_reduce of 1024 bytes, float32 sum."""
+    what = f"{row.collective} of {row.size_bytes} bytes, {row.dtype}"
+    return what if row.redop == "none" else f"{what} {row.redop}"
+
+
+def _programs(report: Report) -> int:
+    return len({row.program for row in report.rows})
+
+
+def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measurement]]:
+    """The measurements of each row and placement: several where the sizes were gone through again."""
+    found: defaultdict[Key, list[Measurement]] = defaultdict(list)
+    for row in rows:
+        program = row.program if by_program else ""
+        for placement, one in (("out of place", row.out_of_place), ("in place", row.in_place)):
+            if one is not None:
+                key = (row.collective, row.size_bytes, row.dtype, row.redop, placement, program)
+                found[key].append(one)
+    return found
+
+
+def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance: float) -> Change:
+    spread = all(one.spread is not None for one in [*old, *new])
+    collective, size_bytes, dtype, redop, placement, program = key
+    what = f"{collective} of {size_bytes} bytes, {dtype}{'' if redop == 'none' else f' {redop}'}, {placement}"
+    return Change(
+        label=f"{what}, {program}" if program else what,
+        old_s=_typical(old, spread),
+        new_s=_typical(new, spread),
+        noise_s=math.hypot(_error(old), _error(new)) if spread else 0.0,
+        tolerance=tolerance,
+    )
+
+
+def _typical(found: list[Measurement], medians: bool) -> float:
+    values = sorted(one.p50_s if medians else one.mean_s or one.time_s for one in found)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def _error(found: list[Measurement]) -> float:
+    """The standard error of the median of these measurements, each a median itself."""
+    errors = [
+        _MEDIAN_ERROR * (one.spread.p75_s - one.spread.p25_s) / math.sqrt(max(1, one.spread.samples))
+        for one in found
+        if one.spread is not None
+    ]
+    return math.hypot(*errors) / len(errors)

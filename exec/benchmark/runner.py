@@ -1,0 +1,282 @@
+"""The benchmark: programs over many sizes, beside the libraries, every element checked.
+
+Sizes, columns and bandwidth factors are those of nccl-tests. Ours and theirs take turns, iteration
+by iteration, on the same buffers, so that whatever disturbs one disturbs the others.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from exec.benchmark.environment import machine
+from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.timing import Average, Effort, interleaved, measurement
+from exec.executors import Executor
+from exec.memory_demand import bench_need
+from exec.mpi.shared_memory import shared_array
+from exec.peers.base import Call, Peer
+from exec.peers.mpi_calls import library_name
+from exec.peers.registry import open_peers
+from exec.program.buffers import Buffers
+from exec.program.dtypes import dtype_of
+from exec.program.layout import Layout, size_bytes_of
+from probes.errors import UnavailableError
+from probes.live.memory import require_room
+from probes.progress import Progress, Safekeeping
+from synth.collective import Collective, Kind
+from synth.program import Program
+
+__all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor", "gathered"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program that takes turns with the others, and its predicted time for each count."""
+
+    name: str
+    program: Program
+    predicted_s: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What to run: block counts with the predicted time of each (None: not known), and how often.
+
+    ``placements`` holds False (out of place) and True (in place), the first of which the peers run
+    in; ``peers`` are names that ``exec.peers.registry`` knows. ``beside`` are other programs of the same
+    collective; ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read each
+    other's buffers in place; ``device`` is what ``exec.executors`` knows.
+    """
+
+    program: Program
+    counts: tuple[int, ...]
+    predicted_s: tuple[float | None, ...]
+    dtype: str
+    redop: str
+    warmup: int
+    iterations: int
+    placements: tuple[bool, ...]
+    peers: tuple[str, ...]
+    name: str = ""
+    beside: tuple[Contender, ...] = ()
+    aggregate: int = 1
+    average: Average = "slowest"
+    check: bool = True
+    samples: bool = False
+    window: bool = False
+    device: str = "cpu"
+
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """Every program, the request's own first."""
+        return (
+            Contender(self.name or self.program.name, self.program, self.predicted_s),
+            *self.beside,
+        )
+
+    @property
+    def effort(self) -> Effort:
+        """How often each call runs."""
+        return Effort(self.warmup, self.iterations, self.aggregate)
+
+
+def bench_task(comm: Any, request: BenchRequest, progress: Safekeeping) -> Report:
+    """Measure every size on every rank of ``comm``; the same report on all ranks."""
+    return bench_all_task(comm, (request,), progress)
+
+
+def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safekeeping) -> Report:
+    """One report of several requests, which share their peers, and how they are measured.
+
+    Rank 0 gives each size's rows away as soon as they are measured, as a report of them alone; the first
+    such report has none. ``gathered`` puts them together.
+    """
+    first = requests[0]
+    hosts = comm.allgather(socket.gethostname())
+    executor = Executor(comm, first.device)
+    _require_memory(comm, requests, far=len(set(hosts)) > 1)
+    progress.waiting(-1, "opening the peers")
+    peers = open_peers(comm, first.peers, first.program.collective)
+    # A peer may lack one type of many; of the only one that was asked for it may not.
+    several = len({(request.dtype, request.redop) for request in requests}) > 1
+    total, done, rows = sum(len(request.counts) for request in requests), 0, []
+    whole = Report(
+        ranks=comm.Get_size(),
+        hosts=tuple(dict.fromkeys(hosts)),
+        executor=executor.name,
+        library=" ".join(library_name().split()),
+        warmup=first.warmup,
+        iterations=first.iterations,
+        rows=(),
+        average=first.average,
+        machine=machine(comm) | {peer.name.partition(":")[0]: peer.version for peer in peers},
+    )
+    if comm.Get_rank() == 0:
+        progress.partial(whole)
+    for request in requests:
+        for at, count in enumerate(request.counts):
+            size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
+            progress.update(done, total, f"{size_bytes} bytes")
+            found = _Size(comm, request, at, executor, peers, progress, lenient=several).rows()
+            rows += found
+            whole = replace(whole, machine=whole.machine | executor.chosen)
+            if comm.Get_rank() == 0:
+                progress.partial(replace(whole, rows=tuple(found)))
+            done += 1
+    progress.update(total, total)
+    for peer in peers:
+        peer.close()
+    return replace(whole, rows=tuple(rows))
+
+
+def _require_memory(comm: Any, requests: Sequence[BenchRequest], *, far: bool) -> None:
+    """Raise UnavailableError on all ranks where a host lacks the memory for one of the sizes; collective."""
+    needs = []
+    for request in requests:
+        count, itemsize = max(request.counts), dtype_of(request.dtype).itemsize
+        layouts = [Layout(entry.program, count) for entry in request.contenders]
+        need = bench_need(
+            layouts, comm.Get_rank(), itemsize, request.placements, peers=bool(request.peers), far=far
+        )
+        needs.append((size_bytes_of(request.program.collective, count, itemsize), need))
+    size_bytes, need = max(needs, key=lambda pair: (pair[1].memory_bytes, pair[0]))
+    require_room(comm, need, f"{requests[0].program.collective.label} of {size_bytes} bytes")
+
+
+def gathered(pieces: Sequence[Report], why: str) -> Report | None:
+    """The report of the rows that were given away before ``why`` ended the run; None where it never began."""
+    if not pieces:
+        return None
+    rows = tuple(row for piece in pieces for row in piece.rows)
+    return replace(pieces[-1], rows=rows, interrupted=why)
+
+
+def busbw_factor(kind: Kind, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests defines it."""
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    across = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
+    return (ranks - 1) / ranks if kind in across else 1.0
+
+
+class _Size:
+    """One count of a request: every contender, and every peer once."""
+
+    def __init__(
+        self,
+        comm: Any,
+        request: BenchRequest,
+        at: int,
+        executor: Executor,
+        peers: Sequence[Peer],
+        progress: Progress,
+        *,
+        lenient: bool,
+    ) -> None:
+        self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
+        self.contenders, self.peers, self.at = request.contenders, peers, at
+        self.executor = executor
+        self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
+        self.dtype = dtype_of(request.dtype)
+        self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
+
+    def rows(self) -> list[Row]:
+        """A row for each contender, all with the same measurements of the peers."""
+        found: dict[bool, list[Measurement]] = {}
+        theirs: dict[str, Measurement] = {}
+        for in_place in self.request.placements:
+            beside = self.peers if in_place == self.request.placements[0] else ()
+            ours, beside_them = self._placement(in_place, beside)
+            found[in_place] = ours
+            theirs |= beside_them
+        collective = self.layouts[0].program.collective
+        return [
+            Row(
+                collective=collective.kind,
+                size_bytes=self._size_bytes(collective),
+                count=self.request.counts[self.at],
+                dtype=self.type_name,
+                redop=self.request.redop if collective.reduces else "none",
+                root=collective.root
+                if collective.kind in ("broadcast", "reduce", "scatter", "gather")
+                else -1,
+                program=contender.name,
+                predicted_s=contender.predicted_s[self.at],
+                out_of_place=found[False][number] if False in found else None,
+                in_place=found[True][number] if True in found else None,
+                peers=theirs,
+            )
+            for number, contender in enumerate(self.contenders)
+        ]
+
+    def _size_bytes(self, collective: Collective) -> int:
+        return size_bytes_of(collective, self.request.counts[self.at], self.dtype.itemsize)
+
+    def _placement(
+        self, in_place: bool, peers: Sequence[Peer]
+    ) -> tuple[list[Measurement], dict[str, Measurement]]:
+        """(every contender, the peers), all on the same buffers."""
+        request, comm = self.request, self.comm
+        names = [entry.name for entry in self.contenders]
+        count = self.request.counts[self.at]
+        where = f"{'in' if in_place else 'out of'} place, {count} elements of {self.type_name}"
+        self.progress.waiting(-1, f"{names[0]} {where}: planning")
+        make = shared_array if request.window else np.zeros
+        buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
+        calls = [self._planned(layout, buffers) for layout in self.layouts]
+        for peer in peers:
+            try:
+                calls.append(peer.ready(self.layouts[0].program.collective, buffers, request.redop))
+            except UnavailableError:
+                if not (peer.optional or self.lenient):
+                    raise
+                continue
+            names.append(peer.name)
+        buffers.fill(request.redop)
+        for call in calls:
+            call.place()
+        timed = [f"{name} {where}: timing" for name in names]
+        times_s = interleaved(comm, calls, timed, request.effort, self.progress)
+        wrong: list[int | None] = [None] * len(calls)
+        if request.check:
+            self.progress.waiting(-1, f"{where}: checking")
+            wrong = [_wrong(comm, call, buffers, request.redop) for call in calls]
+        for call in calls:
+            call.close()
+        collective = self.layouts[0].program.collective
+        factor = busbw_factor(collective.kind, collective.size)
+        measured = [
+            measurement(
+                comm,
+                own_s,
+                self._size_bytes(collective),
+                factor,
+                bad,
+                average=request.average,
+                samples=request.samples,
+            )
+            for own_s, bad in zip(times_s, wrong, strict=True)
+        ]
+        ours = len(self.contenders)
+        return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
+
+    def _planned(self, layout: Layout, buffers: Buffers) -> Call:
+        both = buffers.send, buffers.recv
+        return self.executor.ready(layout, *both, self.request.redop, self.progress)
+
+
+def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:
+    """Elements that are not what they must be, over all ranks, after one run on fresh inputs."""
+    buffers.fill(redop)
+    call.place()
+    call.prepare()
+    comm.Barrier()
+    call.run()
+    call.settle()
+    call.fetch()
+    return int(comm.allreduce(buffers.wrong(call.result, redop)))

@@ -1,0 +1,99 @@
+"""Times several calls in turn, so that whatever disturbs one disturbs the others, and sums them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from exec.benchmark.report import Measurement, Spread
+from exec.peers.base import Call
+from exec.program.dtypes import Array
+from probes.progress import Progress
+
+__all__ = ["AVERAGES", "Average", "Effort", "interleaved", "measurement"]
+
+Average = Literal["rank 0", "average", "fastest", "slowest"]
+# In the order of nccl-tests' -a 0 to 3.
+AVERAGES: tuple[Average, ...] = ("rank 0", "average", "fastest", "slowest")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often each call runs: ``warmup`` turns, then ``iterations`` timed turns of ``aggregate`` calls."""
+
+    warmup: int
+    iterations: int
+    aggregate: int = 1
+
+
+def interleaved(
+    comm: Any, calls: Sequence[Call], names: Sequence[str], effort: Effort, progress: Progress
+) -> Array:
+    """(calls, iterations): this rank's seconds for one call; before every turn all ranks meet.
+
+    ``progress`` is told whose turn it is, so that a rank which hangs can say in what.
+    """
+    times_s = np.zeros((len(calls), effort.iterations))
+    for iteration in range(-effort.warmup, effort.iterations):
+        for number, call in enumerate(calls):
+            progress.waiting(-1, names[number])
+            call.prepare()
+            comm.Barrier()
+            begin_s = perf_counter()
+            for _ in range(effort.aggregate):
+                call.run()
+            if iteration >= 0:
+                times_s[number, iteration] = (perf_counter() - begin_s) / effort.aggregate
+            call.settle()
+    return times_s
+
+
+def measurement(
+    comm: Any,
+    own_s: Array,
+    size_bytes: int,
+    factor: float,
+    wrong: int | None,
+    *,
+    average: Average = "slowest",
+    samples: bool = False,
+) -> Measurement:
+    """One measurement of all ranks' seconds for each iteration; collective, the same on all of them.
+
+    ``average`` says whose seconds count in each iteration. ``factor`` is bus over algorithm bandwidth.
+    """
+    every_s = np.array(comm.allgather(own_s))
+    over: dict[Average, Callable[[Array], Array]] = {
+        "rank 0": lambda ranks: ranks[0],
+        "average": lambda ranks: ranks.mean(axis=0),
+        "fastest": lambda ranks: ranks.min(axis=0),
+        "slowest": lambda ranks: ranks.max(axis=0),
+    }
+    found_s = over[average](every_s)
+    minimum, p25, p50, p75, p99, maximum = np.percentile(found_s, (0, 25, 50, 75, 99, 100)).tolist()
+    algbw_gbs = size_bytes / p50 / 1e9
+    rank_s = np.median(every_s, axis=1)
+    return Measurement(
+        time_s=p50,
+        p50_s=p50,
+        p99_s=p99,
+        slowest_rank=int(np.argmax(rank_s)),
+        algbw_gbs=algbw_gbs,
+        busbw_gbs=algbw_gbs * factor,
+        wrong=wrong,
+        spread=Spread(
+            minimum,
+            p25,
+            p75,
+            maximum,
+            float(found_s.std()),
+            len(found_s),
+            tuple(found_s.tolist()) if samples else (),
+        ),
+        rank_s=tuple(rank_s.tolist()),
+        mean_s=float(found_s.mean()),
+    )

@@ -1,0 +1,68 @@
+"""What the GPUs of all ranks have and reach, gathered once."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from exec.cuda.kernel.device import Device, gpus
+from exec.cuda.select import Facts
+from exec.cuda.streams import nccl
+
+__all__ = ["cuda_aware", "device_of", "gathered"]
+
+
+def device_of(comm: Any) -> Device:
+    """The GPU of this rank: the n-th rank of a host has its n-th, in turn where there are more ranks.
+
+    Collective over ``comm``; raises UnavailableError where this machine has none.
+    """
+    from mpi4py import MPI
+
+    mates = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    place = int(mates.Get_rank())
+    mates.Free()
+    return Device(place % gpus())
+
+
+def gathered(comm: Any, device: Device, room: int) -> Facts:
+    """The facts of all ranks, alike on each; collective. ``room`` is what this rank's GPU holds."""
+    from mpi4py import MPI
+
+    runtime = device.cupy.cuda.runtime
+    own = (MPI.Get_processor_name(), runtime.deviceGetPCIBusId(device.number))
+    every = comm.allgather((*own, room))
+    mates = {gpu for host, gpu, _ in every if host == own[0] and gpu != own[1]}
+    seen = [(*own, gpu) for gpu in sorted(mates) if _reaches(runtime, device.number, gpu)]
+    reachable = frozenset(entry for entries in comm.allgather(seen) for entry in entries)
+    return Facts(
+        hosts=tuple(host for host, _, _ in every),
+        gpus=tuple(gpu for _, gpu, _ in every),
+        reachable=reachable,
+        room=tuple(most for _, _, most in every),
+        nccl=bool(comm.allreduce(nccl.available(), op=MPI.LAND)),
+        cuda_aware=bool(comm.allreduce(cuda_aware(), op=MPI.LAND)),
+    )
+
+
+def cuda_aware() -> bool:
+    """Whether the MPI library reads and writes GPU memory, as it says itself."""
+    from mpi4py import MPI
+
+    library = ctypes.CDLL(MPI.__file__)
+    if hasattr(library, "MPIX_Query_cuda_support"):
+        return bool(library.MPIX_Query_cuda_support())
+    if hasattr(library, "MPIX_GPU_query_support"):
+        supported = ctypes.c_int(0)
+        of_cuda = 0
+        library.MPIX_GPU_query_support(of_cuda, ctypes.byref(supported))
+        return bool(supported.value)
+    return False
+
+
+def _reaches(runtime: Any, number: int, gpu: str) -> bool:
+    """Whether GPU ``number`` reads the memory of another one; not where that is hidden from this process."""
+    try:
+        return bool(runtime.deviceCanAccessPeer(number, runtime.deviceGetByPCIBusId(gpu)))
+    except runtime.CUDARuntimeError:
+        return False

@@ -1,0 +1,90 @@
+"""Kernels compiled by NVRTC for one architecture: no driver, no GPU and no header is needed.
+
+Not by CuPy's own modules: they let the GPU flush small numbers to zero, which NumPy and MPI do not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from exec.cuda.kernel.source import OPTIONS, kernels
+from probes.errors import UnavailableError
+from probes.install_hints import install
+
+__all__ = ["Cubin", "Needs", "architectures", "cubin", "needs_of"]
+
+_HINT = install("cuda12", "cuda13")
+_KERNEL = re.compile(
+    r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S
+)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one kernel takes of a multiprocessor: registers a thread, bytes spilled from them."""
+
+    registers: int
+    spilled_bytes: int
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code, and what each of its kernels needs."""
+
+    code: bytes
+    needs: dict[str, Needs]
+
+
+@cache
+def cubin(dtype: str, redop: str, architecture: int) -> Cubin:
+    """The kernels for one element type and operator; ``architecture`` is 90 for compute capability 9.0.
+
+    Raises UnavailableError where NVRTC is not installed or does not know the architecture.
+    """
+    known = architectures()
+    from cuda.bindings import nvrtc
+
+    if architecture not in known:
+        raise UnavailableError(
+            f"NVRTC compiles for sm_{min(known)} to sm_{max(known)}, this GPU is sm_{architecture}",
+            hint="Install the NVRTC of a CUDA version that knows this GPU.",
+        )
+    status, program = nvrtc.nvrtcCreateProgram(kernels(dtype, redop).encode(), b"interpreter.cu", 0, [], [])
+    options = [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *OPTIONS]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode()
+    if int(status):
+        raise AssertionError(f"the kernels do not compile for sm_{architecture}: {log}")
+    code = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    nvrtc.nvrtcDestroyProgram(program)
+    return Cubin(code, needs_of(log))
+
+
+def needs_of(log: str) -> dict[str, Needs]:
+    """What the assembler said of each kernel."""
+    return {
+        name: Needs(int(registers), int(stores) + int(loads))
+        for name, stores, loads, registers in _KERNEL.findall(log)
+    }
+
+
+def architectures() -> list[int]:
+    """Those that NVRTC compiles for; raises UnavailableError where it is not installed."""
+    try:
+        from cuda.bindings import nvrtc
+
+        # The binding itself says so where it does not find the library.
+        _, known = nvrtc.nvrtcGetSupportedArchs()
+    except (ImportError, RuntimeError) as error:
+        raise UnavailableError(f"NVRTC cannot be loaded: {error}", hint=_HINT) from error
+    return [int(number) for number in known]
+
+
+def _text(size_of: Any, read: Any, program: Any) -> bytes:
+    _, size = size_of(program)
+    content: bytes = b" " * size
+    read(program, content)
+    return content

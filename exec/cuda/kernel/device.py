@@ -1,0 +1,131 @@
+"""One GPU of this process through CuPy: its memory, its kernels, and how many blocks it holds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from exec.cuda.kernel.compile import cubin
+from exec.cuda.kernel.source import THREADS
+from exec.program.dtypes import Array
+from probes.errors import UnavailableError
+from probes.install_hints import install
+
+__all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
+
+_HOST_TO_DEVICE = 1
+_HINT = "ccctl doctor says what is missing."
+
+
+def gpus() -> int:
+    """How many GPUs this process sees, at least one; raises UnavailableError where CUDA or CuPy is missing.
+
+    It makes no context, which would take memory of a GPU.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise UnavailableError(f"CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13")) from error
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UnavailableError(f"CUDA: {error}", hint=_HINT) from error
+    if not count:
+        raise UnavailableError("CUDA sees no GPU", hint=_HINT)
+    return count
+
+
+class Device:
+    """The GPU that this process works on; raises UnavailableError where there is none."""
+
+    def __init__(self, number: int = 0) -> None:
+        count = gpus()
+        import cupy
+
+        if number >= count:
+            raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
+        self.cupy, self.number = cupy, number
+        self._runtime = cupy.cuda.runtime
+        with self.told():
+            self._device = cupy.cuda.Device(number)
+            self._device.use()
+            attributes = self._device.attributes
+            self.multiprocessors = int(attributes["MultiProcessorCount"])
+            self.architecture = int(self._device.compute_capability)
+            self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What CUDA raises inside becomes an UnavailableError that names the GPU."""
+        try:
+            yield
+        except (self._runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
+            raise UnavailableError(f"CUDA on GPU {self.number}: {error}", hint=_HINT) from error
+
+    def memory(self, size_bytes: int) -> Any:
+        """Zeroed memory with a ``ptr``; an allocation of its own, so that an IPC handle names just it."""
+        with self.told():
+            found = self.cupy.cuda.Memory(max(size_bytes, 1))
+            self._runtime.memset(found.ptr, 0, max(size_bytes, 1))
+            # Another stream, or another process, may use it at once.
+            self._runtime.deviceSynchronize()
+        return found
+
+    def uploaded(self, table: Array) -> Any:
+        """A copy of ``table`` in the GPU's memory."""
+        found = self.memory(table.nbytes)
+        self.upload(found, table)
+        return found
+
+    def upload(self, memory: Any, table: Array) -> None:
+        """Copy ``table`` to the start of ``memory``; done when it returns."""
+        content = np.ascontiguousarray(table)
+        with self.told():
+            self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
+            self._runtime.deviceSynchronize()
+
+    def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """Zeros in memory of the host that the GPU reads and writes at the same address."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        with self.told():
+            memory = self.cupy.cuda.alloc_pinned_memory(max(size, 1))
+        found: Array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
+        found[...] = 0
+        return found
+
+
+class Kernels:
+    """The kernels for one element type and operator, loaded before anything spins."""
+
+    def __init__(self, device: Device, dtype: str, redop: str) -> None:
+        code = cubin(dtype, redop, device.architecture).code
+        with device.told():
+            self._module = device.cupy.cuda.function.Module()
+            self._module.load(code)
+            self.interpret, self.combine, self.divide = (
+                self._module.get_function(f"ccctl_{name}") for name in ("interpret", "combine", "divide")
+            )
+            # Blocks of the interpreter that one multiprocessor holds at once.
+            self.resident = int(
+                device.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    self.interpret.ptr, THREADS, 0
+                )
+            )
+
+
+def refuse_too_many(blocks: int, resident: int, multiprocessors: int) -> None:
+    """Raise UnavailableError where not all threadblocks run at the same time.
+
+    A cooperative launch of too many is not refused by CuPy: it launches fewer, and they wait for ever.
+    """
+    most = resident * multiprocessors
+    if blocks > most:
+        raise UnavailableError(
+            f"the program has {blocks} threadblocks on this GPU, which holds {most} at once: "
+            f"{resident} on each of {multiprocessors} multiprocessors",
+            hint="Compile with fewer instances or channels.",
+        )

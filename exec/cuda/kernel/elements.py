@@ -1,0 +1,38 @@
+"""What the kernels call the element types and the operators."""
+
+from __future__ import annotations
+
+from exec.program.dtypes import dtype_of, ufunc_of
+
+__all__ = ["ELEMENTS", "OPERATORS", "element_of", "itemsize_of", "operator_of"]
+
+ELEMENTS: dict[str, str] = {
+    "float16": "Half",
+    "bfloat16": "Bfloat",
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+}
+# An average is a sum that the last kernel divides.
+OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "avg": "Sum"}
+
+
+def element_of(dtype: str) -> str:
+    """The kernel's name of an element type; raises UsageError for one that it does not have."""
+    dtype_of(dtype)
+    return ELEMENTS[dtype]
+
+
+def itemsize_of(dtype: str) -> int:
+    """Bytes of one element; raises UsageError for a type that is not known."""
+    return dtype_of(dtype).itemsize
+
+
+def operator_of(redop: str) -> str:
+    """The kernel's name of an operator; raises UsageError for one that it does not have."""
+    ufunc_of(redop)
+    return OPERATORS[redop]

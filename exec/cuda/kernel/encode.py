@@ -1,0 +1,170 @@
+"""A program as the flat tables of integers that the interpreter kernel walks (GC3 Sec. 4.1, 4.3).
+
+A step of several chunks becomes one row for each chunk, so that a message is one chunk, tiled; a FIFO
+then holds ``depth`` times the chunks of its largest message, and deadlocks nowhere that the program does
+not. Consecutive local reductions into one place become one row of many sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exec.cuda.kernel.rows import DOES, STEP, Rows
+from exec.program.layout import Layout
+from exec.program.moves import moves
+from probes.columns import Indices
+from probes.errors import DataError
+from synth.program import Program
+from synth.simulation.fifo_order import FIFO_DEPTH, links_of
+
+__all__ = [
+    "BLOCK",
+    "LINK",
+    "RECORD",
+    "SLICE_BYTES",
+    "TILE_BYTES",
+    "Encoded",
+    "encoded",
+]
+
+# The columns; exec.cuda.kernel.source turns them into the kernel's enumerations.
+BLOCK = (
+    "rank",
+    "number",
+    "first",
+    "steps",
+    "sends",
+    "receives",
+    "to",
+    "from",
+    "channel",
+    "room_out",
+    "room_in",
+    "buffers",
+)
+LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
+RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "slice", "seen", "wanted")
+# GC3 Sec. 4.3: chunks of more than 4 MB are tiled; two places of 512 KB a connection stay in a GPU's L2.
+TILE_BYTES = 512 << 10
+# … and each tile travels in up to four slices, so that the next hop starts before it is whole.
+SLICE_BYTES = 64 << 10
+_MOST_SLICES = 4
+_PACK_BYTES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The tables of all ranks: rows of ``steps`` by threadblock, of ``blocks`` by rank.
+
+    ``more`` holds (buffer, first element) of the further sources of fused reductions. A tile has ``tile``
+    elements, so each chunk takes ``tiles`` rounds, and travels in ``slices`` parts. ``fifos`` gives each
+    threadblock the FIFO it sends to and the one it receives from (-1: none), ``room`` each FIFO its
+    places, of ``place_bytes`` each.
+    """
+
+    layout: Layout
+    itemsize: int
+    tile: int
+    tiles: int
+    slices: int
+    steps: Indices
+    blocks: Indices
+    more: Indices
+    fifos: Indices
+    room: Indices
+
+    @property
+    def place_bytes(self) -> int:
+        return self.tile * self.itemsize
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that all steps together read and write: one run of all ranks, FIFOs and all."""
+        does, more, length = (self.steps[:, STEP.index(name)] for name in ("does", "more_count", "length"))
+        operands = sum((does & bit != 0).astype(np.int64) for bit in DOES.values()) + more
+        return int((operands * length).sum()) * self.itemsize
+
+    def blocks_of(self, rank: int) -> range:
+        """The threadblocks of a rank."""
+        first, last = np.searchsorted(self.blocks[:, BLOCK.index("rank")], [rank, rank + 1])
+        return range(int(first), int(last))
+
+
+def encoded(
+    layout: Layout,
+    itemsize: int,
+    *,
+    tile_bytes: int = TILE_BYTES,
+    slice_bytes: int = SLICE_BYTES,
+    depth: int = FIFO_DEPTH,
+) -> Encoded:
+    """The tables of ``layout``'s program; O(chunks moved).
+
+    Raises DataError where the program deadlocks with ``depth`` messages in each FIFO or two
+    threadblocks of a rank share one end of a connection.
+    """
+    program = layout.program
+    links = links_of(program)
+    _refuse_shared_ends(program, links.send, links.recv)
+    rows = Rows(layout)
+    rows.fill(moves(layout, depth))
+    tile = _tile(layout.largest, itemsize, tile_bytes)
+    longest = min(tile, layout.largest) * itemsize
+    room = np.ones(links.fifos, dtype=np.int64)
+    for fifo, chunks in rows.largest_message.items():
+        room[fifo] = depth * chunks
+    fifos = np.stack([links.send, links.recv], axis=1)
+    return Encoded(
+        layout=layout,
+        itemsize=itemsize,
+        tile=tile,
+        tiles=-(-layout.largest // tile),
+        slices=max(1, min(_MOST_SLICES, longest // slice_bytes)),
+        steps=rows.table(),
+        blocks=_blocks(program, rows, fifos, room),
+        more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),
+        fifos=fifos,
+        room=room,
+    )
+
+
+def _tile(largest: int, itemsize: int, tile_bytes: int) -> int:
+    """Elements of a tile: whole packs, and no more than the largest chunk needs."""
+    pack = _PACK_BYTES // itemsize
+    wanted = min(max(tile_bytes // itemsize, pack), max(largest, 1))
+    return -(-wanted // pack) * pack
+
+
+def _refuse_shared_ends(program: Program, *ends: Indices) -> None:
+    for fifos in ends:
+        used = fifos[fifos >= 0]
+        counts = np.bincount(used, minlength=1)
+        if (counts > 1).any():
+            shared = np.flatnonzero(fifos == int(np.argmax(counts)))[:2].tolist()
+            problem = f"{' and '.join(map(program.tb_name, shared))} share one end of a connection"
+            raise DataError(f"program {program.name}", [problem])
+
+
+def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices) -> Indices:
+    table = np.zeros((program.threadblocks, len(BLOCK)), dtype=np.int64)
+    first = np.searchsorted(program.tb_rank, program.tb_rank)
+    columns: dict[str, Any] = {
+        "rank": program.tb_rank,
+        "buffers": program.tb_rank,
+        "number": np.arange(program.threadblocks) - first,
+        "first": rows.first,
+        "steps": np.diff([*rows.first, len(rows.steps)]),
+        "sends": rows.sends,
+        "receives": rows.receives,
+        "to": program.tb_send,
+        "from": program.tb_recv,
+        "channel": program.tb_channel,
+        "room_out": np.where(fifos[:, 0] >= 0, np.append(room, 0)[fifos[:, 0]], 0),
+        "room_in": np.where(fifos[:, 1] >= 0, np.append(room, 0)[fifos[:, 1]], 0),
+    }
+    for name, column in columns.items():
+        table[:, BLOCK.index(name)] = column
+    return table

@@ -1,0 +1,119 @@
+"""The interpreter on one GPU: the tables of some ranks uploaded once, launched many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from exec.cuda.kernel.device import Device, Kernels, refuse_too_many
+from exec.cuda.kernel.diagnosis import waiters
+from exec.cuda.kernel.encode import BLOCK, RECORD, Encoded
+from exec.cuda.kernel.fifo_memory import Arenas
+from exec.cuda.kernel.rows import STEP
+from exec.cuda.kernel.source import THREADS
+from probes.columns import Indices
+from probes.errors import LostRankError
+from synth.program import OUTPUT
+
+__all__ = ["Addresses", "Interpreter", "own_tables"]
+
+LIMIT_S = 30.0
+Addresses = Sequence[tuple[int, int, int]]
+"""Of each rank that runs here: where its input, output and scratch are."""
+
+
+class Interpreter:
+    """The threadblocks of ``ranks`` (adjacent ones) in one cooperative kernel.
+
+    ``bases`` says where this process sees each rank's arena. Raises UnavailableError where the
+    threadblocks do not all fit on the GPU at once.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        kernels: Kernels,
+        encoded: Encoded,
+        places: Arenas,
+        bases: Sequence[int],
+        ranks: range,
+        *,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._device, self._kernels, self._encoded, self._ranks = device, kernels, encoded, ranks
+        rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
+        refuse_too_many(len(rows), kernels.resident, device.multiprocessors)
+        blocks, steps = own_tables(encoded, ranks)
+        tables = (blocks, steps, encoded.more, places.links(encoded, bases, rows))
+        self._blocks = len(rows)
+        self._tables = [device.uploaded(table) for table in tables]
+        self._flags = device.memory(8 * len(rows))
+        self._buffers = device.memory(8 * 3 * len(ranks))
+        self._addresses: Addresses = ()
+        self._records = device.pinned((len(rows), len(RECORD)), "int64")
+        self._stop = device.pinned((1,), "uint64")
+        self._limit_ns = int(limit_s * 1e9)
+        self._launches = 0
+
+    def launch(self, addresses: Addresses, *, average: bool = False) -> None:
+        """Start the kernel on the device's stream, behind what is there; ``finish`` waits for it.
+
+        With ``average`` the outputs are divided in the end by how many ranks were added up.
+        """
+        stream = self._device.stream
+        if self._addresses != addresses:
+            with self._device.told():
+                stream.synchronize()
+            self._device.upload(self._buffers, np.array(addresses, dtype=np.int64))
+            self._addresses = addresses
+        blocks, steps, more, links = (table.ptr for table in self._tables)
+        pointers = (blocks, steps, more, self._buffers.ptr, links, self._flags.ptr)
+        kept = (self._records.ctypes.data, self._stop.ctypes.data)
+        encoded = self._encoded
+        numbers = (self._launches, encoded.tile, encoded.tiles, encoded.slices, self._limit_ns)
+        arguments = tuple(map(np.int64, (*pointers, *kept, *numbers)))
+        with self._device.told():
+            self._kernels.interpret(
+                (self._blocks,), (THREADS,), arguments, stream=stream, enable_cooperative_groups=True
+            )
+            if average:
+                self._divide(addresses)
+        self._launches += 1
+
+    def finish(self) -> None:
+        """Wait until the kernel has ended; raises LostRankError naming who waited for whom in vain.
+
+        After that the FIFOs hold what was under way, and the interpreter must be made anew.
+        """
+        with self._device.told():
+            self._device.stream.synchronize()
+        if self._stop[0]:
+            raise LostRankError("\n".join(waiters(self._encoded, self._records)))
+
+    def stop(self) -> None:
+        """Make a kernel that waits give up; it then says for whom."""
+        self._stop[0] = 1
+
+    def _divide(self, addresses: Addresses) -> None:
+        itemsize = self._encoded.itemsize
+        for rank, own in zip(self._ranks, addresses, strict=True):
+            for first, stop, summands in self._encoded.layout.sums(rank):
+                at = np.int64(own[OUTPUT] + first * itemsize)
+                grid = (min(-(-(stop - first) // THREADS), 2 * self._device.multiprocessors),)
+                arguments = (at, np.int64(stop - first), np.int32(summands))
+                self._kernels.divide(grid, (THREADS,), arguments, stream=self._device.stream)
+
+
+def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:
+    """(blocks, steps) of these ranks alone, their numbers counted from the first of them."""
+    rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
+    blocks = encoded.blocks[rows.start : rows.stop].copy()
+    first, count, buffers = (BLOCK.index(name) for name in ("first", "steps", "buffers"))
+    begin = int(blocks[0, first]) if len(blocks) else 0
+    steps = encoded.steps[begin : begin + int(blocks[:, count].sum())].copy()
+    wait = STEP.index("wait_block")
+    steps[:, wait] -= np.where(steps[:, wait] >= 0, rows.start, 0)
+    blocks[:, first] -= begin
+    blocks[:, buffers] -= ranks[0]
+    return blocks, steps

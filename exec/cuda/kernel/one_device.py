@@ -1,0 +1,86 @@
+"""All ranks of a program on one GPU, as groups of blocks of one cooperative kernel.
+
+What several processes cannot do on one GPU: their kernels take turns there, so that who spins keeps
+whom he waits for from running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from exec.cuda.kernel.device import Device, Kernels
+from exec.cuda.kernel.elements import itemsize_of
+from exec.cuda.kernel.encode import SLICE_BYTES, TILE_BYTES, encoded
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.launch import LIMIT_S, Interpreter
+from exec.program.layout import Layout
+from probes.errors import UsageError
+from synth.program import INPUT, OUTPUT, SCRATCH
+
+__all__ = ["OneDevice"]
+
+
+class OneDevice:
+    """A program ready to run on ``sends`` and ``recvs``: one array of the GPU for each rank.
+
+    In place, ``recvs`` and ``sends`` of a rank share memory as the collective defines it. Raises UsageError
+    where the arrays do not fit, UnavailableError where the threadblocks do not all fit on the GPU.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        layout: Layout,
+        sends: Sequence[Any],
+        recvs: Sequence[Any],
+        dtype: str,
+        redop: str = "sum",
+        *,
+        tile_bytes: int = TILE_BYTES,
+        slice_bytes: int = SLICE_BYTES,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        _check_fit(layout, sends, recvs, itemsize_of(dtype))
+        table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+        places = arenas(table)
+        ranks = range(layout.program.ranks)
+        self._average = redop == "avg"
+        self._kept = [device.memory(int(size)) for size in places.sizes]
+        scratch = [device.memory(layout.elements(rank, SCRATCH) * table.itemsize) for rank in ranks]
+        self._kept += [*scratch, sends, recvs]
+        self._addresses = [
+            (send.data.ptr, recv.data.ptr, own.ptr)
+            for send, recv, own in zip(sends, recvs, scratch, strict=True)
+        ]
+        bases = [memory.ptr for memory in self._kept[: len(ranks)]]
+        self.encoded = table
+        self._machine = Interpreter(
+            device, Kernels(device, dtype, redop), table, places, bases, ranks, limit_s=limit_s
+        )
+
+    def start(self) -> None:
+        """Queue one run on the device's stream."""
+        self._machine.launch(self._addresses, average=self._average)
+
+    def run(self) -> None:
+        """Carry out the collective once; raises LostRankError where it got stuck."""
+        self.start()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for every run that was started."""
+        self._machine.finish()
+
+
+def _check_fit(layout: Layout, sends: Sequence[Any], recvs: Sequence[Any], itemsize: int) -> None:
+    ranks = layout.program.ranks
+    for name, buffer, arrays in (("send", INPUT, sends), ("receive", OUTPUT, recvs)):
+        if len(arrays) != ranks:
+            raise UsageError(f"{name} buffers: expected one for each of {ranks} ranks, found {len(arrays)}")
+        for rank, array in enumerate(arrays):
+            wanted = layout.elements(rank, buffer) * itemsize
+            if array.nbytes != wanted or not array.flags.c_contiguous:
+                raise UsageError(
+                    f"{name} buffer of rank {rank}: expected {wanted} contiguous bytes, found {array.nbytes}"
+                )

@@ -1,0 +1,45 @@
+"""The text that NVRTC compiles: the tables' columns as enumerations, what it is compiled for, the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from exec.cuda.kernel.elements import element_of, operator_of
+from exec.cuda.kernel.encode import BLOCK, LINK, RECORD
+from exec.cuda.kernel.rows import DOES, STEP
+
+__all__ = ["OPTIONS", "THREADS", "kernels"]
+
+# Two threadblocks of 512 threads fit on every multiprocessor from sm_75 on, with 64 registers a thread.
+THREADS = 512
+OPTIONS = ("--std=c++17",)
+
+
+def kernels(dtype: str, redop: str) -> str:
+    """CUDA C++ with ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide`` for one type and operator.
+
+    It needs no header, so that it compiles wherever there is a compiler.
+    """
+    return "\n".join(
+        (
+            _enumerations(),
+            f"#define ELEMENT {element_of(dtype)}",
+            f"#define OPERATOR {operator_of(redop)}",
+            f"#define THREADS {THREADS}",
+            (files("exec.cuda.kernel") / "interpreter.cu").read_text(),
+        )
+    )
+
+
+@cache
+def _enumerations() -> str:
+    tables = {"STEP": STEP, "BLOCK": BLOCK, "LINK": LINK, "RECORD": RECORD}
+    lines = [_enumeration(name, (*columns, "columns")) for name, columns in tables.items()]
+    lines.append(f"enum {{ {', '.join(f'{name.upper()} = {bit}' for name, bit in DOES.items())} }};")
+    return "\n".join(lines)
+
+
+def _enumeration(name: str, columns: Sequence[str]) -> str:
+    return f"enum {{ {', '.join(f'{name}_{column.upper()}' for column in columns)} }};"

@@ -1,0 +1,1 @@
+"""AdapCC's transmission contexts: streams, events and transports between devices."""

@@ -1,0 +1,253 @@
+"""Transmission contexts: a stream for each threadblock, chunks moved behind events (AdapCC Sec. V).
+
+Everything is queued ahead of the device: a context that must wait for another only tells its stream so,
+and the host goes on. It waits itself just where CUDA cannot: an event that another process has not
+recorded yet would not be waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter, sleep
+from typing import Any, Protocol
+
+from exec.cuda.kernel.encode import BLOCK, Encoded
+from exec.cuda.kernel.rows import DOES, STEP
+from probes.errors import LostRankError
+
+__all__ = ["Contexts", "Incoming", "Outgoing", "Role", "Streams", "role_of"]
+
+LIMIT_S = 30.0
+_IDLE_S = 20e-6
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a rank does in a program: AdapCC's behaviour tuple (Sec. IV-C)."""
+
+    active: bool
+    receives: bool
+    kernel: bool
+    sends: bool
+
+
+class Streams(Protocol):
+    """Queues of work of a GPU; addresses are those of its memory or of pinned memory."""
+
+    def stream(self) -> Any: ...
+    def event(self) -> Any: ...
+    def record(self, event: Any, stream: Any) -> None: ...
+    def wait(self, stream: Any, event: Any) -> None: ...
+    def copy(self, to: int, source: int, size_bytes: int, stream: Any) -> None: ...
+    def combine(self, first: int, second: int, into: int, also: int, elements: int, stream: Any) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+class Outgoing(Protocol):
+    """The sender's end of a connection."""
+
+    def room(self, stream: Any) -> int:
+        """Where to put the next message once ``stream`` gets there; 0 while there is no room."""
+
+    def sent(self, size_bytes: int, stream: Any) -> None:
+        """The next message is written where ``stream`` now ends."""
+
+    def idle(self) -> bool:
+        """Do what can be done; whether nothing is under way."""
+
+
+class Incoming(Protocol):
+    """The receiver's end of a connection."""
+
+    def message(self, size_bytes: int, stream: Any) -> int:
+        """Where the next message is once ``stream`` gets there; 0 while none is under way."""
+
+    def taken(self, stream: Any) -> None:
+        """The message is used up where ``stream`` now ends."""
+
+    def idle(self) -> bool:
+        """Do what can be done; whether nothing is under way."""
+
+
+def role_of(encoded: Encoded, rank: int) -> Role:
+    """What ``rank`` does: whether it receives, needs a kernel, sends; O(its steps)."""
+    rows = encoded.blocks[encoded.blocks_of(rank).start : encoded.blocks_of(rank).stop]
+    first, steps = BLOCK.index("first"), BLOCK.index("steps")
+    does = {
+        int(row[STEP.index("does")])
+        for block in rows
+        for row in encoded.steps[block[first] : block[first] + block[steps]]
+    }
+    each = {name: any(bits & bit for bits in does) for name, bit in DOES.items()}
+    return Role(bool(does - {0}), each["receives"], any(map(_needs_kernel, does)), each["sends"])
+
+
+def _needs_kernel(does: int) -> bool:
+    """Whether a copy is not enough: two sources, or two places to write to."""
+    sources = [does & DOES[name] for name in ("receives", "accumulates", "reads")]
+    return sum(map(bool, sources)) > 1 or bool(does & DOES["writes"] and does & DOES["sends"])
+
+
+class Contexts:
+    """The contexts of one rank, set up once; ``run`` carries the program out on the buffers given.
+
+    ``outgoing`` and ``incoming`` are the ends of this rank's connections by FIFO number.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        rank: int,
+        streams: Streams,
+        outgoing: Mapping[int, Outgoing],
+        incoming: Mapping[int, Incoming],
+    ) -> None:
+        self._streams = streams
+        self._wires: list[Outgoing | Incoming] = [*outgoing.values(), *incoming.values()]
+        blocks = encoded.blocks_of(rank)
+        self._contexts = [_Context(encoded, block, streams, outgoing, incoming) for block in blocks]
+        for context in self._contexts:
+            context.others = dict(zip(blocks, self._contexts, strict=True))
+
+    def start(self, addresses: Sequence[int]) -> None:
+        """Begin a run; ``addresses`` are those of input, output and scratch."""
+        for context in self._contexts:
+            context.start(addresses)
+
+    def advance(self) -> tuple[bool, bool]:
+        """(whether something was queued or moved on, whether all is done)."""
+        moved = [context.advance() for context in self._contexts]
+        idle = [wire.idle() for wire in self._wires]
+        return any(moved), all(context.finished for context in self._contexts) and all(idle)
+
+    def waiting(self) -> list[str]:
+        """A line for each context that waits, naming for whom."""
+        return [context.blocked for context in self._contexts if context.blocked and not context.finished]
+
+    def run(self, addresses: Sequence[int], limit_s: float = LIMIT_S) -> None:
+        """Carry out the program; raises LostRankError naming who waits where nothing moves any more."""
+        self.start(addresses)
+        since = perf_counter()
+        done = False
+        while not done:
+            moved, done = self.advance()
+            if moved:
+                since = perf_counter()
+            elif perf_counter() - since > limit_s:
+                raise LostRankError("\n".join(self.waiting() or ["a message was never taken"]))
+            else:
+                sleep(_IDLE_S)
+        self._streams.synchronize()
+
+
+class _Context:
+    """One threadblock's steps on one stream, tile by tile."""
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        block: int,
+        streams: Streams,
+        outgoing: Mapping[int, Outgoing],
+        incoming: Mapping[int, Incoming],
+    ) -> None:
+        first, count = (int(encoded.blocks[block, BLOCK.index(name)]) for name in ("first", "steps"))
+        self._encoded, self._block, self._streams = encoded, block, streams
+        self._rows = [
+            dict(zip(STEP, row, strict=True)) for row in encoded.steps[first : first + count].tolist()
+        ]
+        to, source = encoded.fifos[block].tolist()
+        self._to, self._from = outgoing.get(to), incoming.get(source)
+        self._stream = streams.stream()
+        # An event for each step and tile: one used twice could be waited for too late, and in a circle.
+        self._events: dict[int, Any] = {}
+        self.others: dict[int, _Context] = {}
+        self.queued, self.blocked = 0, ""
+        self._addresses: Sequence[int] = ()
+        self._place = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.queued == len(self._rows) * self._encoded.tiles
+
+    def start(self, addresses: Sequence[int]) -> None:
+        self.queued, self.blocked, self._addresses = 0, "", addresses
+
+    def advance(self) -> bool:
+        """Queue what can be queued; whether that was anything."""
+        before = self.queued
+        while not self.finished and self._step():
+            self.queued += 1
+        return self.queued > before
+
+    def _step(self) -> bool:
+        tile, number = divmod(self.queued, len(self._rows))
+        row, encoded = self._rows[number], self._encoded
+        elements = min(max(row["length"] - tile * encoded.tile, 0), encoded.tile)
+        size_bytes, does = elements * encoded.itemsize, row["does"]
+        source = place = 0
+        if row["wait_block"] >= 0 and not self._waits(row, tile):
+            return False
+        if does & DOES["receives"] and self._from is not None:
+            source = self._from.message(size_bytes, self._stream)
+            if not source:
+                return self._stuck(row, f"a message from rank {self._peer('from')}")
+        if does & DOES["sends"] and self._to is not None:
+            place = self._to.room(self._stream)
+            if not place:
+                return self._stuck(row, f"rank {self._peer('to')} to receive")
+        if elements and does:
+            self._move(row, tile * encoded.tile * encoded.itemsize, elements, source, place)
+        if does & DOES["receives"] and self._from is not None:
+            self._from.taken(self._stream)
+        if does & DOES["sends"] and self._to is not None:
+            self._to.sent(size_bytes, self._stream)
+        if row["signals"]:
+            self._streams.record(self.event(self.queued), self._stream)
+        self.blocked = ""
+        return True
+
+    def event(self, at: int) -> Any:
+        """The event of the ``at``-th step queued in a run."""
+        if at not in self._events:
+            self._events[at] = self._streams.event()
+        return self._events[at]
+
+    def _waits(self, row: dict[str, int], tile: int) -> bool:
+        other = self.others[row["wait_block"]]
+        at = tile * len(other._rows) + row["wait_step"]
+        if other.queued <= at:
+            number = int(self._encoded.blocks[row["wait_block"], BLOCK.index("number")])
+            return self._stuck(row, f"threadblock {number} of its rank")
+        self._streams.wait(self._stream, other.event(at))
+        return True
+
+    def _move(self, row: dict[str, int], offset: int, elements: int, received: int, place: int) -> None:
+        does, size_bytes = row["does"], elements * self._encoded.itemsize
+        own = self._address("src", row, offset) if does & DOES["reads"] else 0
+        into = self._address("dst", row, offset) if does & DOES["writes"] else 0
+        first = received or (into if does & DOES["accumulates"] else own)
+        second = own if first != own else 0
+        sinks = [sink for sink in (into, place) if sink]
+        if not second and len(sinks) == 1:
+            # A copy onto itself, as in place there are, is not done: what others write there meanwhile stays.
+            if sinks[0] != first:
+                self._streams.copy(sinks[0], first, size_bytes, self._stream)
+            return
+        self._streams.combine(first, second, into, place, elements, self._stream)
+        for buffer, start in self._encoded.more[row["more"] : row["more"] + row["more_count"]].tolist():
+            further = self._addresses[buffer] + start * self._encoded.itemsize + offset
+            self._streams.combine(into, further, into, 0, elements, self._stream)
+
+    def _address(self, side: str, row: dict[str, int], offset: int) -> int:
+        return self._addresses[row[f"{side}_buffer"]] + row[f"{side}_start"] * self._encoded.itemsize + offset
+
+    def _stuck(self, row: dict[str, int], whom: str) -> bool:
+        program = self._encoded.layout.program
+        step = int(program.tb_start[self._block]) + row["origin"]
+        self.blocked = f"{program.place(step)} waits for {whom}"
+        return False
+
+    def _peer(self, side: str) -> int:
+        return int(self._encoded.blocks[self._block, BLOCK.index(side)])

@@ -1,0 +1,145 @@
+"""The ends of a rank's connections, made once: memory, IPC handles and events (AdapCC Sec. V-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exec.cuda.kernel.device import Device
+from exec.cuda.kernel.encode import Encoded
+from exec.cuda.kernel.fifo_memory import Arenas
+from exec.cuda.select import Wire
+from exec.cuda.streams import nccl
+from exec.cuda.streams.contexts import Incoming, Outgoing
+from exec.cuda.streams.streams import CudaStreams, Opened
+from exec.cuda.streams.transports import MessageIn, MessageOut, MpiNotices, PeerIn, PeerOut
+
+__all__ = ["Ends", "arena_bases"]
+
+
+def arena_bases(comm: Any, device: Device, places: Arenas, arena: Any) -> tuple[list[int], list[int]]:
+    """(where this process sees each rank's arena, those that it opened); 0 for ranks it does not talk to.
+
+    Collective over ``comm``; ``arena`` is this rank's own memory.
+    """
+    rank, runtime = comm.Get_rank(), device.cupy.cuda.runtime
+    with device.told():
+        handles = comm.allgather(runtime.ipcGetMemHandle(arena.ptr))
+    bases = [0] * comm.Get_size()
+    bases[rank] = arena.ptr
+    ends = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
+    peers = {peer for pair in ends if rank in pair for peer in pair} - {rank}
+    with device.told():
+        for peer in sorted(peers):
+            bases[peer] = runtime.ipcOpenMemHandle(handles[peer])
+    comm.Barrier()
+    return bases, [bases[peer] for peer in sorted(peers)]
+
+
+class Ends:
+    """``outgoing`` and ``incoming`` of this rank by FIFO; making and closing them is collective."""
+
+    def __init__(
+        self,
+        comm: Any,
+        device: Device,
+        streams: CudaStreams,
+        encoded: Encoded,
+        places: Arenas,
+        wires: Mapping[tuple[int, int], Wire],
+    ) -> None:
+        self._comm, self._device, self._streams, self._encoded = comm, device, streams, encoded
+        self.outgoing: dict[int, Outgoing] = {}
+        self.incoming: dict[int, Incoming] = {}
+        self._kept: list[Any] = []
+        self._opened: list[int] = []
+        self._notices, self._messages = comm.Dup(), comm.Dup()
+        ends = list(zip(places.sender.tolist(), places.receiver.tolist(), strict=True))
+        by_peer = [fifo for fifo, pair in enumerate(ends) if wires[pair] == "peer"]
+        if by_peer:
+            self._by_peer(places, ends, by_peer)
+        # In the order of their numbers on all ranks: making an NCCL communicator waits for the peer.
+        for fifo, (sender, receiver) in enumerate(ends):
+            wire = wires[sender, receiver]
+            if wire != "peer" and comm.Get_rank() in (sender, receiver):
+                self._make(fifo, sender, receiver, wire)
+
+    def close(self) -> None:
+        """Give everything back; collective."""
+        for wire in self.incoming.values():
+            if isinstance(wire, MessageIn):
+                wire.close()
+        self._comm.Barrier()
+        with self._device.told():
+            for address in self._opened:
+                self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
+        self._notices.Free()
+        self._messages.Free()
+
+    def _by_peer(self, places: Arenas, ends: Sequence[tuple[int, int]], fifos: Sequence[int]) -> None:
+        """Ends over peer memory: everybody exports its events, and opens those of its peers."""
+        rank, room = self._comm.Get_rank(), self._encoded.room
+        mine = {
+            fifo: [self._streams.shared_event() for _ in range(int(room[fifo]))]
+            for fifo in fifos
+            for end in ends[fifo]
+            if end == rank
+        }
+        runtime = self._device.cupy.cuda.runtime
+        with self._device.told():
+            exported = {
+                fifo: [runtime.ipcGetEventHandle(event.ptr) for event in events]
+                for fifo, events in mine.items()
+            }
+        every = self._comm.allgather(exported)
+        arena = self._device.memory(int(places.sizes[rank]))
+        bases, self._opened = arena_bases(self._comm, self._device, places, arena)
+        self._kept += [arena, mine]
+        for fifo, own in mine.items():
+            sender, receiver = ends[fifo]
+            peer = receiver if rank == sender else sender
+            with self._device.told():
+                theirs = [Opened(runtime.ipcOpenEventHandle(handle)) for handle in every[peer][fifo]]
+            base = bases[receiver] + int(places.slots[fifo])
+            at = [base + number * self._encoded.place_bytes for number in range(int(room[fifo]))]
+            tags = (2 * fifo, 2 * fifo + 1)
+            if rank == sender:
+                told = MpiNotices(self._notices, peer, *tags)
+                self.outgoing[fifo] = PeerOut(self._streams, at, own, theirs, told)
+            else:
+                told = MpiNotices(self._notices, peer, *reversed(tags))
+                self.incoming[fifo] = PeerIn(self._streams, at, theirs, own, told)
+
+    def _make(self, fifo: int, sender: int, receiver: int, wire: Wire) -> None:
+        """One end over NCCL or MPI, with places of its own."""
+        sends = self._comm.Get_rank() == sender
+        peer = receiver if sends else sender
+        room, size_bytes = int(self._encoded.room[fifo]), self._encoded.place_bytes
+        if wire == "staged":
+            pinned = self._device.pinned((room, size_bytes), "uint8")
+            self._kept.append(pinned)
+            base = pinned.ctypes.data
+        else:
+            self._kept.append(self._device.memory(room * size_bytes))
+            base = self._kept[-1].ptr
+        at = [base + number * size_bytes for number in range(room)]
+        streams, done = self._streams, self._streams.done
+        if wire == "nccl":
+            pair = nccl.connected(self._messages, peer, fifo, sends=sends)
+            if sends:
+                self.outgoing[fifo] = nccl.NcclOut(streams, at, pair)
+            else:
+                self.incoming[fifo] = nccl.NcclIn(streams, at, pair)
+        elif sends:
+            self.outgoing[fifo] = MessageOut(streams, at, self._messages, peer, fifo, _window, done)
+        else:
+            self.incoming[fifo] = MessageIn(
+                streams, at, size_bytes, self._messages, peer, fifo, _window, done
+            )
+
+
+def _window(address: int, size_bytes: int) -> Any:
+    """Memory as MPI takes it, the GPU's too where it reads that."""
+    from mpi4py import MPI
+
+    return [MPI.memory.fromaddress(address, size_bytes), MPI.BYTE]

@@ -1,0 +1,95 @@
+"""Connections over NCCL: a communicator of two for each, on a stream of its own.
+
+NCCL's send may wait for the receive; so it waits on that stream, behind places of our own, and the context
+goes on as the program's FIFO lets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from exec.cuda.streams.contexts import Streams
+
+__all__ = ["NcclIn", "NcclOut", "available", "connected"]
+
+_SENDER, _RECEIVER = 0, 1
+_INT8 = 0
+
+
+def available() -> bool:
+    """Whether CuPy finds NCCL; it warns where it does not."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from cupy.cuda import nccl
+
+    return bool(nccl.available)
+
+
+def connected(comm: Any, peer: int, tag: int, *, sends: bool) -> Any:
+    """A communicator of this rank and ``peer``; both call it, connections in the same order everywhere."""
+    from cupy.cuda import nccl
+
+    if sends:
+        name = nccl.get_unique_id()
+        comm.send(name, dest=peer, tag=tag)
+        return nccl.NcclCommunicator(2, name, _SENDER)
+    return nccl.NcclCommunicator(2, comm.recv(source=peer, tag=tag), _RECEIVER)
+
+
+class NcclOut:
+    """The sender's end: ``places`` are this GPU's own memory."""
+
+    def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
+        self._streams, self._places, self._pair = streams, places, pair
+        self._wire = streams.stream()
+        self._full, self._free = ([streams.event() for _ in places] for _ in range(2))
+        self._number = 0
+
+    def room(self, stream: Any) -> int:
+        place = self._number % len(self._places)
+        if self._number >= len(self._places):
+            self._streams.wait(stream, self._free[place])
+        return self._places[place]
+
+    def sent(self, size_bytes: int, stream: Any) -> None:
+        place = self._number % len(self._places)
+        self._streams.record(self._full[place], stream)
+        self._streams.wait(self._wire, self._full[place])
+        self._pair.send(self._places[place], size_bytes, _INT8, _RECEIVER, self._wire.ptr)
+        self._streams.record(self._free[place], self._wire)
+        self._number += 1
+
+    def idle(self) -> bool:
+        return True
+
+
+class NcclIn:
+    """The receiver's end, likewise."""
+
+    def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
+        self._streams, self._places, self._pair = streams, places, pair
+        self._wire = streams.stream()
+        self._full, self._free = ([streams.event() for _ in places] for _ in range(2))
+        self._number, self._asked = 0, False
+
+    def message(self, size_bytes: int, stream: Any) -> int:
+        place = self._number % len(self._places)
+        if not self._asked:
+            if self._number >= len(self._places):
+                self._streams.wait(self._wire, self._free[place])
+            self._pair.recv(self._places[place], size_bytes, _INT8, _SENDER, self._wire.ptr)
+            self._streams.record(self._full[place], self._wire)
+            self._streams.wait(stream, self._full[place])
+            self._asked = True
+        return self._places[place]
+
+    def taken(self, stream: Any) -> None:
+        self._streams.record(self._free[self._number % len(self._places)], stream)
+        self._number += 1
+        self._asked = False
+
+    def idle(self) -> bool:
+        return True

@@ -1,0 +1,76 @@
+"""A GPU's streams as the contexts use them, and events that other processes may wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exec.cuda.kernel.device import Device, Kernels
+from exec.cuda.kernel.source import THREADS
+
+__all__ = ["CudaStreams", "Opened"]
+
+# cudaMemcpyDefault: the driver sees from the addresses whose memory it is, a peer's or the host's too.
+_ANYWHERE = 4
+# Few blocks for each context's kernel: many contexts run at the same time.
+_BLOCKS = 32
+
+
+class Opened:
+    """An event of another process; only waited for."""
+
+    def __init__(self, pointer: int) -> None:
+        self.ptr = pointer
+
+
+class CudaStreams:
+    """Streams, events, copies and kernels of one GPU.
+
+    ``kernels`` may be None where the rank's role needs no kernel: then none is compiled.
+    """
+
+    def __init__(self, device: Device, kernels: Kernels | None) -> None:
+        self._device, self._kernels = device, kernels
+        self._cuda, self._runtime = device.cupy.cuda, device.cupy.cuda.runtime
+        self._streams: list[Any] = []
+
+    def stream(self) -> Any:
+        with self._device.told():
+            self._streams.append(self._cuda.Stream(non_blocking=True))
+        return self._streams[-1]
+
+    def event(self) -> Any:
+        with self._device.told():
+            return self._cuda.Event(disable_timing=True)
+
+    def shared_event(self) -> Any:
+        """An event that other processes may open."""
+        with self._device.told():
+            return self._cuda.Event(disable_timing=True, interprocess=True)
+
+    def record(self, event: Any, stream: Any) -> None:
+        self._runtime.eventRecord(event.ptr, stream.ptr)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        self._runtime.streamWaitEvent(stream.ptr, event.ptr)
+
+    def done(self, event: Any) -> bool:
+        """Whether the last record of ``event`` has passed."""
+        with self._device.told():
+            return bool(event.done)
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: Any) -> None:
+        if to != source:
+            self._runtime.memcpyAsync(to, source, size_bytes, _ANYWHERE, stream.ptr)
+
+    def combine(self, first: int, second: int, into: int, also: int, elements: int, stream: Any) -> None:
+        assert self._kernels is not None
+        grid = (max(1, min(_BLOCKS, -(-elements // (4 * THREADS)))),)
+        arguments = tuple(map(np.int64, (first, second, into, also, elements)))
+        self._kernels.combine(grid, (THREADS,), arguments, stream=stream)
+
+    def synchronize(self) -> None:
+        with self._device.told():
+            for stream in self._streams:
+                stream.synchronize()

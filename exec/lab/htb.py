@@ -1,0 +1,121 @@
+"""What each interface of a lab may carry, as classes of the kernel's token buckets (tc htb).
+
+A host's own interface holds its egress rate and its directed pairs; the port of the switch that it
+hangs on holds its ingress rate. The classes are values; ``commands`` turns two of them, before and
+after, into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from exec.lab.model import DEVICE, Lab, LabHost
+
+__all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
+
+_TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
+# What a class saves up while it is idle passes at once, and makes short messages look fast.
+_LEAST_BURST_BYTES = 4 << 10
+_BURST_S = 5e-4
+# One large frame; the kernel's own choice depends on the rate and warns at both ends.
+_QUANTUM_BYTES = 9000
+
+
+@dataclass(frozen=True)
+class Class:
+    """One class of an interface: what it is sure to get, what it gets at most, and for which address."""
+
+    minor: int
+    parent: int
+    sure_bytes_per_s: float
+    most_bytes_per_s: float
+    dst: str = ""
+
+
+Device = tuple[str, str]
+
+
+def port(number: int) -> str:
+    """The port of the switch that host ``number`` hangs on."""
+    return f"p{number}"
+
+
+def uplink_ports(rack: int) -> tuple[str, str]:
+    """The two ends of a rack's trunk: at the rack's switch, and at the switch between the racks."""
+    return f"up{rack}", f"down{rack}"
+
+
+def shapes(lab: Lab) -> dict[Device, tuple[Class, ...]]:
+    """The classes of every interface as {(namespace, interface): classes}; none where nothing is limited."""
+    made: dict[Device, tuple[Class, ...]] = {}
+    for number, host in enumerate(lab.hosts):
+        made[lab.namespace(host.name), DEVICE] = _egress(lab, host)
+        made[lab.switch, port(number)] = _whole(host.ingress_bytes_per_s)
+    for rack in range(len(lab.racks)):
+        for end in uplink_ports(rack):
+            made[lab.switch, end] = _whole(lab.trunk_bytes_per_s)
+    return made
+
+
+def commands(device: str, before: tuple[Class, ...], after: tuple[Class, ...]) -> list[str]:
+    """The lines for ``tc -batch`` that take one interface from ``before`` to ``after``.
+
+    Where only rates differ the classes are changed in place. Otherwise the whole shape is replaced,
+    and the packets that wait in it are lost.
+    """
+    if _structure(before) == _structure(after):
+        changed = [new for old, new in zip(before, after, strict=True) if old != new]
+        return [_class_line("change", device, one) for one in changed]
+    lines = [f"qdisc del dev {device} root"] if before else []
+    if not after:
+        return lines
+    default = next((one.minor for one in reversed(after) if not one.dst), 0)
+    lines.append(f"qdisc add dev {device} root handle 1: htb default {default:x}")
+    for one in after:
+        lines.append(_class_line("add", device, one))
+        if one.dst:
+            match = f"u32 match ip dst {one.dst}/32 flowid 1:{one.minor:x}"
+            lines.append(f"filter add dev {device} protocol ip parent 1: prio 1 {match}")
+    return lines
+
+
+def _whole(bytes_per_s: float | None) -> tuple[Class, ...]:
+    return () if bytes_per_s is None else (Class(_TOTAL, 0, bytes_per_s, bytes_per_s),)
+
+
+def _egress(lab: Lab, host: LabHost) -> tuple[Class, ...]:
+    total, pairs = host.egress_bytes_per_s, [pair for pair in lab.pairs if pair.src == host.name]
+    if total is None:
+        return tuple(
+            Class(_FIRST_PAIR + lab.number(p.dst), 0, p.bytes_per_s, p.bytes_per_s, lab.address(p.dst))
+            for p in pairs
+        )
+    if not pairs:
+        return _whole(total)
+    # A class may always send what it is sure of: so the shares add up to the host's rate, and whatever
+    # one leaves is lent to the others.
+    share = total / (len(pairs) + 1)
+    leaves = [Class(_OTHERS, _TOTAL, share, total)]
+    for pair in pairs:
+        most = min(pair.bytes_per_s, total)
+        minor = _FIRST_PAIR + lab.number(pair.dst)
+        leaves.append(Class(minor, _TOTAL, min(share, most), most, lab.address(pair.dst)))
+    return (Class(_TOTAL, 0, total, total), *leaves)
+
+
+def _structure(classes: tuple[Class, ...]) -> list[tuple[int, int, str]]:
+    return [(one.minor, one.parent, one.dst) for one in classes]
+
+
+def _class_line(verb: str, device: str, one: Class) -> str:
+    parent = f"1:{one.parent:x}" if one.parent else "1:"
+    rates = [
+        f"{word} {round(8 * rate)}bit {'c' if word == 'ceil' else ''}burst {_burst_bytes(rate)}"
+        for word, rate in (("rate", one.sure_bytes_per_s), ("ceil", one.most_bytes_per_s))
+    ]
+    where = f"class {verb} dev {device} parent {parent} classid 1:{one.minor:x}"
+    return f"{where} htb {' '.join(rates)} quantum {_QUANTUM_BYTES}"
+
+
+def _burst_bytes(rate: float) -> int:
+    return max(_LEAST_BURST_BYTES, round(rate * _BURST_S))

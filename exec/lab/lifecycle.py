@@ -1,0 +1,204 @@
+"""A cluster on one machine: each host a network namespace, its wires shaped by the kernel.
+
+Every namespace carries the lab's name, so labs stand beside each other and nothing else is touched.
+``down`` works from that name alone and may be repeated; an ``up`` that fails removes what it made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from exec.errors import NameTakenError
+from exec.lab.htb import commands, port, shapes, uplink_ports
+from exec.lab.iproute import batch, in_namespace, ip, ip_json, namespaces, require
+from exec.lab.model import DEVICE, SUBNET, Lab, refuse_name
+from probes.errors import UnavailableError
+from probes.files import ownership
+
+__all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
+
+_FILES = Path("/etc/netns")
+_HOSTS = "hosts"
+_CORE = "core"
+_PATIENCE_S = 5.0
+_SEGMENTS = 2
+# reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
+# that nobody asked for.
+_SETTINGS = (
+    "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
+    "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
+    "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; fi"
+)
+
+
+def up(lab: Lab) -> None:
+    """Make the hosts, the switches and the wires of ``lab``, with every rate in force.
+
+    Raises NameTakenError where a namespace of its names exists, UnavailableError where the user may
+    not or the kernel cannot; either way, and when interrupted, nothing of it stays.
+    """
+    require()
+    _claim(lab)
+    try:
+        _create(lab)
+        _write_hosts(lab)
+        _wire(lab)
+        for device, classes in shapes(lab).items():
+            batch("tc", commands(device[1], (), classes), device[0])
+    except BaseException:
+        down(lab.name)
+        raise
+
+
+def down(name: str) -> bool:
+    """Remove the lab of that name with all that runs in it; whether there was anything to remove.
+
+    Raises UsageError where a lab cannot have that name, and UnavailableError, before anything is
+    removed, where a folder of its hosts holds what ``up`` has not written.
+    """
+    refuse_name(name)
+    require()
+    found, folders = standing(name), _folders(name)
+    for folder in folders:
+        ownership.refuse_foreign(folder, _is_ours)
+    for namespace in found:
+        _kill_inside(namespace)
+        ip("netns", "delete", namespace)
+    for folder in folders:
+        ownership.remove(folder, _is_ours)
+    return bool(found or folders)
+
+
+def standing(name: str) -> list[str]:
+    """The namespaces that carry the lab's name, its hosts first; raises UsageError for what is no name."""
+    refuse_name(name)
+    found = [namespace for namespace in namespaces() if _belongs(namespace, name)]
+    return sorted(found, key=lambda namespace: (namespace == f"ccctl.{name}", namespace))
+
+
+def shape(before: Lab, after: Lab) -> None:
+    """Change the rates of a running lab from ``before`` to ``after``, which have the same hosts and racks."""
+    require()
+    old = shapes(before)
+    for device, classes in shapes(after).items():
+        batch("tc", commands(device[1], old[device], classes), device[0])
+
+
+def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
+    """Pull the host's cable at the switch, or put it back: what is sent to or by it is then lost."""
+    require()
+    state = "up" if connected else "down"
+    ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host)), state)
+
+
+def cables(lab: Lab) -> dict[str, bool]:
+    """Whether each host's cable is plugged in."""
+    flags = {link["ifname"]: link["flags"] for link in _ports(lab)}
+    return {host.name: "UP" in flags[port(number)] for number, host in enumerate(lab.hosts)}
+
+
+def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
+    """{host: (bytes it has sent, bytes it has received)} since the lab is up, counted at the switch."""
+    counters = {link["ifname"]: link["stats64"] for link in _ports(lab)}
+    return {
+        host.name: (counters[port(number)]["rx"]["bytes"], counters[port(number)]["tx"]["bytes"])
+        for number, host in enumerate(lab.hosts)
+    }
+
+
+def _claim(lab: Lab) -> None:
+    """Make the switch's namespace, which only one of several at once can; raises NameTakenError."""
+    taken = [f"the namespace {space}" for space in standing(lab.name)]
+    taken += [f"the folder {folder}" for folder in _folders(lab.name)]
+    if not taken:
+        try:
+            ip("netns", "add", lab.switch)
+            return
+        except UnavailableError:
+            taken = [f"the namespace {space}" for space in standing(lab.name)]
+            if not taken:
+                raise
+    raise NameTakenError(
+        f"lab {lab.name}: {taken[0]} exists already",
+        hint=f"ccctl lab down --lab {lab.name} removes it; or give the lab another name.",
+    )
+
+
+def _create(lab: Lab) -> None:
+    names = [lab.namespace(host.name) for host in lab.hosts]
+    batch("ip", [f"netns add {name}" for name in names])
+    for name in (lab.switch, *names):
+        in_namespace(name, _SETTINGS)
+
+
+def _write_hosts(lab: Lab) -> None:
+    """Give each host the names of all: ``ip netns exec`` lays this file over /etc/hosts."""
+    lines = ["127.0.0.1 localhost", *(f"{lab.address(host.name)} {host.name}" for host in lab.hosts)]
+    for host in lab.hosts:
+        folder = _FILES / lab.namespace(host.name)
+        try:
+            ownership.make(folder)
+            (folder / _HOSTS).write_text("\n".join(lines) + "\n")
+        except OSError as error:
+            raise UnavailableError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def _wire(lab: Lab) -> None:
+    prefix = SUBNET.partition("/")[2]
+    inside = [f"link add {_CORE} type bridge", f"link set {_CORE} up"]
+    for rack in range(len(lab.racks)):
+        near, far = uplink_ports(rack)
+        inside += [f"link add {_rack(rack)} type bridge", f"link set {_rack(rack)} up"]
+        inside.append(f"link add {near} type veth peer name {far}")
+        inside += [f"link set {near} master {_rack(rack)} up", f"link set {far} master {_CORE} up"]
+    batch("ip", inside, lab.switch)
+    for number, host in enumerate(lab.hosts):
+        here, at_switch = lab.namespace(host.name), port(number)
+        bridge = _rack(lab.rack(host.name)) if lab.racks else _CORE
+        made = f"link add {DEVICE} netns {here} type veth peer name {at_switch} netns {lab.switch}"
+        batch("ip", [made])
+        batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
+        # The kernel hands on up to 64 KiB as one packet, which would arrive all at once.
+        packets = f"link set {DEVICE} gso_max_segs {_SEGMENTS}"
+        address = f"address add {lab.address(host.name)}/{prefix} dev {DEVICE}"
+        batch("ip", [packets, address, f"link set {DEVICE} up", "link set lo up"], here)
+
+
+def _rack(rack: int) -> str:
+    return f"rack{rack}"
+
+
+def _ports(lab: Lab) -> list[dict[str, Any]]:
+    require()
+    found: list[dict[str, Any]] = ip_json("-netns", lab.switch, "-statistics", "link", "show")
+    return found
+
+
+def _kill_inside(namespace: str) -> None:
+    """End every process of a namespace: one that lives would keep the namespace alive without its name."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while pids := ip("netns", "pids", namespace).split():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        if time.monotonic() > deadline_s:
+            raise UnavailableError(f"{namespace}: the processes {', '.join(pids)} do not end")
+        time.sleep(0.02)
+
+
+def _folders(name: str) -> list[Path]:
+    """The folders with what the lab's hosts see in place of the machine's /etc."""
+    return sorted(path for path in _FILES.glob("ccctl.*") if _belongs(path.name, name))
+
+
+def _is_ours(file: str) -> bool:
+    return file == _HOSTS
+
+
+def _belongs(namespace: str, name: str) -> bool:
+    return namespace == f"ccctl.{name}" or namespace.startswith(f"ccctl.{name}.")

@@ -1,0 +1,124 @@
+"""Runs a command inside a host of a lab, with all that MPI needs to reach the others by itself.
+
+The command gets process numbers of its own, as in a container: when it ends or is stopped, all that
+it started on any host of the lab ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from exec.lab.model import DEVICE, SUBNET, Lab
+from probes.files import temporary_folders
+
+__all__ = ["FILES", "RUN", "environment", "files", "started"]
+
+_PATIENCE_S = 3.0
+FILES = _LOGIN, _OPENMPI_HOSTS, _MPICH_HOSTS = "login", "hosts.openmpi", "hosts.mpich"
+# The folder of one run.
+_RUN = "run-"
+RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
+# The kernel takes a host's name from whoever is in its UTS namespace: no need for hostname(1).
+_NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
+# The shell stays as the first process: as such the command itself would be deaf to signals.
+_FIRST_PROCESS = _NAME_IT + '; "$@"; exit $?'
+
+
+def files(lab: Lab) -> dict[str, str]:
+    """What a command inside needs on disk, as {name: content}: how to log in to the hosts, and their list."""
+    return {
+        _LOGIN: f"""#!/bin/sh
+# As ssh: login [-options] HOST COMMAND...
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host=$1
+shift
+exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
+    sh -c '{_NAME_IT}; eval "$*"' "$host" "$@"
+""",
+        _OPENMPI_HOSTS: "".join(f"{host.name} slots={host.slots}\n" for host in lab.hosts),
+        _MPICH_HOSTS: "".join(f"{host.name}:{host.slots}\n" for host in lab.hosts),
+    }
+
+
+def environment(lab: Lab, folder: Path) -> dict[str, str]:
+    """What makes any mpirun inside use the lab, whose ``files`` are in ``folder``.
+
+    Open MPI and MPICH are told to leave shared memory alone, which would carry messages past the
+    network between hosts that are one machine, and to yield the few cores when they wait.
+    """
+    return {
+        "CCCTL_LAB": lab.name,
+        "CCCTL_HOSTS": lab.slots(),
+        "PRTE_MCA_plm_ssh_agent": str(folder / _LOGIN),
+        "PRTE_MCA_prte_default_hostfile": str(folder / _OPENMPI_HOSTS),
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl_tcp_if_include": SUBNET,
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": str(folder / _LOGIN),
+        "HYDRA_HOST_FILE": str(folder / _MPICH_HOSTS),
+        "HYDRA_IFACE": DEVICE,
+        "UCX_TLS": "tcp,self",
+        "UCX_NET_DEVICES": DEVICE,
+    }
+
+
+@contextlib.contextmanager
+def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """``command`` while it runs inside ``host``, with this process's streams.
+
+    On leaving, what still runs of it is asked to end, and is killed where it does not. It does not
+    outlive this process either, even where that is killed outright.
+    """
+    # Process numbers begin anew with each run, and MPI names its session's files by them.
+    with temporary_folders.folder(_RUN, folder) as own:
+        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
+        with _process(lab.namespace(host), host, command, variables) as process:
+            yield process
+
+
+@contextlib.contextmanager
+def _process(
+    namespace: str, host: str, command: Sequence[str], variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    inside = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", namespace]
+    inside += ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    inside += ["sh", "-c", _FIRST_PROCESS, host, *command]
+    process = subprocess.Popen(inside, env=variables)
+    try:
+        yield process
+    except KeyboardInterrupt:
+        # Ctrl-C reached the command as well, which may be clearing up after itself.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
+        raise
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        _ask_to_end(process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
+    process.kill()
+    process.wait()
+
+
+def _ask_to_end(pid: int) -> None:
+    """Send SIGTERM to the command itself: the child of the shell that unshare has started."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        for shell in psutil.Process(pid).children():
+            for command in shell.children():
+                command.terminate()

@@ -1,0 +1,93 @@
+"""How much memory a rank will take to run programs of given sizes: an upper bound, known before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from exec.mpi.connections import window_bytes_at_most
+from exec.program.layout import Layout
+from probes.live.memory import Need
+from synth.program import INPUT, OUTPUT
+
+__all__ = ["bench_need", "run_need", "start_needs"]
+
+# What a rank comes to hold beside its buffers: compiled loops, tables of the plan, the peers' libraries.
+_BESIDE_BYTES = 64 << 20
+# What MPI fills of /dev/shm for each rank.
+_MPI_SHARED_BYTES = 1 << 20
+# Their outputs are put together from those of several ranks.
+_JOINED = ("all_gather", "all_to_all")
+
+
+def bench_need(
+    layouts: Iterable[Layout],
+    rank: int,
+    item_bytes: int,
+    placements: Iterable[bool],
+    *,
+    peers: bool,
+    far: bool,
+) -> Need:
+    """What ``rank`` needs while all of ``layouts``, and perhaps peers, take turns on the same buffers.
+
+    ``far``: some ranks are on other hosts, and MPI keeps requests for the wires.
+
+    Beside the buffers and each program's scratch and slots that is, at one time, the input as it is made
+    (once more), or the expected output (twice where it is put together of parts) and a byte for each element
+    that is compared, or what a peer's library keeps of its own.
+    """
+    every = list(layouts)
+    given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
+    held = max(max(given, got) if in_place else given + got for in_place in placements)
+    collective = every[0].program.collective
+    copies = 1 if collective.whole and collective.kind not in _JOINED else 2
+    passing = max(given, copies * got) * item_bytes + max(given, got)
+    theirs = 2 * max(given, got) * item_bytes if peers else 0
+    windows = sum(window_bytes_at_most(layout, rank, item_bytes, far=far) for layout in every)
+    windows += _requests_bytes(every, rank, item_bytes) if far else 0
+    return Need(held * item_bytes + windows + max(passing, theirs) + _BESIDE_BYTES, _MPI_SHARED_BYTES)
+
+
+def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
+    """What ``rank`` needs to run a program once on data that it was given, beside that data.
+
+    Rank 0 gathers all outputs, and hands them on as one message.
+    """
+    given, got = (layout.elements(rank, buffer) for buffer in (INPUT, OUTPUT))
+    size = (given + 2 * got) * item_bytes + (3 * _outputs_bytes(layout, item_bytes) if rank == 0 else 0)
+    windows = window_bytes_at_most(layout, rank, item_bytes, far=far)
+    windows += _requests_bytes([layout], rank, item_bytes) if far else 0
+    return Need(size + windows + _BESIDE_BYTES, _MPI_SHARED_BYTES)
+
+
+def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
+    """What it takes on the host of the command to run a program on data that it has read.
+
+    The command holds the inputs as messages, in the end all outputs, and the file of them; with
+    ``here`` the ranks are on the same host, and get their data as messages.
+    """
+    ranks = range(layout.program.ranks)
+    inputs = [layout.elements(rank, INPUT) * item_bytes for rank in ranks]
+    own = Need(sum(inputs) + 4 * _outputs_bytes(layout, item_bytes))
+    if not here:
+        return [own]
+    found = [run_need(layout, rank, item_bytes, far=False) for rank in ranks]
+    both = zip(found, inputs, strict=True)
+    return [own, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
+
+
+def _outputs_bytes(layout: Layout, item_bytes: int) -> int:
+    return sum(layout.elements(rank, OUTPUT) for rank in range(layout.program.ranks)) * item_bytes
+
+
+def _requests_bytes(layouts: Iterable[Layout], rank: int, item_bytes: int) -> int:
+    """What the persistent requests take: one for each 60 KiB that a rank sends or gets, of about 1 KiB."""
+    found = 0
+    for layout in layouts:
+        program = layout.program
+        first = program.tb_start[:-1][program.tb_rank == rank]
+        last = program.tb_start[1:][program.tb_rank == rank]
+        chunks = sum(int(program.count[start:end].sum()) for start, end in zip(first, last, strict=True))
+        found += chunks * layout.largest * item_bytes // 32
+    return found

@@ -1,0 +1,214 @@
+"""What one rank does in a program, as the tables of numbers that the compiled interpreter reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from exec.mpi import interpreter
+from exec.mpi.traffic import Message, Traffic
+from exec.program.layout import Layout
+from exec.program.moves import Move, Span
+from probes.columns import Indices
+
+__all__ = ["Memory", "Tables", "Tiling", "pieces_of", "slot_bytes", "tables_of", "tiling_of"]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Every chunk is worked on in ``tiles`` runs of the program, ``tile`` elements at a time."""
+
+    tiles: int
+    tile: int
+
+
+def tiling_of(layout: Layout, item_bytes: int, tile_bytes: int) -> Tiling:
+    """Tiles so that the largest message of a tile has about ``tile_bytes``; one where that is enough."""
+    most = int(layout.program.count.max(initial=1))
+    if layout.largest * most * item_bytes <= tile_bytes or layout.largest <= 1:
+        return Tiling(1, max(1, layout.largest * most))
+    # Whole cache lines, so that two tiles never share one.
+    line = max(1, 64 // item_bytes)
+    tile = max(line, tile_bytes // (item_bytes * most) // line * line)
+    return Tiling(-(-layout.largest // tile), tile)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of ``exec.mpi.interpreter``, and for each row of ``steps`` the step of the program."""
+
+    blocks: Indices
+    steps: Indices
+    pieces: Indices
+    waits: Indices
+    step_of: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Addresses: of this rank's three buffers, and of a buffer of another rank that is read in place."""
+
+    own: tuple[int, int, int]
+    far: Callable[[int, int], int]
+    item_bytes: int
+
+
+def tables_of(
+    layout: Layout,
+    rank: int,
+    moves: list[Move],
+    messages: Traffic,
+    tiling: Tiling,
+    links: dict[int, int],
+    memory: Memory,
+    wired: Callable[[int], bool],
+) -> Tables:
+    """The tables of ``rank``; ``links`` are the rows of its connections in the table of links. O(steps)."""
+    program = layout.program
+    blocks = np.flatnonzero(program.tb_rank == rank)
+    first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
+    end = int(program.tb_start[blocks[-1] + 1]) if len(blocks) else 0
+    fill = _Fill(layout, messages, tiling, links, memory, wired, int(blocks[:1].sum()), first)
+    own = {move.step: move for move in moves if move.rank == rank}
+    for step in range(first, end):
+        fill.add(step, own.get(step), moves)
+    starts, ends = program.tb_start[blocks] - first, program.tb_start[blocks + 1] - first
+    fill.fuse(starts.tolist(), ends.tolist())
+    return Tables(
+        np.stack([starts, ends, starts, starts], axis=1).astype(np.int64),
+        _table(fill.steps, len(interpreter.STEP_COLUMNS)),
+        _table(fill.pieces, len(interpreter.PIECE_COLUMNS)),
+        _table(fill.waits, 2),
+        np.arange(first, end),
+    )
+
+
+class _Fill:
+    def __init__(
+        self,
+        layout: Layout,
+        messages: Traffic,
+        tiling: Tiling,
+        links: dict[int, int],
+        memory: Memory,
+        wired: Callable[[int], bool],
+        first_block: int,
+        first_step: int,
+    ) -> None:
+        self.layout, self.program, self.messages = layout, layout.program, messages
+        self.tiling, self.links, self.memory, self.wired = tiling, links, memory, wired
+        self.first_block, self.first_step = first_block, first_step
+        self.steps: list[list[int]] = []
+        self.pieces: list[list[int]] = []
+        self.waits: list[list[int]] = []
+
+    def add(self, step: int, move: Move | None, moves: list[Move]) -> None:
+        """One row of steps, with its pieces and its waits."""
+        into, out = self.messages.incoming.get(step), self.messages.outgoing.get(step)
+        first, waited = len(self.pieces), len(self.waits)
+        far = None
+        if move is not None:
+            far = self._far(into, move, moves)
+            self.pieces += pieces_of(self.layout, self.tiling, move, far, self.memory)
+        for message in self.messages.waits.get(step, ()):
+            if not message.copied:
+                self.waits.append([self.links[message.connection], message.number])
+        block, goal = int(self.program.wait_tb[step]), -1
+        if block >= 0:
+            goal = int(self.program.tb_start[block] + self.program.wait_step[step]) - self.first_step
+        row = [int(self.program.op[step]), 1, block - self.first_block if block >= 0 else -1, goal]
+        row += [
+            *self._end(into, in_slot=far is None),
+            *self._end(out, in_slot=out is not None and out.copied),
+        ]
+        self.steps.append([*row, first, len(self.pieces), waited, len(self.waits)])
+
+    def _end(self, message: Message | None, *, in_slot: bool) -> tuple[int, int, int]:
+        if message is None:
+            return (-1, 0, 0)
+        return (self.links[message.connection], message.number, int(in_slot))
+
+    def _far(
+        self, message: Message | None, move: Move, moves: list[Move]
+    ) -> tuple[int, tuple[Span | None, ...]] | None:
+        """The rank and its spans where a message is read from, if not from a slot."""
+        if message is None:
+            return None
+        if message.landed:
+            return move.rank, tuple(part.dst for part in move.parts)
+        if message.copied or self.wired(message.connection):
+            return None
+        return moves[message.sent].rank, message.spans
+
+    def fuse(self, starts: list[int], ends: list[int]) -> None:
+        """Let reductions into one place that follow each other run as one, where nobody can tell."""
+        program = self.program
+        awaited = set((program.tb_start[program.wait_tb] + program.wait_step)[program.wait_tb >= 0].tolist())
+        for start, end in zip(starts, ends, strict=True):
+            head = start
+            for at in range(start + 1, end):
+                if at - 1 + self.first_step in awaited or not self._alike(head, at):
+                    head = at
+                else:
+                    self.steps[head][interpreter.FUSED] += 1
+
+    def _alike(self, head: int, at: int) -> bool:
+        """Whether step ``at`` adds to what step ``head`` adds to, and not that to itself."""
+        first, other = self.steps[head], self.steps[at]
+        if first[interpreter.OP] != interpreter.RE or other[interpreter.OP] != interpreter.RE:
+            return False
+        here, there = (
+            self.pieces[row[interpreter.PIECE_FIRST] : row[interpreter.PIECE_END]] for row in (first, other)
+        )
+        targets = {piece[interpreter.DST] for piece in here}
+        return (
+            len(here) == len(there) > 0
+            and all(
+                (one[interpreter.DST], one[interpreter.LENGTH])
+                == (two[interpreter.DST], two[interpreter.LENGTH])
+                for one, two in zip(here, there, strict=True)
+            )
+            and targets.isdisjoint(piece[interpreter.SRC] for piece in there)
+        )
+
+
+def pieces_of(
+    layout: Layout,
+    tiling: Tiling,
+    move: Move,
+    far: tuple[int, tuple[Span | None, ...]] | None,
+    memory: Memory,
+) -> Iterator[list[int]]:
+    """(source, destination, on the sender, place in the slot, elements) of each piece of a step."""
+    at, item_bytes = 0, memory.item_bytes
+    for number, part in enumerate(move.parts):
+        spans = (part.src, part.dst, far[1][number] if far else None)
+        bases = (*(memory.own[span.buffer] if span else 0 for span in spans[:2]), 0)
+        if spans[2] is not None and far is not None:
+            bases = (bases[0], bases[1], memory.far(far[0], spans[2].buffer))
+        count = max(span.slots for span in spans if span) if tiling.tiles > 1 and layout.even else 1
+        length = part.length // count
+        for piece in range(count):
+            addresses = [
+                base + (span.start + piece * length) * item_bytes if span else 0
+                for base, span in zip(bases, spans, strict=True)
+            ]
+            yield [*addresses, at, length]
+            at += min(tiling.tile, length) * item_bytes
+
+
+def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:
+    """What a message of this step takes in a slot."""
+    nowhere = Memory((0, 0, 0), lambda rank, buffer: 0, item_bytes)
+    pieces = list(pieces_of(layout, tiling, move, None, nowhere))
+    return (
+        pieces[-1][interpreter.AT] + min(tiling.tile, pieces[-1][interpreter.LENGTH]) * item_bytes
+        if pieces
+        else 0
+    )
+
+
+def _table(rows: list[list[int]], columns: int) -> Indices:
+    return np.array(rows, dtype=np.int64).reshape(-1, columns)

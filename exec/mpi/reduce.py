@@ -1,0 +1,138 @@
+"""Reductions of elements at addresses: one compiled loop for each element type and operator.
+
+16-bit floats are widened to float32 for each operation and rounded back, as NumPy does, but many at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types  # type: ignore[attr-defined] # numba has it, and does not list it
+from numba.extending import overload, register_jitable
+
+from exec.mpi.intrinsics import compiled_in, pointer
+from exec.program.dtypes import Array
+
+__all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "combine", "sample_of"]
+
+SUM, PROD, MIN, MAX = range(4)
+REDOP_CODES = {"sum": SUM, "prod": PROD, "min": MIN, "max": MAX, "avg": SUM}
+_FLOAT16 = np.dtype([("float16", np.uint16)])
+
+
+def sample_of(dtype: np.dtype[Any]) -> Array:
+    """An empty array whose type tells the compiler the element type: numba has no 16-bit floats."""
+    return np.empty(0, _FLOAT16 if dtype == np.float16 else dtype)
+
+
+def combine(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
+    """``out[i] := first[i] (redop) second[i]`` for ``count`` elements; arguments are addresses."""
+    raise NotImplementedError("only compiled code calls this")
+
+
+# Only NaN differs from itself: it wins, as in NumPy.
+@register_jitable
+def _least(a: Any, b: Any) -> Any:
+    return a if a < b or a != a else b
+
+
+@register_jitable
+def _most(a: Any, b: Any) -> Any:
+    return a if a > b or a != a else b
+
+
+# The annotations differ: numba passes types here, and numbers there.
+@overload(combine, strict=False)
+def _combine(redop: Any, out: Any, first: Any, second: Any, count: Any, sample: Any) -> Any:
+    if isinstance(sample.dtype, types.Record):
+        brain = "bfloat16" in sample.dtype.fields
+        return _narrow(*((_widened_brain, _rounded_brain) if brain else (_widened_half, _rounded_half)))
+    return _native
+
+
+def _native(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
+    a = carray(pointer(first), count, sample.dtype)
+    b = carray(pointer(second), count, sample.dtype)
+    to = carray(pointer(out), count, sample.dtype)
+    if redop == SUM:
+        for i in range(count):
+            to[i] = a[i] + b[i]
+    elif redop == PROD:
+        for i in range(count):
+            to[i] = a[i] * b[i]
+    elif redop == MIN:
+        for i in range(count):
+            to[i] = _least(a[i], b[i])
+    else:
+        for i in range(count):
+            to[i] = _most(a[i], b[i])
+
+
+def _narrow(widened: Any, rounded: Any) -> Any:
+    def loop(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
+        a = carray(pointer(first), count, np.uint16)
+        b = carray(pointer(second), count, np.uint16)
+        to = carray(pointer(out), count, np.uint16)
+        if redop == SUM:
+            for i in range(count):
+                to[i] = rounded(widened(a[i]) + widened(b[i]))
+        elif redop == PROD:
+            for i in range(count):
+                to[i] = rounded(widened(a[i]) * widened(b[i]))
+        elif redop == MIN:
+            for i in range(count):
+                to[i] = rounded(_least(widened(a[i]), widened(b[i])))
+        else:
+            for i in range(count):
+                to[i] = rounded(_most(widened(a[i]), widened(b[i])))
+
+    return loop
+
+
+@compiled_in
+def _widened_half(context: Any, bits: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@compiled_in
+def _rounded_half(context: Any, value: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+@compiled_in
+def _bits_of(context: Any, value: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.uint32(types.float32), generate
+
+
+@compiled_in
+def _float_of(context: Any, bits: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+@register_jitable
+def _widened_brain(bits: Any) -> Any:
+    return _float_of(np.uint32(np.uint32(bits) << np.uint32(16)))
+
+
+@register_jitable
+def _rounded_brain(value: Any) -> Any:
+    """To the nearest, ties to even; a NaN stays one."""
+    bits: Any = _bits_of(np.float32(value))
+    if value != value:
+        return np.uint16((bits >> np.uint32(16)) | np.uint32(64))
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    return np.uint16((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16))

@@ -1,0 +1,101 @@
+"""Memory that the ranks of one host share: each rank's own, which the others map where they need it.
+
+It has no name in any file system, so that nothing of it is left behind, however its processes end.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exec.program.dtypes import Array
+from probes.errors import UnavailableError
+
+__all__ = ["Origin", "Window", "host_key", "mapped", "origin_of", "shared_array"]
+
+_WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
+
+
+class Origin(NamedTuple):
+    """Where an array of another process lies: the process, its open file, bytes from the file's start."""
+
+    pid: int
+    file: int
+    offset: int
+
+
+class Window(mmap.mmap):
+    """``size_bytes`` of zeros; it lives as long as an array in it does."""
+
+    file: int
+    address: int
+
+    def __new__(cls, size_bytes: int) -> Window:
+        file = os.memfd_create("ccctl")
+        os.ftruncate(file, max(1, size_bytes))
+        window = super().__new__(cls, file, max(1, size_bytes))
+        window.file = file
+        window.address = np.frombuffer(window, np.uint8).ctypes.data
+        _WINDOWS.add(window)
+        return window
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self.file)
+
+
+def shared_array(elements: int, dtype: np.dtype[Any]) -> Array:
+    """Zeros that other ranks of this host can read in place: what a plan need not copy for them."""
+    return np.frombuffer(Window(elements * dtype.itemsize), dtype, elements)
+
+
+def origin_of(array: Array) -> Origin | None:
+    """Where other processes find ``array``; None where it is private to this one."""
+    first, size_bytes = array.ctypes.data, array.nbytes
+    for window in tuple(_WINDOWS):
+        if window.address <= first and first + size_bytes <= window.address + len(window):
+            return Origin(os.getpid(), window.file, first - window.address)
+    return None
+
+
+def mapped(pid: int, file: int) -> Array:
+    """The window of another process of this host, as bytes; raises UnavailableError where it cannot be."""
+    path = f"/proc/{pid}/fd/{file}"
+    try:
+        opened = os.open(path, os.O_RDWR)
+    except OSError as error:
+        raise UnavailableError(f"{path}: the memory of another rank cannot be mapped: {error}") from error
+    try:
+        return np.frombuffer(mmap.mmap(opened, os.fstat(opened).st_size), np.uint8)
+    finally:
+        os.close(opened)
+
+
+def host_key() -> tuple[object, ...]:
+    """What two processes have in common that can share memory and are one host to everybody.
+
+    Namespaces count: the hosts of a lab are one kernel, but only wires lie between them.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    spaces = [_inode(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]
+    return (socket.gethostname(), boot.read_text().strip() if boot.exists() else "", os.getuid(), *spaces)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - a Path would be made for this alone
+    except OSError:
+        return 0

@@ -1,0 +1,83 @@
+"""Who a rank waits for when its interpreter cannot go on: threadblock, step and peer; who is lost."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from exec.mpi import interpreter
+from exec.mpi.encode import Tables
+from synth.program import Program
+
+__all__ = ["Neighbours", "waits_for"]
+
+# With a look every half second: after whoever watches all ranks from outside has had time to say so.
+_STOPPED_LOOKS = 16
+
+
+class Neighbours:
+    """The other ranks of this host, by their processes ``pids``: looked at while this rank waits for one."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        self._pids = pids
+        self._stopped = dict.fromkeys(pids, 0)
+
+    def lost(self) -> str:
+        """A rank that has ended, or has been stopped at every look for a while; "" where there is none.
+
+        Looks are counted, not seconds: who suspends a job and resumes it does so with all of its ranks.
+        """
+        import psutil
+
+        for rank, pid in self._pids.items():
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return f"rank {rank} (pid {pid}) is gone"
+            except PermissionError:
+                continue
+            with suppress(psutil.Error):
+                halted = psutil.Process(pid).status() == psutil.STATUS_STOPPED
+                self._stopped[rank] = self._stopped[rank] + 1 if halted else 0
+            if self._stopped[rank] > _STOPPED_LOOKS:
+                return f"rank {rank} (pid {pid}) was stopped (SIGSTOP)"
+        return ""
+
+
+def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> tuple[int, str]:
+    """(rank, "rank 0 threadblock 1 step 3 (rrc)"); rank -1 where no threadblock is at work."""
+    header, blocks, links = arguments[0], tables.blocks, arguments[5]
+    best: tuple[int, str] = (-1, f"{program.name}: until all have read")
+    for block in blocks.tolist():
+        if block[interpreter.AT_TILE] >= header[interpreter.TILES]:
+            continue
+        row = tables.steps[block[interpreter.AT_STEP]]
+        step = int(tables.step_of[block[interpreter.AT_STEP]])
+        peer = _peer(program, header, links, row, step, block[interpreter.AT_TILE])
+        tiles = int(header[interpreter.TILES])
+        where = program.place(step) + (f", tile {block[interpreter.AT_TILE]} of {tiles}" if tiles > 1 else "")
+        if peer >= 0:
+            return peer, where
+        best = (-1, where)
+    return best
+
+
+def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: int) -> int:
+    """The rank whose message, or whose reading of one, is missing; -1 where another step is."""
+    threadblock = program.tb_of[step]
+    link = row[interpreter.IN]
+    if link >= 0:
+        number = (header[interpreter.RUN] * header[interpreter.TILES] + tile) * links[
+            link, interpreter.PER_TILE
+        ]
+        if (
+            ctypes.c_int64.from_address(int(links[link, interpreter.WRITTEN])).value
+            <= number + row[interpreter.IN_NUMBER]
+        ):
+            return int(program.tb_recv[threadblock])
+    if row[interpreter.OUT] >= 0:
+        return int(program.tb_send[threadblock])
+    return -1

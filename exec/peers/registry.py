@@ -1,0 +1,50 @@
+"""Opens the peers that were asked for by name: ``mpi``, ``mpi:ring``, ``mpi:all``, ``gloo``, ``nccl``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from exec.peers.base import Peer
+from probes.errors import UsageError
+from synth.collective import Collective
+
+__all__ = ["LIBRARIES", "open_peers", "parse_peers"]
+
+LIBRARIES = {
+    "mpi": "exec.peers.mpi:MpiPeer",
+    "gloo": "exec.peers.gloo:GlooPeer",
+    "nccl": "exec.peers.nccl:NcclPeer",
+}
+_EVERY = "all"
+
+
+def parse_peers(text: str | None) -> tuple[str, ...]:
+    """The peers of ``mpi:ring,gloo``, each once, in order; raises UsageError for one that is none."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text else ()
+    for name in names:
+        library, _, algorithm = name.partition(":")
+        if library not in LIBRARIES or (name.endswith(":")):
+            raise UsageError(
+                f"--vs: expected {', '.join(LIBRARIES)}, found {name!r}",
+                hint="An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
+            )
+        if algorithm and library == "gloo":
+            raise UsageError(f"--vs {name}: gloo has no algorithms to select")
+    return names
+
+
+def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[Peer]:
+    """Every peer of ``names``, ready to be asked for calls; collective over ``comm``."""
+    peers: list[Peer] = []
+    for name in names:
+        library, _, algorithm = name.partition(":")
+        if library == "mpi" and algorithm == _EVERY:
+            from exec.peers.mpi import MpiPeer, algorithm_names
+
+            peers += [MpiPeer(comm, known, optional=True) for known in algorithm_names(collective)]
+        else:
+            module, _, cls = LIBRARIES[library].partition(":")
+            peers.append(getattr(importlib.import_module(module), cls)(comm, algorithm))
+    return peers

@@ -1,0 +1,116 @@
+"""Inputs whose results are known exactly, and those results.
+
+Every rank repeats a pattern of small integers whose length is a prime, so that a chunk in the
+wrong place, twice or not at all shows. They are so small that their sums are exact in the element type:
+in float32 for up to two million ranks, in bfloat16 for 256. Of the factors of a product only two ranks'
+differ from one, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache, reduce
+from typing import Any
+
+import numpy as np
+
+from exec.program.dtypes import BFLOAT16, Array, combine_of, divided, encoded
+from exec.program.layout import Layout
+from synth.program import INPUT, OUTPUT
+
+__all__ = ["expected", "given"]
+
+_PERIOD = 8191
+_LARGEST = 7
+# Up to where every integer is an element.
+_EXACT = {np.dtype(np.float16): 1 << 11, BFLOAT16: 1 << 8}
+
+
+def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
+    """The input of ``rank``: flat, as long as the program's input for this layout."""
+    patterns = _Patterns(layout, dtype, redop)
+    own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
+    collective, slots = layout.program.collective, layout.slots
+    copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
+    # What several ranks hold copies of is the same on all of them: what the first one has.
+    for chunk in np.flatnonzero(copied).tolist():
+        slot = slots.input_of(rank, chunk)
+        start, length = layout.start(INPUT, slot), layout.length(slot)
+        first = int(collective.sources.of(chunk)[0])
+        own[start : start + length] = patterns.at_source(first, chunk)[:length]
+    return own
+
+
+def expected(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
+    """The output that ``rank`` must end with, bit for bit."""
+    patterns = _Patterns(layout, dtype, redop)
+    collective, count = layout.program.collective, layout.count
+    length = layout.elements(rank, OUTPUT)
+    if not collective.whole or collective.kind in ("gather", "scatter", "all_to_next"):
+        return _chunk_by_chunk(patterns, rank)
+    if collective.reduces:
+        first = rank * count if collective.kind == "reduce_scatter" else 0
+        return _repeated(patterns.reduced(range(collective.ranks)), first, length)
+    if collective.kind == "broadcast":
+        return _repeated(patterns.of(collective.root), 0, length)
+    first = rank * count if collective.kind == "all_to_all" else 0
+    return np.concatenate(
+        [_repeated(patterns.of(source), first, count) for source in range(collective.ranks)]
+    )
+
+
+class _Patterns:
+    """What the ranks repeat, as elements of one type, and what becomes of it."""
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], redop: str) -> None:
+        self.layout, self.dtype, self.redop = layout, dtype, redop
+        self.ranks = layout.program.ranks
+        self.for_product = layout.program.collective.reduces and redop == "prod"
+        self.largest = max(1, min(_LARGEST, _EXACT.get(dtype, 1 << 24) // self.ranks))
+
+    def of(self, rank: int) -> Array:
+        """One period of what ``rank`` holds."""
+        return encoded(_period(self.ranks, rank, self.largest, self.for_product), self.dtype)
+
+    def at_source(self, source: int, chunk: int) -> Array:
+        """A period of what ``source`` holds, or longer, from ``chunk`` on."""
+        layout = self.layout
+        first = layout.start(INPUT, layout.slots.input_of(source, chunk))
+        return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
+
+    def reduced(self, sources: Iterable[int]) -> Array:
+        """One period of what comes of all ``sources``."""
+        return self.combined([self.of(source) for source in sources])
+
+    def combined(self, parts: list[Array]) -> Array:
+        total = reduce(combine_of(self.redop, self.dtype), parts)
+        return divided(total, len(parts)) if self.redop == "avg" else total
+
+
+def _chunk_by_chunk(patterns: _Patterns, rank: int) -> Array:
+    """The output from the sources of each of its chunks."""
+    layout = patterns.layout
+    collective = layout.program.collective
+    result = np.zeros(layout.elements(rank, OUTPUT), patterns.dtype)
+    for slot, chunk in enumerate(layout.slots.output_chunks(rank).tolist()):
+        sources = collective.sources.of(chunk).tolist()
+        parts = [
+            patterns.at_source(source, chunk)
+            for source in sources[: None if collective.reduced[chunk] else 1]
+        ]
+        total = patterns.combined(parts) if collective.reduced[chunk] else parts[0]
+        start, length = layout.start(OUTPUT, slot), layout.length(slot)
+        result[start : start + length] = total[:length]
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _period(ranks: int, rank: int, largest: int, for_product: bool) -> Array:
+    if for_product:
+        place = np.arange(_PERIOD) % ranks
+        return np.where(place == rank, 2, np.where(place == (rank + 1) % ranks, 3, 1))
+    return np.random.default_rng(rank).integers(-largest, largest + 1, _PERIOD)
+
+
+def _repeated(pattern: Array, first: int, length: int) -> Array:
+    return np.resize(np.roll(pattern, -(first % len(pattern))), length)

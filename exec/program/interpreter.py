@@ -1,0 +1,101 @@
+"""The reference executor: all ranks of a program in one process, on NumPy.
+
+What the other executors give must equal what this one gives.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from exec.program.dtypes import Array, combine_of, divided
+from exec.program.layout import Layout
+from exec.program.moves import Part, Span, moves
+from probes.errors import UsageError
+from synth.program import INPUT, OUTPUT, SCRATCH, Program
+from synth.simulation.fifo_order import FIFO_DEPTH
+
+__all__ = ["interpret"]
+
+
+def interpret(
+    program: Program,
+    inputs: Sequence[Array],
+    redop: str = "sum",
+    *,
+    in_place: bool = False,
+    depth: int = FIFO_DEPTH,
+) -> list[Array]:
+    """The output of every rank; ``inputs`` are flat arrays, one a rank, and stay as they are.
+
+    In place, input and output of a rank share memory as the collective defines it. Raises
+    UsageError where the inputs do not fit the collective, DataError where the program deadlocks
+    with ``depth`` messages in each connection.
+    """
+    layout = Layout(program, _count(program, inputs))
+    ranks = _Ranks(layout, inputs, in_place)
+    combine = combine_of(redop, inputs[0].dtype)
+    fifos: defaultdict[int, deque[Array]] = defaultdict(deque)
+    for move in moves(layout, depth):
+        for part in move.parts:
+            value = _value(ranks, move.rank, part)
+            if move.op == "re" and value is not None:
+                value = combine(ranks.view(move.rank, part.dst), value)
+            if move.from_ >= 0:
+                received = fifos[move.from_].popleft()
+                value = received if value is None else combine(received, value)
+            if part.dst is not None and value is not None:
+                ranks.view(move.rank, part.dst)[:] = value
+            if move.to >= 0 and value is not None:
+                fifos[move.to].append(value.copy())
+    outputs = [ranks.buffers[rank][OUTPUT] for rank in range(program.ranks)]
+    for rank, output in enumerate(outputs if redop == "avg" else ()):
+        for start, stop, summands in layout.sums(rank):
+            output[start:stop] = divided(output[start:stop], summands)
+    return outputs
+
+
+class _Ranks:
+    """The three buffers of every rank."""
+
+    def __init__(self, layout: Layout, inputs: Sequence[Array], in_place: bool) -> None:
+        self.buffers: list[tuple[Array, Array, Array]] = []
+        for rank, given in enumerate(inputs):
+            scratch = np.empty(layout.elements(rank, SCRATCH), given.dtype)
+            if in_place:
+                total, where_in, where_out = layout.in_place(rank)
+                whole = np.zeros(total, given.dtype)
+                whole[where_in] = given
+                self.buffers.append((whole[where_in], whole[where_out], scratch))
+            else:
+                output = np.zeros(layout.elements(rank, OUTPUT), given.dtype)
+                self.buffers.append((given.copy(), output, scratch))
+
+    def view(self, rank: int, span: Span | None) -> Array:
+        assert span is not None
+        return self.buffers[rank][span.buffer][span.start : span.stop]
+
+
+def _value(ranks: _Ranks, rank: int, part: Part) -> Array | None:
+    return None if part.src is None else ranks.view(rank, part.src)
+
+
+def _count(program: Program, inputs: Sequence[Array]) -> int:
+    """Elements of a block, from the inputs; UsageError where they do not fit."""
+    if len(inputs) != program.ranks:
+        raise UsageError(f"inputs: expected one for each of {program.ranks} ranks, found {len(inputs)}")
+    layout = Layout(program, 1)
+    blocks = [layout.elements(rank, INPUT) for rank in range(program.ranks)]
+    counts = {given.size // blocks[rank] for rank, given in enumerate(inputs) if blocks[rank]}
+    fits = len(counts) == 1 and all(
+        given.ndim == 1 and given.size == max(counts) * blocks[rank] for rank, given in enumerate(inputs)
+    )
+    if not fits or len({given.dtype for given in inputs}) != 1:
+        sizes = ", ".join(str(given.size) for given in inputs[:8])
+        raise UsageError(
+            f"inputs: expected flat arrays of one type with k · ({', '.join(map(str, blocks[:8]))}) elements "
+            f"for {program.collective.kind}, found {sizes} elements"
+        )
+    return max(counts)

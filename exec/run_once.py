@@ -1,0 +1,105 @@
+"""One collective on the caller's data, over MPI."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from exec.executors import Executor
+from exec.memory_demand import run_need
+from exec.program.dtypes import Array, dtype_name
+from exec.program.layout import Layout
+from probes.errors import UsageError
+from probes.live.memory import require_room
+from probes.progress import Progress
+from synth.program import INPUT, OUTPUT, Program
+
+__all__ = ["RunRequest", "fitting", "run_task"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunRequest:
+    """A program, the elements of a block, and the flat input of every rank."""
+
+    program: Program
+    count: int
+    inputs: tuple[Array, ...]
+    redop: str
+    device: str = "cpu"
+
+    def of_rank(self, rank: int) -> RunRequest:
+        """The same with the input of ``rank`` alone: the others' are not sent to it."""
+        own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
+        return replace(self, inputs=own)
+
+
+def fitting(
+    program: Program, inputs: tuple[Array, ...], redop: str, source: str = "", device: str = "cpu"
+) -> RunRequest:
+    """A request whose inputs are known to fit; raises UsageError naming the rank whose does not.
+
+    ``source`` is where they come from, for the message; ``{rank}`` in it stands for the rank's number.
+    """
+
+    def named(rank: int) -> str:
+        return f"{source.replace('{rank}', str(rank))}: rank {rank}" if source else f"rank {rank}"
+
+    if len(inputs) != program.ranks:
+        raise UsageError(f"the program is for {program.ranks} ranks, the input is for {len(inputs)}")
+    blocks = Layout(program, 1)
+    first = next(rank for rank in range(program.ranks) if blocks.elements(rank, INPUT))
+    count, left = divmod(inputs[first].size, blocks.elements(first, INPUT))
+    if left or not count:
+        raise UsageError(
+            f"{named(first)}: expected a positive multiple of {blocks.elements(first, INPUT)} elements for "
+            f"{program.collective.kind} on {program.ranks} ranks, found {inputs[first].size}"
+        )
+    layout = Layout(program, count)
+    for rank, given in enumerate(inputs):
+        try:
+            name = dtype_name(given.dtype)
+        except UsageError as error:
+            raise UsageError(f"{named(rank)}: {error.message}") from error
+        if given.dtype != inputs[first].dtype:
+            raise UsageError(f"{named(rank)} has {name}, rank {first} {dtype_name(inputs[first].dtype)}")
+        if given.size != layout.elements(rank, INPUT):
+            raise UsageError(
+                f"{named(rank)}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
+                f"found {given.size}"
+            )
+    return RunRequest(
+        program, count, tuple(np.ascontiguousarray(given).reshape(-1) for given in inputs), redop, device
+    )
+
+
+def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[Array], str] | None:
+    """(the output of every rank, how it was run), on rank 0; None on the others."""
+    layout = Layout(request.program, request.count)
+    rank = comm.Get_rank()
+    far = len(set(comm.allgather(socket.gethostname()))) > 1
+    need = run_need(layout, rank, request.inputs[rank].dtype.itemsize, far=far)
+    require_room(comm, need, layout.program.collective.label)
+    send, recv = _buffers(layout, rank, request.inputs[rank])
+    progress.waiting(-1, f"{request.program.name}: planning")
+    executor = Executor(comm, request.device)
+    call = executor.ready(layout, send, recv, request.redop, progress)
+    progress.waiting(-1, f"{request.program.name}: running")
+    call.place()
+    call.run()
+    call.fetch()
+    call.close()
+    gathered: list[Array] | None = comm.gather(recv)
+    return None if gathered is None else (gathered, ", ".join(executor.chosen.values()))
+
+
+def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:
+    """Input and output of ``rank``; in one buffer where the program can run only so."""
+    if layout.program.out_of_place:
+        return given, np.zeros(layout.elements(rank, OUTPUT), given.dtype)
+    elements, where_in, where_out = layout.in_place(rank)
+    whole = np.zeros(elements, given.dtype)
+    whole[where_in] = given
+    return whole[where_in], whole[where_out]

@@ -1,0 +1,89 @@
+"""The active probes run on this machine: their answers beside its own facts, contradictions as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from probes.detection.adapcc_probes import Copies, Loopback, Trials, gpu_switches, nic_numa, nic_switches
+from probes.errors import UnavailableError
+from probes.live.cuda_copies import CudaCopies
+from probes.live.loopback import SocketLoopback
+from probes.paths.path_type import Paths
+from probes.topology import Finding, Gpu, Host, Nic, Probed, Topology
+
+__all__ = ["contradictions", "probe_host", "probed"]
+
+_SURE = 0.9
+_ON_ONE_SWITCH = ("PIX", "PXB")
+
+
+def probed(found: Topology, seed: int) -> Topology:
+    """The topology of this machine, which is its only host, with what the active probes say of it."""
+    (host,) = found.hosts
+    done = probe_host(host, _copies, SocketLoopback(host), Trials(seed=seed))
+    return replace(found, hosts=(done,), findings=(*found.findings, *contradictions(done)))
+
+
+def probe_host(host: Host, copies: Callable[[Host], Copies], loopback: Loopback, trials: Trials) -> Host:
+    """All three probes, one after the other, as they must not disturb each other.
+
+    ``copies`` may raise UnavailableError: the probes that need GPUs then refuse with that reason.
+    """
+    gpus = [gpu.bus_id for gpu in host.usable_gpus]
+    nics = [nic.name for nic in host.physical_nics if nic.state not in ("down", "disabled")]
+    answers = nic_numa(nics, [node.index for node in host.numa if node.cpus], loopback, trials)
+    try:
+        if not gpus:
+            raise UnavailableError("there is no GPU")
+        made = copies(host)
+        answers += gpu_switches(gpus, made, trials)
+        answers += nic_switches(gpus, nics, made, loopback, trials)
+    except UnavailableError as error:
+        tried = {answer.what for answer in answers}
+        refused = [
+            Probed("gpu_switch", tuple(gpus), seed=trials.seed, reason=error.message),
+            *(Probed("nic_switch", (nic, *gpus), seed=trials.seed, reason=error.message) for nic in nics),
+        ]
+        answers += [one for one in refused if one.what not in tried]
+    return replace(host, probed=tuple(answers))
+
+
+def contradictions(host: Host) -> Iterator[Finding]:
+    """Where an active probe is sure of what the passive facts deny."""
+    devices: dict[str, Gpu | Nic] = {gpu.bus_id: gpu for gpu in host.gpus}
+    devices |= {nic.name: nic for nic in host.nics}
+    for answer in host.probed:
+        if not answer.answer or (answer.confidence or 0) < _SURE:
+            continue
+        said, passive = _both(host, answer, [devices[name] for name in answer.devices])
+        if passive and said != passive:
+            text = f"the active probe says {said}, the passive facts say {passive}; neither is changed"
+            yield Finding("disagree", f"{host.name}/{answer.devices[0]}", text)
+
+
+def _both(host: Host, answer: Probed, devices: Sequence[Gpu | Nic]) -> tuple[str, str]:
+    """What the probe says, and what the facts say ("" where they do not), in the same words."""
+    first = devices[0]
+    if answer.what == "nic_numa":
+        return f"NUMA node {answer.answer}", "" if first.numa is None else f"NUMA node {first.numa}"
+    paths = Paths(host)
+    ways = [paths.in_tree(first, other) for other in devices[1:]]
+    if None in ways:
+        return "", ""
+    if answer.what == "gpu_switch":
+        words = {"yes": "they share a PCIe switch", "no": "they share no PCIe switch"}
+        on_one = words["yes" if ways[0] in _ON_ONE_SWITCH else "no"]
+        return (
+            f"of it and {answer.devices[1]}: {words[answer.answer]}",
+            f"of it and {answer.devices[1]}: {on_one}",
+        )
+    near = [name for name, way in zip(answer.devices[1:], ways, strict=True) if way in _ON_ONE_SWITCH]
+    said = answer.answer.replace(",", ", ")
+    return f"on its switch are {said}", f"on its switch are {', '.join(near) or 'no GPUs'}"
+
+
+def _copies(host: Host) -> Copies:
+    near = {node.index: node.cpus for node in host.numa}
+    cpus = {gpu.bus_id: near.get(-1 if gpu.numa is None else gpu.numa, "") for gpu in host.usable_gpus}
+    return CudaCopies([gpu.bus_id for gpu in host.usable_gpus], cpus)

@@ -1,0 +1,143 @@
+"""AdapCC's three active probes (Sec. IV-A): where NICs and GPUs are, told by who slows whom down.
+
+(1) The NUMA node of a NIC: the one from which a loopback over the NIC is quickest. (2) GPUs on one PCIe
+switch: one copies 20 MB to the CPU while another does so over eight streams. (3) GPUs on the switch of a
+NIC: they copy while the NIC is busy. Unlike AdapCC's program, each alternative is tried at least seven
+times, in random order, each GPU is timed by itself, and the trials decide what is low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+
+from probes.columns import Floats
+from probes.statistics.bootstrap import in_random_order, least, lowered
+from probes.topology import Probed
+
+__all__ = ["REPETITIONS", "Copies", "Loopback", "Trials", "gpu_switches", "nic_numa", "nic_switches"]
+
+REPETITIONS = 7
+
+
+class Copies(Protocol):
+    """Copies from GPUs to the CPU, each timed by itself; GPUs are bus ids."""
+
+    def alone_gbs(self, gpu: str) -> float:
+        """GB/s of one copy while nothing else is copied."""
+
+    def beside_gbs(self, gpu: str, other: str) -> float:
+        """GB/s of one copy of ``gpu`` while ``other`` copies over eight streams, from before to after it."""
+
+
+class Loopback(Protocol):
+    """Traffic that leaves a NIC and comes back to it."""
+
+    def refusal(self, nic: str) -> str:
+        """Why such traffic does not reach the NIC; "" where it does."""
+
+    def round_trip_s(self, nic: str, node: int) -> float:
+        """Seconds there and back from a process bound to a NUMA node."""
+
+    def busy(self, nic: str) -> AbstractContextManager[None]:
+        """Keeps the NIC as busy as it can be while the block runs."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How often each alternative is tried, and what the order is drawn from."""
+
+    repetitions: int = REPETITIONS
+    seed: int = 0
+
+
+def nic_numa(nics: Sequence[str], nodes: Sequence[int], loopback: Loopback, trials: Trials) -> list[Probed]:
+    """Which NUMA node each NIC is nearest to; "" where nodes differ too little to tell."""
+    found = []
+    for nic in nics:
+        blank = Probed("nic_numa", (nic,), repetitions=trials.repetitions, seed=trials.seed)
+        reason = loopback.refusal(nic) or (
+            "there is one NUMA node: nothing to tell" if len(nodes) < 2 else ""
+        )
+        if reason:
+            found.append(replace(blank, reason=reason, repetitions=0))
+            continue
+        seconds: dict[int, list[float]] = {node: [] for node in nodes}
+        for node in in_random_order(nodes, trials.repetitions, trials.seed):
+            seconds[node].append(loopback.round_trip_s(nic, node))
+        verdict = least({node: np.array(times) for node, times in seconds.items()}, trials.seed)
+        measured = {str(node): value for node, value in verdict.median.items()}
+        if len(verdict.chosen) != 1:
+            reason = "no node is nearer than all others by more than the trials spread"
+            found.append(replace(blank, reason=reason, measured=measured))
+            continue
+        (nearest,) = verdict.chosen
+        sure = verdict.confidence[nearest]
+        found.append(replace(blank, answer=str(nearest), confidence=sure, measured=measured))
+    return found
+
+
+def gpu_switches(gpus: Sequence[str], copies: Copies, trials: Trials) -> list[Probed]:
+    """For each pair of GPUs whether they share a PCIe switch. Costs N² copies a repetition."""
+    blank = Probed("gpu_switch", tuple(gpus), repetitions=trials.repetitions, seed=trials.seed)
+    if len(gpus) < 2:
+        return [replace(blank, reason=f"it takes two GPUs, and there are {len(gpus)}", repetitions=0)]
+    ratios = _ratios_of_pairs(gpus, copies, trials)
+    verdict = lowered(ratios, trials.seed)
+    return [
+        replace(
+            blank,
+            devices=pair,
+            answer="yes" if pair in verdict.chosen else "no",
+            confidence=verdict.confidence[pair],
+            measured={"ratio": round(verdict.median[pair], 4)},
+        )
+        for pair in ratios
+    ]
+
+
+def nic_switches(
+    gpus: Sequence[str], nics: Sequence[str], copies: Copies, loopback: Loopback, trials: Trials
+) -> list[Probed]:
+    """Which GPUs share a PCIe switch with each NIC: their copies suffer while the NIC is busy."""
+    return [_one_nic(gpus, nic, copies, loopback, trials) for nic in nics]
+
+
+def _one_nic(gpus: Sequence[str], nic: str, copies: Copies, loopback: Loopback, trials: Trials) -> Probed:
+    blank = Probed("nic_switch", (nic, *gpus), repetitions=trials.repetitions, seed=trials.seed)
+    reason = loopback.refusal(nic) if gpus else "it takes a GPU, and there is none"
+    if reason:
+        return replace(blank, reason=reason, repetitions=0)
+    ratios: dict[str, list[float]] = {gpu: [] for gpu in gpus}
+    for gpu in in_random_order(gpus, trials.repetitions, trials.seed):
+        alone = copies.alone_gbs(gpu)
+        with loopback.busy(nic):
+            ratios[gpu].append(copies.alone_gbs(gpu) / alone)
+    verdict = lowered({gpu: np.array(values) for gpu, values in ratios.items()}, trials.seed)
+    measured = {gpu: round(value, 4) for gpu, value in verdict.median.items()}
+    if not verdict.chosen:
+        reason = "no GPU's copies suffer from the NIC's traffic"
+        return replace(blank, reason=reason, measured=measured)
+    near = [gpu for gpu in gpus if gpu in verdict.chosen]
+    sure = min(verdict.confidence[gpu] for gpu in near)
+    return replace(blank, answer=",".join(near), confidence=sure, measured=measured)
+
+
+def _ratios_of_pairs(gpus: Sequence[str], copies: Copies, trials: Trials) -> Mapping[tuple[str, str], Floats]:
+    """GB/s beside the other by GB/s alone, per repetition the mean of both directions."""
+    both = list(combinations(gpus, 2))
+    tries = [(gpu, other) for pair in both for gpu, other in (pair, pair[::-1])]
+    everything: list[tuple[str, str]] = [*tries, *((gpu, "") for gpu in gpus)]
+    found: dict[tuple[str, str], list[float]] = {one: [] for one in everything}
+    for gpu, other in in_random_order(everything, trials.repetitions, trials.seed):
+        found[gpu, other].append(copies.beside_gbs(gpu, other) if other else copies.alone_gbs(gpu))
+
+    def ratio(gpu: str, other: str) -> Floats:
+        return np.array(found[gpu, other]) / np.median(found[gpu, ""])
+
+    return {(a, b): (ratio(a, b) + ratio(b, a)) / 2 for a, b in both}

@@ -1,0 +1,197 @@
+"""What follows from a topology once its sources are merged: numbers, names, speeds, and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from probes.detection.unknown_links import unknown_nvlinks
+from probes.paths.bandwidth import Bandwidths
+from probes.paths.pci_ids import architecture, product_name
+from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
+
+__all__ = ["complete"]
+
+_TABLE = "table"
+_Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
+
+
+def complete(topology: Topology, tables: Bandwidths) -> Topology:
+    """The topology with GPUs numbered and named, links given their GB/s, and doubts as findings."""
+    findings = list(topology.findings)
+    notes = list(topology.notes)
+    hosts = []
+    for before in topology.hosts:
+        host = _with_only_node(before)
+        host = replace(host, gpus=_gpus(host), nics=tuple(sorted(host.nics, key=_order)))
+        host = replace(host, fabric=tuple(_with_speed(link, host, tables) for link in host.fabric))
+        findings += _doubts(host, tables)
+        notes += [*_kept_away(host), *_partitioned(host)]
+        hosts.append(replace(host, nics=tuple(_plausible(nic, tables) for nic in host.nics)))
+    return Topology(tuple(hosts), tuple(findings), tuple(notes))
+
+
+def _with_only_node(host: Host) -> Host:
+    """Where there is one NUMA node, everything is on it, though the kernel may write -1.
+
+    nvidia-smi names the nodes that GPUs are on, and there may be others.
+    """
+    if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method == "smi":
+        return host
+    index = host.numa[0].index
+
+    def placed(record: _Placed) -> _Placed:
+        if record.numa is not None:
+            return record
+        return replace(record, numa=index, method_of={**record.method_of, "numa": "only node"})
+
+    return replace(
+        host,
+        pci=tuple(map(placed, host.pci)),
+        gpus=tuple(map(placed, host.gpus)),
+        nics=tuple(placed(nic) if nic.physical else nic for nic in host.nics),
+    )
+
+
+def _gpus(host: Host) -> tuple[Gpu, ...]:
+    """Numbered as their source numbers them, or in order of place where it does not or repeats one."""
+    driven = any(gpu.usable for gpu in host.gpus)
+    functions = {device.bus_id: device for device in host.pci}
+    given = [gpu.index for gpu in host.gpus if gpu.index is not None]
+    free = iter(n for n in range(len(host.gpus) + max(given, default=0) + 1) if n not in given)
+    seen: set[int] = set()
+    found = []
+    for gpu in sorted(host.gpus, key=lambda gpu: (gpu.index is None, gpu.index or 0)):
+        index = next(free) if gpu.index is None or gpu.index in seen else gpu.index
+        seen.add(index)
+        function = functions.get(gpu.bus_id)
+        changed = _from_table(replace(gpu, index=index), function)
+        if driven and gpu.usable is None and gpu.vendor == "nvidia":
+            changed = replace(changed, usable=False)
+        found.append(changed)
+    return tuple(found)
+
+
+def _from_table(gpu: Gpu, function: PciDevice | None) -> Gpu:
+    """Name and architecture by the ids of its PCI function, where no source has them."""
+    if function is None:
+        return gpu
+    known = {
+        "name": product_name(function.vendor, function.device),
+        "arch": architecture(function.vendor, function.device),
+    }
+    taken = {name: value for name, value in known.items() if value and not getattr(gpu, name)}
+    methods = {**gpu.method_of, **dict.fromkeys(taken, _TABLE)}
+    return replace(gpu, name=taken.get("name", gpu.name), arch=taken.get("arch", gpu.arch), method_of=methods)
+
+
+def _order(nic: Nic) -> tuple[bool, bool]:
+    return (not nic.physical, not nic.bus_id)
+
+
+def _with_speed(link: FabricLink, host: Host, tables: Bandwidths) -> FabricLink:
+    gpu = next((gpu for gpu in host.gpus if gpu.bus_id == link.source), None)
+    if link.target == "cpu" and gpu and gpu.numa is not None:
+        link = replace(link, target=f"numa{gpu.numa}")
+    if link.kind == "c2c" or link.gbs is not None or link.state == "down":
+        return link
+    generation = tables.fabric(link.kind, gpu.arch if gpu else "", link.version)
+    methods = {**link.method_of, "gbs": _TABLE}
+    if generation.version and not link.version:
+        return replace(
+            link, gbs=generation.gbs, version=generation.version, method_of={**methods, "version": _TABLE}
+        )
+    return replace(link, gbs=generation.gbs, method_of=methods)
+
+
+def _plausible(nic: Nic, tables: Bandwidths) -> Nic:
+    return replace(nic, speed_mbit=None) if (nic.speed_mbit or 0) > tables.most_nic_mbit else nic
+
+
+def _kept_away(host: Host) -> Iterator[str]:
+    away = sum(gpu.usable is False for gpu in host.gpus)
+    if away:
+        yield f"{host.name}: {away} NVIDIA GPUs on the PCI bus are not given to this process by the driver"
+
+
+def _partitioned(host: Host) -> Iterator[str]:
+    cut = [f"GPU{gpu.index}" for gpu in host.gpus if gpu.mig]
+    if cut:
+        yield f"{host.name}: {', '.join(cut)} cut into MIG instances, which cannot use NVLink to other GPUs"
+
+
+def _doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
+    for nic in host.nics:
+        if (nic.speed_mbit or 0) > tables.most_nic_mbit:
+            text = f"speed {nic.speed_mbit} Mbit/s is more than any port has: taken as unknown"
+            yield Finding("bogus-speed", f"{host.name}/{nic.name}", text)
+    unknown = unknown_nvlinks(host)
+    if unknown is not None:
+        yield unknown
+    yield from _link_doubts(host, tables)
+    yield from _width_doubts(host)
+    yield from _port_doubts(host)
+    for gpu in host.gpus:
+        if gpu.fabric_state in ("not started", "in progress"):
+            text = f"its NVLink domain is not ready ({gpu.fabric_state}): does the fabric manager run?"
+            yield Finding("fabric-not-ready", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
+    counts = {(link.source, link.target): link.count for link in host.fabric if link.target_kind == "gpu"}
+    for (source, target), count in counts.items():
+        back = counts.get((target, source), 0)
+        if back < count:
+            text = f"reports {count} links to {target}, which reports {back} back"
+            yield Finding("one-sided", f"{host.name}/{source}", text)
+    yield from _links_down(host)
+    for gpu in host.gpus:
+        own = [link for link in host.fabric if link.source == gpu.bus_id and link.kind != "c2c"]
+        total = sum(link.count for link in own)
+        most = tables.fabric(own[0].kind, gpu.arch).most if own else 0
+        if total > most:
+            text = f"{total} {own[0].kind} links, of {most} that such a GPU can have"
+            yield Finding("too-many-links", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _links_down(host: Host) -> Iterator[Finding]:
+    """Links that are down where the same GPUs beside it have them up: some boards wire only a part."""
+    up, down = (
+        {
+            gpu.bus_id: sum(
+                link.count
+                for link in host.fabric
+                if link.source == gpu.bus_id and link.kind != "c2c" and (link.state == "down") == is_down
+            )
+            for gpu in host.gpus
+        }
+        for is_down in (False, True)
+    )
+    for gpu in host.gpus:
+        alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
+        if down[gpu.bus_id] and up[gpu.bus_id] < alike:
+            text = f"{down[gpu.bus_id]} of its links are down, {up[gpu.bus_id]} up; its like have {alike} up"
+            yield Finding("link-down", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _port_doubts(host: Host) -> Iterator[Finding]:
+    """InfiniBand ports that carry nothing; an Ethernet port without a cable is nothing odd."""
+    for nic in host.physical_nics:
+        if nic.link_layer == "InfiniBand" and nic.state in ("down", "init", "armed", "initialize"):
+            phase = f" ({nic.physical_state})" if nic.physical_state else ""
+            text = f"InfiniBand port is {nic.state}{phase}, not active"
+            yield Finding("port-down", f"{host.name}/{nic.name}", text)
+
+
+def _width_doubts(host: Host) -> Iterator[Finding]:
+    """Only width: an idle GPU lowers its speed to save power, never its width."""
+    functions = {device.bus_id: device for device in host.pci}
+    carriers = {gpu.bus_id for gpu in host.gpus} | {nic.bus_id for nic in host.physical_nics}
+    for bus_id in sorted(carriers & functions.keys()):
+        device = functions[bus_id]
+        above = functions.get(device.parent)
+        most = min((w for w in (device.max_width, above.max_width if above else None) if w), default=0)
+        if device.width and device.width < most:
+            text = f"PCIe link has {device.width} lanes of {most} that both its ends can"
+            yield Finding("narrow-link", f"{host.name}/{bus_id}", text)

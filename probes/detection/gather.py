@@ -1,0 +1,99 @@
+"""Detection on every host of a cluster: one rank a host looks, rank 0 gets it all.
+
+A host whose detector fails is a finding; the others are kept.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from probes.detection import merge
+from probes.errors import CcctlError
+from probes.progress import Safekeeping
+from probes.topology import Finding, Host, Topology
+
+__all__ = ["Look", "Request", "answer_task", "answers_to", "look_task", "together"]
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the detector of each host is asked for; ``seed`` is that of the active probes."""
+
+    active: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the detector of one machine found, or why it failed; ``machine`` tells those of one name apart."""
+
+    host: str
+    machine: str
+    topology: Topology | None
+    failure: str = ""
+
+
+def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
+    """Nothing but to have started: a host on which this runs can be reached."""
+
+
+def look_task(comm: Any, request: Request, progress: Safekeeping) -> list[Look] | None:
+    """One look at each machine that has ranks, by the first of them; on rank 0 all of them, else None."""
+    me = (socket.gethostname(), _boot())
+    progress.waiting(-1, "finding out which ranks share a host")
+    machines = comm.allgather(me)
+    found = None
+    if machines.index(me) == comm.Get_rank():
+        progress.update(0, 1, "looking at this host")
+        found = _look(*me, request)
+        progress.partial(found)
+    progress.waiting(-1, "every host's detector")
+    gathered: list[Look | None] | None = comm.gather(found)
+    return None if gathered is None else [look for look in gathered if look is not None]
+
+
+def together(looks: Sequence[Look], missing: Mapping[str, str]) -> Topology:
+    """All hosts as one topology; ``missing`` are those that gave nothing, with the reason."""
+    machines = {(look.host, look.machine): look for look in looks}
+    found = merge.side_by_side([look.topology for look in machines.values() if look.topology is not None])
+    failed = {look.host: look.failure for look in machines.values() if look.topology is None}
+    lost = [
+        Finding(what, name, text)
+        for what, names in (("host-failed", failed), ("host-missing", missing))
+        for name, text in names.items()
+    ]
+    return replace(found, findings=(*lost, *found.findings))
+
+
+def answers_to(name: str, host: Host, addresses: Sequence[str] = ()) -> bool:
+    """Whether ``name``, whose addresses these are, is what someone calls this host."""
+    own = {address for nic in host.nics for address in nic.addresses}
+    short = name.partition(".")[0] == host.name.partition(".")[0] and not name[:1].isdigit()
+    return name == host.name or short or bool(own & {name, *addresses})
+
+
+def _look(name: str, machine: str, request: Request) -> Look:
+    try:
+        found = merge.live(name)
+        if request.active:
+            from probes.detection.active import probed
+
+            found = probed(found, request.seed)
+        return Look(name, machine, found)
+    except CcctlError as error:
+        return Look(name, machine, None, error.message)
+    except Exception as error:  # one host's broken library must not cost the facts of all others
+        return Look(name, machine, None, f"{type(error).__name__}: {error}")
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,194 @@
+"""All of detection: each source gives a partial topology, one pure function lays them over each other.
+
+Earlier sources win where two say different things; what only a later one says is taken from it, and
+``method_of`` records that. AdapCC (Sec. IV-A) finds such facts by probing; what the machine says
+about itself costs less and comes first.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import fields, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from probes.detection import conflicts
+from probes.detection.derive import complete
+from probes.detection.identity import by_machine
+from probes.errors import DataError
+from probes.files.bounded_read import MOST_TEXT_BYTES
+from probes.hwloc import machine as hwloc
+from probes.live import recorded, system
+from probes.nccl import xml
+from probes.nvml import gpus
+from probes.paths.bandwidth import Bandwidths, load
+from probes.smi import matrix as smi
+from probes.sysfs import kfd
+from probes.sysfs import machine as sysfs
+from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
+
+__all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "read_recording", "side_by_side"]
+
+_Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink, Matrix)
+_Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
+_ENOUGH = 4096
+_HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
+_NESTED = {"numa", "pci", "gpus", "nics", "fabric", "matrices"}
+_UNSAID: tuple[object, ...] = (None, "", (), {})
+
+
+def live(
+    host: str = "",
+    *,
+    root: Path = Path("/"),
+    driver: Any = None,
+    processes: Any = None,
+    tables: Bandwidths | None = None,
+) -> Topology:
+    """This machine, whole: what ``look`` finds, completed."""
+    return complete(look(host, root=root, driver=driver, processes=processes), tables or load())
+
+
+def look(host: str = "", *, root: Path = Path("/"), driver: Any = None, processes: Any = None) -> Topology:
+    """What /sys below ``root``, NVML and psutil say of this machine, and where they disagree.
+
+    ``driver`` and ``processes`` stand in for the modules pynvml and psutil.
+    """
+    name = host or socket.gethostname()
+    return _laid_together(
+        (
+            sysfs.read(name, root),
+            kfd.read(name, root),
+            gpus.read(name, driver or import_module("pynvml")),
+            system.read(name, processes or import_module("psutil")),
+        )
+    )
+
+
+def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
+    """The machine or machines that a file of another tool describes, completed.
+
+    ``source`` names it in messages. Raises DataError for what is no such file.
+    """
+    return complete(read_file(content, source, tables), tables or load())
+
+
+def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
+    """What a file says and no more: XML of NCCL or hwloc, or matrices of nvidia-smi, by its content."""
+    if len(content) > MOST_TEXT_BYTES:
+        raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
+    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if not start.startswith(b"<") and content.strip():
+        return smi.read(content, source)
+    if _HWLOC.search(start):
+        return hwloc.read(content, source, tables or load())
+    return xml.read(content, source)
+
+
+def read_recording(folder: Path) -> Topology:
+    """What the sources said on a machine that ``ccctl detect --record`` kept in ``folder``."""
+    return _laid_together(recorded.read(folder))
+
+
+def combined(parts: Sequence[Topology], tables: Bandwidths | None = None) -> Topology:
+    """Several descriptions as one topology: those of one machine merged, other machines beside it.
+
+    Where descriptions of one machine disagree, that is a finding, and the earlier one is taken.
+    """
+    machines, notes = by_machine(parts)
+    found = side_by_side([_laid_together(machine.parts) for machine in machines])
+    return complete(replace(found, notes=(*notes, *found.notes)), tables or load())
+
+
+def _laid_together(parts: Sequence[Topology]) -> Topology:
+    merged = merge(parts)
+    stated = [finding for host in merged.hosts for finding in conflicts.with_stated(host)]
+    return replace(merged, findings=(*merged.findings, *conflicts.between(parts), *stated))
+
+
+def side_by_side(topologies: Sequence[Topology]) -> Topology:
+    """Several topologies as one of different hosts; a name that is taken gets a number."""
+    taken: set[str] = set()
+    hosts: list[Host] = []
+    findings: list[Finding] = []
+    for topology in topologies:
+        names: dict[str, str] = {}
+        for host in topology.hosts:
+            name, number = host.name, 2
+            while name in taken:
+                name, number = f"{host.name}-{number}", number + 1
+            taken.add(name)
+            names[host.name] = name
+            hosts.append(replace(host, name=name))
+        findings += [_elsewhere(finding, names) for finding in topology.findings]
+    return Topology(tuple(hosts), tuple(findings), tuple(note for t in topologies for note in t.notes))
+
+
+def _elsewhere(finding: Finding, names: dict[str, str]) -> Finding:
+    host, slash, device = finding.where.partition("/")
+    return replace(finding, where=f"{names.get(host, host)}{slash}{device}")
+
+
+def merge(parts: Sequence[Topology]) -> Topology:
+    """Partial topologies as one: hosts by name, records by what identifies them, earlier parts first."""
+    hosts: dict[str, Host] = {}
+    for host in (host for part in parts for host in part.hosts):
+        hosts[host.name] = _merged(hosts[host.name], host) if host.name in hosts else host
+    findings = tuple(finding for part in parts for finding in part.findings)
+    return Topology(tuple(hosts.values()), findings, tuple(note for part in parts for note in part.notes))
+
+
+def _merged(first: Host, second: Host) -> Host:
+    return replace(
+        _laid_over(first, second),
+        numa=_joined(first.numa, second.numa, lambda node: node.index),
+        pci=_joined(first.pci, second.pci, lambda device: device.bus_id),
+        gpus=_joined(first.gpus, second.gpus, lambda gpu: gpu.bus_id),
+        nics=_joined(first.nics, second.nics, lambda nic: nic.name),
+        fabric=_fabric(first.fabric, second.fabric),
+        matrices=_joined(first.matrices, second.matrices, lambda matrix: (matrix.what, matrix.method)),
+    )
+
+
+def _fabric(first: tuple[FabricLink, ...], second: tuple[FabricLink, ...]) -> tuple[FabricLink, ...]:
+    """The links of each GPU as the first says that says any: one may name switches that another hides."""
+    known = {(link.source, link.kind) for link in first}
+    places = {_ends(link) for link in first}
+    other = tuple(link for link in second if (link.source, link.kind) not in known or _ends(link) in places)
+    return _joined(first, other, _ends)
+
+
+def _ends(link: FabricLink) -> Hashable:
+    return link.source, link.target, link.kind, link.state == "down"
+
+
+def _joined(
+    first: Iterable[_Record], second: Iterable[_Record], key: Callable[[_Record], Hashable]
+) -> tuple[_Record, ...]:
+    found = {key(record): record for record in first}
+    for record in second:
+        before = found.get(key(record))
+        if before is None:
+            found[key(record)] = record
+        elif not isinstance(before, Matrix) and not isinstance(record, Matrix):
+            found[key(record)] = _laid_over(before, record)
+    return tuple(found.values())
+
+
+def _laid_over(first: _Layer, second: _Layer) -> _Layer:
+    """``first`` with what it does not say taken from ``second``."""
+    taken: dict[str, Any] = {}
+    for entry in fields(first):
+        if entry.name in _NESTED or entry.name in ("method", "method_of"):
+            continue
+        value = getattr(second, entry.name)
+        if getattr(first, entry.name) in _UNSAID and value not in _UNSAID:
+            taken[entry.name] = value
+    if not taken:
+        return first
+    methods = {name: second.method_of.get(name, second.method) for name in taken}
+    return replace(first, **taken, method_of={**first.method_of, **methods})

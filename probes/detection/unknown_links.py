@@ -1,0 +1,38 @@
+"""NVLinks that nobody told of: GPUs whose model has them, in a topology that shows none.
+
+A file of PCI functions shows no NVLink, and a virtual machine may hide them. Such a topology looks like one
+of GPUs that meet over PCIe alone, which may be ten times slower than what is there.
+"""
+
+from __future__ import annotations
+
+from probes.paths.pci_tree import states_fabric
+from probes.paths.reasons import nvlink_of
+from probes.topology import Finding, Gpu, Host
+
+__all__ = ["WHAT", "unknown_nvlinks"]
+
+WHAT = "nvlinks-unknown"
+_SOURCES = "add what nvidia-smi topo -m prints there, or the file that NCCL_TOPO_DUMP_FILE names"
+
+
+def unknown_nvlinks(host: Host) -> Finding | None:
+    """That GPUs of ``host`` may have NVLinks which no source tells; None where that is not so."""
+    able = [gpu for gpu in host.usable_gpus if _may_have(gpu)]
+    if len(able) < 2 or any(link.kind != "c2c" for link in host.fabric):
+        return None
+    kinds = {nvlink_of(gpu) for gpu in able}
+    models = ", ".join(sorted({gpu.name for gpu in able if gpu.name}))
+    which = f"{len(able)} {models}" if models else f"{len(able)} GPUs, whose model is not known"
+    if not states_fabric(host):
+        have = "have NVLinks" if kinds == {"board"} else "may have NVLinks"
+        said = f"its {which}, {have} and no source tells of them: {_SOURCES}"
+    elif "board" in kinds:
+        said = f"its {which}, have NVLinks and report none: the driver or a virtual machine hides them"
+    else:
+        return None
+    return Finding(WHAT, host.name, f"{said}; until then only PCIe joins them")
+
+
+def _may_have(gpu: Gpu) -> bool:
+    return gpu.vendor != "amd" and not gpu.mig and nvlink_of(gpu) != "none"

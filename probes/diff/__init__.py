@@ -1,0 +1,5 @@
+"""Differences between two topologies: what is gone, less, elsewhere or more.
+
+In: a reference and what was found. Out: `Difference` records with a severity each, alike hosts in groups.
+Read `model`, `matching`, `compare`.
+"""

@@ -1,0 +1,72 @@
+"""Hosts of a cluster that are alike, folded: what is said of one of them holds for all.
+
+Alike is what no comparison tells apart: names, serial numbers, addresses and counters do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from probes.diff.compare import compare_hosts
+from probes.diff.model import Difference
+from probes.topology import Host, Topology
+
+__all__ = ["Alike", "fold_hosts"]
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Hosts that do not differ from the first of them, and how that one differs from most hosts."""
+
+    hosts: tuple[Host, ...]
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of these hosts."""
+        return [host.name for host in self.hosts]
+
+
+def fold_hosts(topology: Topology) -> list[Alike]:
+    """The hosts in groups of like ones, the largest group first; each host is in one.
+
+    Equal records cost one look each; only one of each kind is compared with the others.
+    """
+    equal: list[tuple[Host, list[Host]]] = []
+    for host in topology.hosts:
+        plain = _plain(host)
+        same = next((hosts for other, hosts in equal if other == plain), None)
+        if same is None:
+            equal.append((plain, [host]))
+        else:
+            same.append(host)
+    groups: list[list[Host]] = []
+    for hosts in sorted((hosts for _, hosts in equal), key=len, reverse=True):
+        alike = next((group for group in groups if not _differences(group[0], hosts[0])), None)
+        if alike is None:
+            groups.append(hosts)
+        else:
+            alike += hosts
+    groups.sort(key=len, reverse=True)
+    return [
+        Alike(tuple(group), _differences(groups[0][0], group[0]) if group is not groups[0] else ())
+        for group in groups
+    ]
+
+
+def _differences(reference: Host, found: Host) -> tuple[Difference, ...]:
+    return compare_hosts(reference, found).differences
+
+
+def _plain(host: Host) -> Host:
+    """The host without what is its own or of this moment."""
+    return replace(
+        host,
+        name="",
+        memory_bytes=None,
+        numa=tuple(replace(node, memory_bytes=None) for node in host.numa),
+        pci=tuple(replace(device, speed_gts=None) for device in host.pci),
+        gpus=tuple(replace(gpu, uuid="", fabric_cluster="", fabric_clique=None) for gpu in host.gpus),
+        nics=tuple(replace(nic, mac="", addresses=(), guid="", errors={}) for nic in host.physical_nics),
+        matrices=(),
+    )

@@ -1,0 +1,185 @@
+"""One measurement at a time on each host: two at once would take each other's bandwidth for the network's.
+
+The lock is a file of this user's, in a folder that nobody else can write, and is held by the first rank of
+a host. It counts among the measurements of one user: others can neither hold it nor be held up by it. The
+kernel gives it back when its process ends, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from probes.errors import LockHeldError, UnavailableError
+from probes.files import ownership
+from probes.progress import Progress
+
+__all__ = ["HostLock", "folder", "held"]
+
+_PREFIX = "profile-"
+_NAP_S = 0.5
+_MOST_OWNER_BYTES = 200
+# No measurement takes so long.
+_ABANDONED_S = 86_400.0
+
+
+class HostLock:
+    """The lock of one host, which may be taken and released again and again."""
+
+    def __init__(self, name: str, place: Path | None = None) -> None:
+        """``name`` is the host's; ``place`` the folder of the locks, by default that of this user."""
+        self._name = _PREFIX + name
+        self._place = place
+        self._file: int | None = None
+
+    def take(self) -> str:
+        """Take it, and return ""; or what is said of whoever holds it.
+
+        Raises OSError and UnavailableError where there is no folder for it that is ours alone.
+        """
+        place = self._place or folder()
+        ownership.make(place)
+        with ownership.opened(place) as inside:
+            while True:
+                file = _opened(self._name, inside)
+                if not _locked(file):
+                    owner = os.pread(file, _MOST_OWNER_BYTES, 0).decode(errors="replace").strip()
+                    os.close(file)
+                    return owner or "a process that has just begun"
+                if _is_there(file, self._name, inside):
+                    break
+                # Its owner removed it between our opening and locking.
+                os.close(file)
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"pid {os.getpid()}, since {time.strftime('%H:%M:%S')}\n".encode(), 0)
+            self._file = file
+            _sweep(inside, self._name)
+        return ""
+
+    def release(self) -> None:
+        """Give it back; nothing happens where it is not held."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError, UnavailableError):
+            (self._place or folder()).joinpath(self._name).unlink()
+        os.close(self._file)
+        self._file = None
+
+
+def folder() -> Path:
+    """Where the locks of this user are: the same however a process was started.
+
+    Raises UnavailableError where this user has no home directory.
+    """
+    given = os.environ.get("XDG_STATE_HOME", "")
+    if Path(given).is_absolute():
+        base = Path(given)
+    else:
+        try:
+            base = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state"
+        except KeyError as error:
+            raise UnavailableError(f"user {os.geteuid()} has no home directory") from error
+    return Path(os.path.realpath(base)) / "ccctl" / "locks"
+
+
+@contextlib.contextmanager
+def held(comm: Any, wait_s: float, progress: Progress) -> Iterator[list[str]]:
+    """The locks of all hosts of ``comm`` while the block runs; what it gives says which could not be had.
+
+    The hosts are locked in one order, so that of two measurements one gets them all. Where another
+    measurement holds one, raises LockHeldError on every rank once it has waited for ``wait_s``.
+    """
+    name = _host()
+    names: list[str] = comm.allgather(name)
+    lock = HostLock(name) if names.index(name) == comm.Get_rank() else None
+    began_s = time.monotonic()
+    try:
+        while True:
+            holder, unlocked = _take_all(comm, names, lock)
+            if not holder:
+                break
+            if lock is not None:
+                lock.release()
+            waited_s = time.monotonic() - began_s
+            if comm.bcast(waited_s >= wait_s):
+                raise LockHeldError(holder)
+            progress.update(0, 1, f"waiting for {waited_s:.0f} s: {holder}")
+            progress.waiting(-1, f"the end of the other measurement, since {waited_s:.1f} s")
+            # Every rank sleeps: those that poll would disturb what is being measured.
+            time.sleep(_NAP_S)
+        yield unlocked
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _take_all(comm: Any, names: list[str], lock: HostLock | None) -> tuple[str, list[str]]:
+    """(who holds one of the locks, "" where all were taken; what is said of hosts that have none)."""
+    unlocked: list[str] = []
+    for name in sorted(set(names)):
+        root = names.index(name)
+        holder, why_not = _try(lock) if comm.Get_rank() == root and lock is not None else ("", "")
+        holder, why_not = comm.bcast((holder, why_not), root=root)
+        if holder:
+            return holder, unlocked
+        if why_not:
+            unlocked.append(why_not)
+    return "", unlocked
+
+
+def _try(lock: HostLock) -> tuple[str, str]:
+    here = socket.gethostname()
+    try:
+        owner = lock.take()
+    except (OSError, UnavailableError) as error:
+        return "", f"{here} is not locked against other measurements of this user: {error}"
+    return (f"{here}: another measurement of this user is under way ({owner})" if owner else ""), ""
+
+
+def _host() -> str:
+    """The name of this host, and its network: containers and emulated hosts share all but that."""
+    try:
+        network = Path("/proc/self/ns/net").stat().st_ino
+    except OSError:
+        network = 0
+    return f"{socket.gethostname()}-{network}"
+
+
+def _opened(name: str, inside: int) -> int:
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=inside)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_there(file: int, name: str, inside: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(name, dir_fd=inside, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _sweep(inside: int, mine: str) -> None:
+    """Remove the files that killed processes left behind long ago."""
+    for name in os.listdir(inside):
+        if name.startswith(_PREFIX) and name != mine:
+            with contextlib.suppress(OSError):
+                file = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
+                try:
+                    old = time.time() - os.fstat(file).st_mtime > _ABANDONED_S
+                    if old and _locked(file) and _is_there(file, name, inside):
+                        os.unlink(name, dir_fd=inside)
+                finally:
+                    os.close(file)

@@ -1,0 +1,1 @@
+"""hwloc's XML, read to a topology."""

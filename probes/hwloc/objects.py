@@ -1,0 +1,182 @@
+"""The objects of hwloc's XML, one by one: NUMA nodes, PCI functions, and what the system calls them.
+
+Versions differ in where NUMA nodes stand (around packages in 1, inside them since 2) and in how the
+kind of an operating-system device is written (a number up to 2, a sum of bits since 3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from probes.files.xml import Element
+from probes.identifiers import cpu_list, normal_bus_id
+from probes.nccl.values import integer, number
+from probes.paths import pci_ids
+from probes.topology import NumaNode, PciDevice
+
+__all__ = ["METHOD", "OsDevice", "Reading", "bits", "infos", "of_kind", "read_object"]
+
+METHOD = "hwloc"
+_IDS = re.compile(
+    r"([0-9a-f]{4})(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?.*", re.I
+)
+_LONGEST_MASK = 4096
+_KINDS = {1: "gpu", 2: "network", 3: "rdma", 5: "gpu"}
+_KIND_BITS = ((32, "rdma"), (16, "network"), (4, "gpu"), (8, "gpu"))
+
+
+@dataclass(frozen=True)
+class OsDevice:
+    """What the system calls a PCI function: "nvml0", "eth0", "mlx5_0"; ``kind`` gpu, network, rdma or ""."""
+
+    name: str
+    kind: str
+    bus_id: str
+    infos: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Above:
+    """What an object is inside of."""
+
+    bus_id: str = ""
+    root: str = ""
+    depth: int = 0
+    numa: int | None = None
+    package: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Reading:
+    """One machine while its objects are read; ``places`` says what is behind hwloc's own numbers."""
+
+    version: int
+    numa: dict[int, NumaNode] = field(default_factory=dict)
+    pci: dict[str, PciDevice] = field(default_factory=dict)
+    subtypes: dict[str, str] = field(default_factory=dict)
+    system: list[OsDevice] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+    cores: int = 0
+    packages: list[Mapping[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def bits(mask: str) -> list[int]:
+    """The numbers in a set such as "0x00000303,,0x0"; none where it is endless or no set."""
+    words = mask.lower().split(",")
+    if len(mask) > _LONGEST_MASK:
+        return []
+    try:
+        numbers = [int(word or "0", 16) for word in words]
+    except ValueError:
+        return []
+    value = 0
+    for word in numbers:
+        value = value << 32 | word
+    return [bit for bit in range(value.bit_length()) if value >> bit & 1]
+
+
+def infos(element: Element) -> dict[str, str]:
+    """The named facts inside an object."""
+    return {child.get("name"): child.get("value") for child in element.children if child.tag == "info"}
+
+
+def read_object(element: Element, reading: Reading, above: _Above | None = None) -> None:
+    """One object and all inside it."""
+    above = above or _Above()
+    nodes = bits(element.get("nodeset"))
+    if len(nodes) == 1:
+        above = _Above(above.bus_id, above.root, above.depth, nodes[0], above.package)
+    kind, bus_id = element.get("type"), ""
+    if kind in ("Package", "Socket"):
+        above = _Above(above.bus_id, above.root, above.depth, above.numa, infos(element))
+        reading.packages.append(above.package)
+        reading.places[f"Package:{element.get('gp_index')}"] = (
+            "" if above.numa is None else f"numa{above.numa}"
+        )
+    elif kind == "NUMANode":
+        _numa(element, reading, above)
+    elif kind == "Core":
+        reading.cores += 1
+    elif kind == "Bridge" and element.get("bridge_type").startswith("0-"):
+        above = _Above("", f"pci{element.get('bridge_pci')}", 0, above.numa, above.package)
+    elif kind in ("Bridge", "PCIDev"):
+        bus_id = _pci(element, reading, above)
+        above = _Above(bus_id or above.bus_id, above.root, above.depth + 1, above.numa, above.package)
+    elif kind == "OSDev":
+        _os_device(element, reading, above)
+    for child in element.children:
+        if child.tag == "object":
+            read_object(child, reading, above)
+
+
+def _numa(element: Element, reading: Reading, above: _Above) -> None:
+    index = integer(element.get("os_index"))
+    if index is None:
+        reading.problems.append(f"line {element.line}: a NUMANode without a number (os_index)")
+        return
+    about = above.package or next(
+        (infos(child) for child in element.children if child.get("type") in ("Package", "Socket")), {}
+    )
+    reading.numa[index] = NumaNode(
+        index=index,
+        method=METHOD,
+        cpus=cpu_list(bits(element.get("cpuset"))),
+        memory_bytes=integer(element.get("local_memory")),
+        vendor=about.get("CPUVendor", ""),
+        family=integer(about.get("CPUFamilyNumber", "")),
+        model=integer(about.get("CPUModelNumber", "")),
+    )
+
+
+def _pci(element: Element, reading: Reading, above: _Above) -> str:
+    try:
+        bus_id = normal_bus_id(element.get("pci_busid"))
+    except ValueError as error:
+        reading.problems.append(f"line {element.line}: <object> pci_busid: {error}")
+        return ""
+    # Some describe devices that other tools hide; such a function answers with zeros.
+    ids = _IDS.fullmatch(element.get("pci_type").strip())
+    pci_class, vendor, device, *subsystem = (
+        "" if not part or part == "0000" else f"0x{part.lower()}"
+        for part in (ids.groups() if ids else ("",) * 5)
+    )
+    speed = number(element.get("pci_link_speed"))
+    is_bridge = element.get("type") == "Bridge"
+    reading.pci.setdefault(
+        bus_id,
+        PciDevice(
+            bus_id=bus_id,
+            method=METHOD,
+            parent=above.bus_id,
+            root=above.root,
+            role=pci_ids.port_role(above.depth) if is_bridge else "device",
+            pci_class=pci_class,
+            vendor=vendor,
+            device=device,
+            subsystem_vendor=subsystem[0],
+            subsystem_device=subsystem[1],
+            numa=above.numa,
+            raw_gbs=speed or None,
+        ),
+    )
+    reading.subtypes[bus_id] = element.get("subtype")
+    reading.places[f"PCIDev:{element.get('gp_index')}"] = bus_id
+    return bus_id
+
+
+def _os_device(element: Element, reading: Reading, above: _Above) -> None:
+    told = integer(element.get("osdev_type"))
+    if reading.version >= 3:
+        kind = next((name for bit, name in _KIND_BITS if told is not None and told & bit), "")
+    else:
+        kind = _KINDS.get(-1 if told is None else told, "")
+    reading.system.append(OsDevice(element.get("name"), kind, above.bus_id, infos(element)))
+    reading.places[f"OSDev:{element.get('gp_index')}"] = above.bus_id
+
+
+def of_kind(reading: Reading, bus_id: str, kind: str) -> Iterator[OsDevice]:
+    """What the system calls this function, of one kind."""
+    return (device for device in reading.system if device.bus_id == bus_id and device.kind == kind)

@@ -1,0 +1,1 @@
+"""NVIDIA's management library: GPUs, NVLinks and pairs of GPUs, live or recorded."""

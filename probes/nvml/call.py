@@ -1,0 +1,49 @@
+"""Calls of NVML, each guarded: what the driver cannot or may not say is unknown and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from probes.identifiers import normal_bus_id
+
+__all__ = ["Driver", "bus_id_of"]
+
+
+@dataclass
+class Driver:
+    """NVML with each call guarded; why calls failed is counted by call and reason."""
+
+    nvml: Any
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def ask(self, call: str, *arguments: object, quiet: bool = False) -> Any:
+        """The answer of a call; None where the driver or this module does not have it."""
+        try:
+            return getattr(self.nvml, call)(*arguments)
+        except (self.nvml.NVMLError, AttributeError) as error:
+            if not quiet:
+                self.refused[call, str(error)] += 1
+            return None
+
+    def text(self, call: str, handle: object) -> str:
+        answer = self.ask(call, handle)
+        return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
+
+    def field(self, handle: object, field_id: int, scope: int | None = None) -> int | None:
+        """A field value; drivers that do not have the field say so in the value, not by an error."""
+        wanted = field_id if scope is None else (field_id, scope)
+        values = self.ask("nvmlDeviceGetFieldValues", handle, [wanted], quiet=True)
+        if not values or values[0].nvmlReturn != 0:
+            return None
+        return int(values[0].value.uiVal)
+
+
+def bus_id_of(place: Any) -> str:
+    """The bus id in what NVML says of a place, as Linux writes it."""
+    raw = place.busId
+    try:
+        return normal_bus_id(raw.decode() if isinstance(raw, bytes) else raw)
+    except ValueError:
+        return f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0"

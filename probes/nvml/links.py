@@ -1,0 +1,84 @@
+"""The NVLinks of one GPU as NVML tells them: how many, whether they are up, where each leads."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from probes.identifiers import is_hidden
+from probes.nvml.call import Driver, bus_id_of
+from probes.topology import FabricLink
+
+__all__ = ["read_links"]
+
+_LINK_COUNT_FIELD = 91
+_LINK_SPEED_FIELD = 164
+_C2C_COUNT_FIELD, _C2C_SPEED_FIELD = 170, 172
+_MOST_LINKS = 36
+_LINK_VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
+
+
+def read_links(
+    driver: Driver, handle: Any, source: str, gpus: Container[str], method: str
+) -> list[FabricLink]:
+    """The links of one GPU, those that lead to the same end together, those that are down apart."""
+    found: dict[tuple[str, str], FabricLink] = {}
+    for number, is_up in _states(driver, handle):
+        target, kind = _far_end(driver, handle, number, gpus) if is_up else ("", "unknown")
+        version = driver.ask("nvmlDeviceGetNvLinkVersion", handle, number, quiet=True)
+        rate_mbs = driver.field(handle, _LINK_SPEED_FIELD, number) if is_up else None
+        first = FabricLink(
+            source=source,
+            target=target,
+            target_kind=kind,
+            kind="nvlink",
+            count=0,
+            method=method,
+            version=_LINK_VERSIONS.get(version, ""),
+            gbs=rate_mbs / 1000 if rate_mbs else None,
+            state="up" if is_up else "down",
+        )
+        before = found.get((target, first.state), first)
+        found[target, first.state] = replace(
+            before, count=before.count + 1, numbers=(*before.numbers, number)
+        )
+    return [*found.values(), *_to_cpu(driver, handle, source, method)]
+
+
+def _states(driver: Driver, handle: Any) -> Iterator[tuple[int, bool]]:
+    """(number, is it up) of each link. Beyond the last one drivers answer with either of two errors."""
+    nvml = driver.nvml
+    for number in range(driver.field(handle, _LINK_COUNT_FIELD) or _MOST_LINKS):
+        try:
+            state = nvml.nvmlDeviceGetNvLinkState(handle, number)
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
+            return
+        except nvml.NVMLError as error:
+            driver.refused["nvmlDeviceGetNvLinkState", str(error)] += 1
+            continue
+        yield number, state == 1
+
+
+def _far_end(
+    driver: Driver, handle: Any, number: int, gpus: Container[str]
+) -> tuple[str, Literal["gpu", "switch", "cpu", "unknown"]]:
+    place = driver.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, number, quiet=True)
+    target = "" if place is None else bus_id_of(place)
+    kind = driver.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, number, quiet=True)
+    if target in gpus:
+        return target, "gpu"
+    # A virtual machine hides its switches behind a bus id of ones.
+    if target and is_hidden(target):
+        return "nvswitch", "switch"
+    known: dict[int, Literal["switch", "cpu"]] = {1: "cpu", 2: "switch"}
+    return target or ("nvswitch" if kind == 2 else ""), known.get(kind, "unknown")
+
+
+def _to_cpu(driver: Driver, handle: Any, source: str, method: str) -> Iterator[FabricLink]:
+    """The chip-to-chip links of a Grace module, which only field values tell."""
+    count = driver.field(handle, _C2C_COUNT_FIELD) or 0
+    speed_mbs = driver.field(handle, _C2C_SPEED_FIELD) if count else None
+    if 0 < count <= _MOST_LINKS:
+        gbs = speed_mbs / 1000 if speed_mbs else None
+        yield FabricLink(source, "cpu", "cpu", "c2c", count, method, gbs=gbs, state="up")

@@ -1,0 +1,183 @@
+"""How many GB/s one transfer between two devices should reach, from what lies on its way.
+
+The narrowest part decides: NVLinks of a pair or into switches, each PCIe link (at the speed that both
+its ends can, and the lanes it runs with: idle GPUs lower the one, never the other), the link between
+NUMA nodes, a NIC's own speed. Figures are of one direction, as links deliver and not as they are sold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from probes.paths.bandwidth import Bandwidths
+from probes.paths.path_type import Paths, PathType
+from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
+
+__all__ = ["Expected", "Way", "expected_gbs", "link_gbs"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way: its path type, GB/s (None where nothing on it is known), and what limits it."""
+
+    path: PathType
+    gbs: float | None
+    limit: str = ""
+    through: str = ""
+
+
+class Expected:
+    """The expected bandwidth between devices of one host; any pair costs the depth of the PCI tree."""
+
+    def __init__(self, host: Host, tables: Bandwidths) -> None:
+        self._host = host
+        self._tables = tables
+        self._paths = Paths(host)
+        self._devices = {device.bus_id: device for device in host.pci}
+        self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
+
+    def between(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
+        """The nearest way and what it carries; of a device to itself nothing is expected."""
+        path = self._paths.between(a, b)
+        if path == "LOC":
+            return Way(path, None)
+        if isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("NVL", "NVB", "C2C"):
+            return self._over_fabric(path, a, b)
+        way = _narrowest(path, self._pci_parts(path, a, b))
+        if isinstance(a, Gpu) and isinstance(b, Gpu):
+            return max(way, self._over_cpus(path, a, b), key=lambda way: way.gbs or 0)
+        return way
+
+    def over_peer(self, gpu: Gpu, nic: Nic) -> Way | None:
+        """The way to a NIC over NVLink and a GPU that is near it (PXN); None where it is near itself."""
+        if self._paths.between(gpu, nic) in ("PIX", "PXB"):
+            return None
+        ways = []
+        for peer in self._host.gpus:
+            if self._paths.between(gpu, peer) == "NVL" and self._paths.between(peer, nic) in ("PIX", "PXB"):
+                parts = (self.between(gpu, peer), self.between(peer, nic))
+                known = [(part.gbs, part.limit) for part in parts if part.gbs is not None]
+                way = _narrowest("PXN", known)
+                ways.append(Way("PXN", way.gbs, way.limit, peer.bus_id))
+        return max(ways, key=lambda way: way.gbs or 0, default=None)
+
+    def _over_fabric(self, path: PathType, a: Gpu, b: Gpu) -> Way:
+        if path == "C2C":
+            return _narrowest(path, self._bundle(a, "c2c") + self._bundle(b, "c2c"))
+        if path == "NVL":
+            direct = self._direct(a, b)
+            return _narrowest(path, direct or self._bundle(a, "switch") + self._bundle(b, "switch"))
+        middles = [
+            _narrowest(path, self._direct(a, middle) + self._direct(middle, b))
+            for middle in self._host.gpus
+            if self._direct(a, middle) and self._direct(middle, b)
+        ]
+        return max(middles, key=lambda way: way.gbs or 0, default=Way(path, None))
+
+    def _over_cpus(self, path: PathType, a: Gpu, b: Gpu) -> Way:
+        """Over links that each GPU has to its CPU (POWER, Grace), and between the CPUs."""
+        ends = [self._bundle(gpu, "cpu") for gpu in (a, b)]
+        if not all(ends):
+            return Way(path, None)
+        return _narrowest(path, [*ends[0], *ends[1], *self._cpu_parts(path, a, b)])
+
+    def _direct(self, a: Gpu, b: Gpu) -> list[tuple[float, str]]:
+        ends = [
+            self._sum(one, (link for link in self._of(one) if link.target == other.bus_id))
+            for one, other in ((a, b), (b, a))
+        ]
+        known = [part for part in ends if part]
+        return [min(known)] if known else []
+
+    def _bundle(self, gpu: Gpu, to: str) -> list[tuple[float, str]]:
+        links = (link for link in self._of(gpu) if to in (link.kind, link.target_kind))
+        part = self._sum(gpu, links)
+        return [part] if part else []
+
+    def _of(self, gpu: Gpu) -> Iterator[FabricLink]:
+        return (link for link in self._host.fabric if link.source == gpu.bus_id)
+
+    def _sum(self, gpu: Gpu, links: Iterable[FabricLink]) -> tuple[float, str] | None:
+        own = list(links)
+        total = sum(link.count * (link_gbs(link, gpu, self._tables) or 0) for link in own)
+        return (
+            (total, f"{sum(link.count for link in own)} {own[0].kind} links of {gpu.bus_id}")
+            if total
+            else None
+        )
+
+    def _pci_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
+        chains = [list(self._above(device)) for device in (a, b)]
+        shared = {device.bus_id for device in chains[0]} & {device.bus_id for device in chains[1]}
+        overhead = self._overhead(path, a, b)
+        for device in (device for chain in chains for device in chain if device.bus_id not in shared):
+            gbs = self._pcie_gbs(device)
+            if gbs is not None:
+                yield gbs / overhead, f"PCIe link of {device.bus_id}"
+        yield from self._cpu_parts(path, a, b)
+        for nic in (device for device in (a, b) if isinstance(device, Nic)):
+            if nic.speed_mbit:
+                yield nic.speed_mbit / 8000, f"the speed of {nic.name}"
+
+    def _cpu_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
+        between = [self._cpu_gbs(device) for device in (a, b)] if path == "SYS" else []
+        yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
+
+    def _above(self, device: Gpu | Nic) -> Iterator[PciDevice]:
+        here, seen = self._devices.get(device.bus_id), set[str]()
+        while here is not None and here.bus_id not in seen:
+            seen.add(here.bus_id)
+            yield here
+            here = self._devices.get(here.parent)
+
+    def _pcie_gbs(self, device: PciDevice) -> float | None:
+        """GB/s of the link above a function; None inside a switch, and where its speed is not known."""
+        above = self._devices.get(device.parent)
+        if device.role in ("root", "downstream"):
+            return None
+        ends = [device] + ([above] if above is not None and above.role in ("root", "downstream") else [])
+        speeds = [speed for end in ends if (speed := end.max_speed_gts or end.speed_gts)]
+        widths = [width for end in ends if (width := device.width or end.max_width)]
+        if speeds:
+            return self._tables.pcie_gbs(min(speeds), min(widths, default=None))
+        raws = [end.raw_gbs for end in ends if end.raw_gbs]
+        return self._tables.pcie_gbs_of_wire(min(raws)) if raws else None
+
+    def _overhead(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> float:
+        through_cpu = isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("PHB", "NODE", "SYS")
+        intel = any(node.vendor == "GenuineIntel" for node in self._host.numa)
+        return self._tables.intel_peer_overhead if through_cpu and intel else 1.0
+
+    def _cpu_gbs(self, device: Gpu | Nic) -> float | None:
+        entry = self._devices.get(device.bus_id)
+        numa = device.numa if device.numa is not None else entry.numa if entry else None
+        nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
+        known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
+        return next((gbs for gbs in known if gbs is not None), None)
+
+
+def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | None]]:
+    """GB/s from each GPU ("GPU0") to every other and to each physical NIC (by its name)."""
+    expected = Expected(host, tables)
+    ends: list[tuple[str, Gpu | Nic]] = [(f"GPU{gpu.index}", gpu) for gpu in host.gpus]
+    ends += [(nic.name, nic) for nic in host.physical_nics]
+    return {
+        f"GPU{gpu.index}": {name: expected.between(gpu, end).gbs for name, end in ends if end is not gpu}
+        for gpu in host.gpus
+    }
+
+
+def link_gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float | None:
+    """GB/s that one link delivers: the table's, or what the link itself says where that is less."""
+    if link.kind == "c2c":
+        return link.gbs
+    generation = tables.fabric(link.kind, gpu.arch, link.version)
+    if not generation.wire_gbs:
+        return link.gbs or generation.gbs
+    return min(generation.gbs, link.gbs or generation.gbs)
+
+
+def _narrowest(path: PathType, parts: Iterable[tuple[float, str]]) -> Way:
+    gbs, limit = min(parts, default=(None, ""), key=lambda part: part[0] or 0)
+    return Way(path, None if gbs is None else round(gbs, 6), limit)

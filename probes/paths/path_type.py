@@ -1,0 +1,147 @@
+"""What lies between two devices of a host, in the words of NCCL and nvidia-smi.
+
+The PCI tree and the fabric's links are believed before what a tool states (``Host.matrices``), and
+that before NUMA nodes alone. From near to far: LOC the device itself; NVL NVLink or xGMI, directly or
+through NVSwitches; NVB NVLink over one GPU in between; C2C the chip-to-chip link of one CPU; PIX at
+most one PCIe switch; PXB several; PXN over NVLink to a GPU that is near the NIC; PHB the host bridge;
+NODE several host bridges of one NUMA node; SYS from NUMA node to NUMA node; NET from host to host; "?"
+where the topology does not say. PXN and NET are ways that a library may take (``probes/paths/expected.py``),
+not what lies between two devices of a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
+
+__all__ = ["MEANING", "PathType", "Paths", "key_of"]
+
+PathType: TypeAlias = Literal[
+    "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "PHB", "NODE", "SYS", "NET", "?"
+]
+MEANING: Mapping[PathType, str] = {
+    "LOC": "the device itself",
+    "NVL": "NVLink or xGMI",
+    "NVB": "NVLink over one GPU in between",
+    "C2C": "chip-to-chip link of one CPU",
+    "PIX": "at most one PCIe switch",
+    "PXB": "several PCIe switches",
+    "PXN": "NVLink to a GPU that is near the NIC",
+    "PHB": "the PCIe host bridge",
+    "NODE": "host bridges of one NUMA node",
+    "SYS": "from NUMA node to NUMA node",
+    "NET": "from host to host",
+    "?": "not known",
+}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a device is: itself and the bridges above it up to the root, and its NUMA node."""
+
+    chain: tuple[str, ...]
+    root: str
+    numa: int | None
+
+
+class Paths:
+    """The path types of one host. Any pair costs the depth of the PCI tree, or the GPUs for NVB."""
+
+    def __init__(self, host: Host) -> None:
+        self._devices = {device.bus_id: device for device in host.pci}
+        self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
+        self._switched: set[str] = set()
+        self._cpu_of: dict[str, str] = {}
+        self._matrices = [matrix for matrix in host.matrices if matrix.what == "path"]
+        for link in host.fabric:
+            self._add(link)
+
+    def between(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        """The nearest way from one device to the other."""
+        if type(a) is type(b) and key_of(a) == key_of(b):
+            return "LOC"
+        if isinstance(a, Gpu) and isinstance(b, Gpu):
+            return self._over_fabric(a.bus_id, b.bus_id) or self.over_pci(a, b)
+        return self.over_pci(a, b)
+
+    def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        """The way over PCIe, whatever else joins the two."""
+        return self.in_tree(a, b) or self.stated(a, b) or self._by_numa(a, b)
+
+    def stated(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
+        """What a tool says of the two; None where none does."""
+        words = (matrix.cell(key_of(a), key_of(b)) for matrix in self._matrices)
+        word = next((word for word in words if word), "")
+        if word.startswith("NV"):
+            return "NVL"
+        return next((path for path in MEANING if path == word), None)
+
+    def _add(self, link: FabricLink) -> None:
+        if link.kind == "c2c" and link.target != "cpu":
+            self._cpu_of[link.source] = link.target
+        elif link.target_kind == "switch":
+            self._switched.add(link.source)
+        elif link.target_kind == "gpu":
+            self._neighbours.setdefault(link.source, set()).add(link.target)
+            self._neighbours.setdefault(link.target, set()).add(link.source)
+
+    def _over_fabric(self, a: str, b: str) -> PathType | None:
+        near_a, near_b = self._neighbours.get(a, set()), self._neighbours.get(b, set())
+        # All NVSwitches of a host form one fabric: that is how they are wired, in DGX and HGX alike.
+        if b in near_a or {a, b} <= self._switched:
+            return "NVL"
+        if near_a & near_b:
+            return "NVB"
+        if a in self._cpu_of and self._cpu_of[a] == self._cpu_of.get(b):
+            return "C2C"
+        return None
+
+    def in_tree(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
+        """The way through the PCI tree; None where the tree does not hold both, or not to its end."""
+        here, there = self._place(a), self._place(b)
+        common = next((bus_id for bus_id in here.chain if bus_id in there.chain), None)
+        if common is not None:
+            crossed = {
+                bus_id
+                for chain in (here.chain, there.chain)
+                for bus_id in chain[: chain.index(common) + 1]
+                if self._devices[bus_id].role in ("upstream", "switch")
+            }
+            return "PIX" if len(crossed) <= 1 else "PXB"
+        if not here.root or not there.root:
+            return None
+        if here.root == there.root:
+            return "PHB"
+        return self._by_numa(a, b) if None not in (here.numa, there.numa) else None
+
+    def hides_bridges(self, device: Gpu | Nic) -> bool:
+        """Whether the tree above a device has one host bridge for each CPU, as NCCL's files do."""
+        return self._place(device).root.startswith("cpu")
+
+    def _by_numa(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
+        here, there = self._place(a).numa, self._place(b).numa
+        if here is None or there is None:
+            return "?"
+        return "NODE" if here == there else "SYS"
+
+    def _place(self, device: Gpu | Nic) -> _Place:
+        entry = self._devices.get(device.bus_id)
+        if entry is None:
+            return _Place((), "", device.numa)
+        return _Place(self._above(entry), entry.root, entry.numa if device.numa is None else device.numa)
+
+    def _above(self, device: PciDevice) -> tuple[str, ...]:
+        chain: list[str] = []
+        here: PciDevice | None = device
+        while here is not None and here.bus_id not in chain:
+            chain.append(here.bus_id)
+            here = self._devices.get(here.parent)
+        return tuple(chain)
+
+
+def key_of(device: Gpu | Nic) -> str:
+    """What names a device on its host: a GPU's bus id, a NIC's name."""
+    return device.bus_id if isinstance(device, Gpu) else device.name

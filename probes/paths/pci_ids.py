@@ -1,0 +1,86 @@
+"""What PCI ids and classes mean: which function is a GPU, a network card, a bridge, and its name."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+__all__ = [
+    "architecture",
+    "gpu_vendor",
+    "is_bridge",
+    "is_gpu",
+    "is_network",
+    "is_nvswitch",
+    "port_role",
+    "product_name",
+]
+
+_NVIDIA, _AMD = "0x10de", "0x1002"
+# Rage XL, RN50 and ES1000: the consoles of servers.
+_CONSOLES = {"0x4752", "0x5159", "0x515e", "0x5969"}
+
+
+def is_gpu(pci_class: str, vendor: str, device: str = "") -> bool:
+    """Whether a function of this class is a GPU that can be a rank.
+
+    A display controller counts if NVIDIA or AMD made it, or nobody says who did (static files):
+    every server also has the display of its management controller, and old ones one that ATI made.
+    AMD's accelerators since the MI300 have class 0x12 instead.
+    """
+    if vendor == _AMD and device in _CONSOLES:
+        return False
+    if pci_class.startswith("0x03"):
+        return vendor in (_NVIDIA, _AMD, "")
+    return pci_class.startswith("0x1200") and vendor in (_AMD, "")
+
+
+def is_network(pci_class: str) -> bool:
+    """Whether this class is a network controller; old InfiniBand cards are serial buses (0x0c06)."""
+    return pci_class.startswith(("0x02", "0x0c06"))
+
+
+def is_bridge(pci_class: str) -> bool:
+    """Whether this class is a bridge between PCI buses."""
+    return pci_class.startswith("0x0604")
+
+
+def is_nvswitch(pci_class: str, vendor: str) -> bool:
+    """Whether this function is an NVSwitch, which calls itself an "other bridge"."""
+    return pci_class.startswith("0x0680") and vendor == _NVIDIA
+
+
+def gpu_vendor(vendor: str) -> Literal["nvidia", "amd", ""]:
+    """The maker's name from the PCI vendor id."""
+    if vendor == _NVIDIA:
+        return "nvidia"
+    return "amd" if vendor == _AMD else ""
+
+
+def product_name(vendor: str, device: str) -> str:
+    """What a device is sold as; "" if the table does not have it."""
+    return _known(vendor, device)[0]
+
+
+def architecture(vendor: str, device: str) -> str:
+    """The architecture of a GPU ("sm_90", "gfx942"); "" if the table does not have it."""
+    return _known(vendor, device)[1]
+
+
+def port_role(depth: int) -> Literal["root", "upstream", "downstream"]:
+    """What a bridge with so many bridges above it is: the ports of switches alternate below a root port."""
+    if depth == 0:
+        return "root"
+    return "upstream" if depth % 2 else "downstream"
+
+
+def _known(vendor: str, device: str) -> tuple[str, str]:
+    return _table().get(f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}", ("", ""))
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, tuple[str, str]]:
+    rows: dict[str, list[str]] = json.loads(Path(__file__).with_name("pci_ids.json").read_text("utf-8"))
+    return {key: (name, arch) for key, (name, arch) in rows.items()}

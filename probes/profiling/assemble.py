@@ -1,0 +1,235 @@
+"""From the samples of all ranks to a profile: fits, ports, flags and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from probes.columns import Floats, floats, ints
+from probes.link_costs import HostCopies, Links, Profile, ProfiledRank
+from probes.profiling import outliers
+from probes.profiling.outliers import Names, SlowPart
+from probes.sampling.link_cost import better, pace
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Place, Samples
+from probes.sharing.contention import disturbed, held_up
+from probes.sharing.model import Share, ports
+from probes.statistics.fit import LinkFit
+
+__all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled", "waiting"]
+
+_LARGEST_RESIDUAL = 0.25
+# Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
+_CONTENDED = 1.25
+_FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The fits of all links, as columns in the order of ``pairs``: the better of in company and alone."""
+
+    samples: Samples
+    places: Sequence[Place]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        return self.samples.measured()
+
+    @cached_property
+    def together(self) -> list[LinkFit]:
+        return [pace(self.samples.trains[pair]) for pair in self.pairs]
+
+    @cached_property
+    def fits(self) -> list[LinkFit]:
+        again = self.samples.again
+        return [
+            better(first, pace(again[pair])) if pair in again else first
+            for pair, first in zip(self.pairs, self.together, strict=True)
+        ]
+
+    def column(self, name: str) -> Floats:
+        return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
+
+    @cached_property
+    def suspects(self) -> list[SlowPart]:
+        """Slow parts, whether or not they were measured again."""
+        return outliers.slow_parts(self.pairs, self.column(""), self.column("_median"), self.places)
+
+    @cached_property
+    def slow(self) -> list[SlowPart]:
+        """Slow parts to report, the worst first: of single links, those that were slow alone, too."""
+        again = set(self.retested)
+        found = [part.among(again) if part.word == "outlier" else part for part in self.suspects]
+        return outliers.worst_first(part for part in found if part.rows)
+
+    @cached_property
+    def doubtful(self) -> list[int]:
+        """Rows of single links that looked slow, but were not measured again."""
+        suspected = {row for part in self.suspects if part.word == "outlier" for row in part.rows}
+        return sorted(suspected - set(self.retested))
+
+    @cached_property
+    def retested(self) -> list[int]:
+        return [row for row, pair in enumerate(self.pairs) if pair in self.samples.again]
+
+    @cached_property
+    def contended(self) -> dict[int, float]:
+        """Rows of links between hosts that are faster alone than in company, and how many times."""
+        gains = {
+            row: self.together[row].beta_s_per_byte / self.fits[row].beta_s_per_byte for row in self.retested
+        }
+        return {row: gain for row, gain in gains.items() if gain > _CONTENDED and self._leaves_its_host(row)}
+
+    @cached_property
+    def unsteady(self) -> list[int]:
+        """Rows of links between hosts that are no longer at their best for most of the time."""
+        return [row for row in self.rows["noisy"] if self._leaves_its_host(row)]
+
+    @property
+    def between_hosts(self) -> dict[Pair, float]:
+        """Beta of the links that leave their host."""
+        beta = zip(self.pairs, self.fits, strict=True)
+        return {
+            pair: one.beta_s_per_byte for row, (pair, one) in enumerate(beta) if self._leaves_its_host(row)
+        }
+
+    @cached_property
+    def rows(self) -> dict[str, list[int]]:
+        """The rows to which each flag belongs."""
+        found: dict[str, list[int]] = {name: [] for name in _FLAGS}
+        for part in self.slow:
+            found[part.word] += part.rows
+        found["unsound"] = [row for row, one in enumerate(self.fits) if not one.sound]
+        found["asymmetric"] = outliers.asymmetric(
+            self.pairs, *map(self.column, ("", "_median", "_low", "_high"))
+        )
+        found["nonlinear"] = [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
+        found["noisy"] = outliers.noisy(self.column(""), self.column("_median"), self.column("_high"))
+        return {**found, "retested": self.retested, "contended": list(self.contended)}
+
+    def _leaves_its_host(self, row: int) -> bool:
+        src, dst = self.pairs[row]
+        return self.places[src].host != self.places[dst].host
+
+
+def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links to measure again, alone, worst kinds first; a few of those held up, to tell why."""
+    fits = Fits(samples, places)
+    held = held_up(fits.between_hosts, samples)
+    return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]
+
+
+def _outstanding(fits: Fits) -> list[Pair]:
+    suspected = [row for part in fits.suspects for row in part.rows]
+    rows = fits.rows
+    kinds = (rows["unsound"], suspected, rows["asymmetric"], rows["nonlinear"], fits.unsteady)
+    return [fits.pairs[row] for row in dict.fromkeys(row for rows in kinds for row in rows)]
+
+
+def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links that were not measured alone though they stand out, or not without being disturbed.
+
+    Without those held up in company: they are measured when it is known what they share.
+    """
+    fits = Fits(samples, places)
+    later = {*samples.again, *held_up(fits.between_hosts, samples)}
+    new = [pair for pair in _outstanding(fits) if pair not in later]
+    return [*new, *disturbed([fits.pairs[row] for row in fits.retested], samples)]
+
+
+def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links held up in company that were not measured alone."""
+    return held_up(Fits(samples, places).between_hosts, samples)
+
+
+def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The single links that are slow though they were measured again."""
+    fits = Fits(samples, places)
+    return [fits.pairs[row] for part in fits.slow if part.word == "outlier" for row in part.rows]
+
+
+def assemble(
+    samples: Samples,
+    places: Sequence[Place],
+    *,
+    library: str,
+    seconds: float,
+    rounds: int,
+    shares: Sequence[Share] = (),
+    said: Sequence[str] = (),
+    host_copies: Sequence[HostCopies] = (),
+) -> Profile:
+    """The profile of the ranks at ``places``, links in the order of (src, dst).
+
+    ``shares`` are the ports that were tried, ``said`` what to tell before the findings about links.
+    """
+    fits = Fits(samples, places)
+    trips = [samples.round_trips_of(pair) for pair in fits.pairs]
+    links = Links(
+        src=ints([src for src, _ in fits.pairs]),
+        dst=ints([dst for _, dst in fits.pairs]),
+        alpha_s=floats([values.min() / 2 for values in trips]),
+        alpha_median_s=floats([np.median(values) / 2 for values in trips]),
+        alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
+        beta_s_per_byte=fits.column(""),
+        beta_median_s_per_byte=fits.column("_median"),
+        beta_p90_s_per_byte=fits.column("_p90"),
+        beta_low_s_per_byte=fits.column("_low"),
+        beta_high_s_per_byte=fits.column("_high"),
+        residual=floats([one.residual for one in fits.fits]),
+        samples=ints([one.samples for one in fits.fits]),
+        flags=_flags(fits),
+    )
+    return Profile(
+        ranks=tuple(ProfiledRank(rank, place.host, place.device) for rank, place in enumerate(places)),
+        links=links,
+        ports=ports(fits.pairs, places, shares),
+        transport="cuda" if any(place.on_gpu for place in places) else "mpi",
+        library=library,
+        seconds=round(seconds, 3),
+        rounds=rounds,
+        findings=(*said, *_findings(fits)),
+        host_copies=tuple(host_copies),
+    )
+
+
+def _flags(fits: Fits) -> tuple[str, ...]:
+    words: dict[int, list[str]] = {}
+    for word, rows in fits.rows.items():
+        for row in rows:
+            words.setdefault(row, []).append(word)
+    return tuple(",".join(words.get(row, [])) for row in range(len(fits.pairs)))
+
+
+def _findings(fits: Fits) -> tuple[str, ...]:
+    beta = fits.column("")
+    names = Names([place.host for place in fits.places])
+    back = {pair: row for row, pair in enumerate(fits.pairs)}
+    way_back = floats([beta[back.get((dst, src), row)] for row, (src, dst) in enumerate(fits.pairs)])
+    unsteady = np.maximum(fits.column("_median"), fits.column("_high")) / beta
+    explained = {row for part in fits.slow for row in part.rows}
+    again = set(fits.retested)
+    lopsided = [row for row in fits.rows["asymmetric"] if row in again and row not in explained]
+    said = [
+        ("slower than the way back", lopsided, beta / way_back),
+        ("unsteady", fits.rows["noisy"], unsteady),
+        ("without a sound fit (the time of whole transfers stands instead)", fits.rows["unsound"], beta),
+    ]
+    found = [part.text for part in fits.slow]
+    if fits.doubtful:
+        count = f"{len(fits.doubtful)} {'link' if len(fits.doubtful) == 1 else 'links'}"
+        found.append(f"{count} looked slow, but there was no time to measure again: not reported")
+    for what, rows, times in said:
+        if rows:
+            worst = [
+                (float(times[row]), _times(names.link(*fits.pairs[row]), float(times[row]))) for row in rows
+            ]
+            found.append(outliers.describe(what, worst))
+    return tuple(found)
+
+
+def _times(name: str, times: float) -> str:
+    return f"{name} ({times:.2f} times)" if times > 1 else name

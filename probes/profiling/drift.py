@@ -1,0 +1,231 @@
+"""What changed between two profiles, judged by how much their links wander anyway.
+
+The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of
+beta, and how far the middle of the samples is from their best. No link is taken to be steadier than the
+middle one. A change counts when it is beyond what so many comparisons show by chance once in a hundred
+runs (Bonferroni), in the best and in the middle of the samples alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Mask, floats
+from probes.link_costs import Links, Profile
+from probes.profiling.outliers import Names
+from probes.sampling.rounds import Pair
+
+__all__ = ["Change", "Drift", "compare"]
+
+Quantity = Literal["bandwidth", "latency"]
+
+_FALSE_ALARMS_A_RUN = 0.01
+# Below these nobody acts, however sure a change is: shares of a value, and seconds of latency.
+_LEAST_SHARE: dict[Quantity, float] = {"bandwidth": 0.03, "latency": 0.25}
+_LEAST_ALPHA_S = 2e-6
+_NO_ALPHA_S = 1e-12
+_LEAST_SIGMA = 0.005
+# So many of the links of a host, or of all, that the change is the host's, or everybody's.
+_MOST_OF = 0.8
+
+
+@dataclass(frozen=True)
+class Change:
+    """A quantity of a link, a host or everything, before and now (bytes/s or s).
+
+    ``allowed`` is the ratio now/before that the spread of both profiles would still explain.
+    """
+
+    what: str
+    quantity: Quantity
+    before: float
+    now: float
+    allowed: float
+    links: tuple[Pair, ...]
+
+    @property
+    def worse(self) -> bool:
+        return self.now < self.before if self.quantity == "bandwidth" else self.now > self.before
+
+    def __str__(self) -> str:
+        scale, unit = (1e-9, "GB/s") if self.quantity == "bandwidth" else (1e6, "us")
+        return (
+            f"{self.what}: {self.quantity} {self.before * scale:.3g} → {self.now * scale:.3g} {unit}, "
+            f"{self.now / self.before:.0%} of the baseline (its spread explains {self.allowed:.0%})"
+        )
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What changed; ranks ``gone`` and ``new``; how many links were ``compared``.
+
+    ``unmeasured`` links of the baseline are between ranks that are still there, but were not measured
+    now; ``added`` ones were not measured in the baseline.
+    """
+
+    changes: tuple[Change, ...]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    compared: int
+    unmeasured: int
+    added: int
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What an operator must hear: everything that got worse, and who is gone."""
+        lost = [f"{name} of the baseline is not there" for name in self.gone]
+        return (*lost, *(str(change) for change in self.changes if change.worse))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is different."""
+        found = [str(change) for change in self.changes if not change.worse]
+        found += [f"{name} is not in the baseline" for name in self.new]
+        if self.unmeasured:
+            found.append(f"{self.unmeasured} links of the baseline were not measured now")
+        if self.added:
+            found.append(f"{self.added} links were not measured in the baseline")
+        return tuple(found)
+
+
+def compare(baseline: Profile, now: Profile) -> Drift:
+    """How ``now`` differs from ``baseline``; a rank is the same when it is the n-th of the same host."""
+    before_of, now_of = _by_place(baseline), _by_place(now)
+    same = {before_of[place]: now_of[place] for place in before_of if place in now_of}
+    row_now = {pair: row for row, pair in enumerate(_pairs(now.links))}
+    between_same = [
+        (row, (same[src], same[dst]))
+        for row, (src, dst) in enumerate(_pairs(baseline.links))
+        if src in same and dst in same
+    ]
+    rows = [(row, row_now[pair]) for row, pair in between_same if pair in row_now]
+    return Drift(
+        changes=tuple(_changes(baseline, now, rows)) if rows else (),
+        gone=_named(before_of, now_of),
+        new=_named(now_of, before_of),
+        compared=len(rows),
+        unmeasured=len(between_same) - len(rows),
+        added=len(row_now) - len(rows),
+    )
+
+
+def _by_place(profile: Profile) -> dict[tuple[str, int], int]:
+    """(host, n-th rank there) → rank."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for entry in profile.ranks:
+        found[entry.host, seen[entry.host]] = entry.rank
+        seen[entry.host] += 1
+    return found
+
+
+def _pairs(links: Links) -> list[Pair]:
+    return [(int(src), int(dst)) for src, dst in zip(links.src, links.dst, strict=True)]
+
+
+def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int]) -> tuple[str, ...]:
+    """Who of ``these`` is not among ``those``: a host that is missing whole by its name, else each rank."""
+    left = {host for host, _ in those}
+    missing = [place for place in these if place not in those]
+    names = [f"rank {local} of host {host}" if host in left else f"host {host}" for host, local in missing]
+    return tuple(dict.fromkeys(names))
+
+
+def _changes(baseline: Profile, now: Profile, rows: Sequence[Pair]) -> Iterator[Change]:
+    before = np.array([row for row, _ in rows])
+    after = np.array([row for _, row in rows])
+    old, new = baseline.links, now.links
+    pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
+    judge = _Judge(pairs, [entry.host for entry in now.ranks])
+    yield from judge.changes(
+        "bandwidth",
+        floats([1 / old.beta_s_per_byte[before], 1 / new.beta_s_per_byte[after]]),
+        floats([1 / old.beta_median_s_per_byte[before], 1 / new.beta_median_s_per_byte[after]]),
+        np.hypot(_beta_sigma(old)[before], _beta_sigma(new)[after]),
+    )
+    yield from judge.changes(
+        "latency",
+        np.maximum([old.alpha_s[before], new.alpha_s[after]], _NO_ALPHA_S),
+        np.maximum([old.alpha_median_s[before], new.alpha_median_s[after]], _NO_ALPHA_S),
+        np.hypot(_alpha_sigma(old)[before], _alpha_sigma(new)[after]),
+    )
+
+
+def _beta_sigma(links: Links) -> Floats:
+    """How uncertain log beta is from run to run, link by link."""
+    interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
+    wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
+    return _no_steadier_than_most(np.maximum(interval, wander))
+
+
+def _alpha_sigma(links: Links) -> Floats:
+    best = np.maximum(links.alpha_s, _NO_ALPHA_S)
+    return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / 2)
+
+
+def _no_steadier_than_most(own: Floats) -> Floats:
+    return floats(np.maximum(np.maximum(own, np.median(own)), _LEAST_SIGMA))
+
+
+def _z(comparisons: int) -> float:
+    return NormalDist().inv_cdf(1 - _FALSE_ALARMS_A_RUN / (2 * comparisons))
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Judges the links ``pairs`` of ranks that are on ``hosts``."""
+
+    pairs: Sequence[Pair]
+    hosts: Sequence[str]
+
+    def changes(self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats) -> Iterator[Change]:
+        """The changes of one quantity, given as rows (before, now) of the links."""
+        at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
+        # The smaller of both; none where they disagree on the direction.
+        smaller = np.sign(at_best) * np.minimum(np.abs(at_best), np.abs(in_middle))
+        moved = floats(np.where(at_best * in_middle > 0, smaller, 0.0))
+        least = np.log1p(_LEAST_SHARE[quantity])
+        allowed = np.maximum(_z(2 * len(self.pairs)) * sigma, least)
+        matters = np.abs(best[1] - best[0]) > (_LEAST_ALPHA_S if quantity == "latency" else 0.0)
+        together = np.maximum(_z(2) * np.median(sigma), least)
+        for what, rows in self._grouped(moved, (np.abs(moved) > allowed) & matters, float(together), matters):
+            limit = together if len(rows) == len(self.pairs) else np.median(allowed[rows])
+            before, now = (float(np.median(values[rows])) for values in best)
+            ratio = float(np.exp(np.copysign(limit, now - before)))
+            yield Change(what, quantity, before, now, ratio, tuple(self.pairs[row] for row in rows))
+
+    def _grouped(
+        self, moved: Floats, far: Mask, together: float, matters: Mask
+    ) -> Iterator[tuple[str, Indices]]:
+        """The links that changed: all at once, those of one host that moved alike, then one by one."""
+        everyone = np.arange(len(self.pairs))
+        if len(everyone) > 3 and abs(float(np.median(moved))) > together and matters.mean() > _MOST_OF:
+            yield f"all {len(everyone)} links", everyone
+            return
+        left = far.copy()
+        for end, does in ((0, "sends"), (1, "receives")):
+            for host in dict.fromkeys(self.hosts):
+                rows = self._rows_of(host, end)
+                slower, faster = left[rows] & (moved[rows] < 0), left[rows] & (moved[rows] > 0)
+                for same in (slower, faster):
+                    if len(rows) > 1 and same.mean() >= _MOST_OF:
+                        left[rows] = False
+                        yield f"host {host} {does} ({same.sum()} of {len(rows)} links)", rows[same]
+        names = Names(self.hosts)
+        for row in np.flatnonzero(left).tolist():
+            yield names.link(*self.pairs[row]), np.array([row])
+
+    def _rows_of(self, host: str, end: int) -> Indices:
+        """The links to other hosts, or from them, of one host."""
+        rows = [
+            row
+            for row, pair in enumerate(self.pairs)
+            if self.hosts[pair[end]] == host and self.hosts[pair[1 - end]] != host
+        ]
+        return np.array(rows, dtype=np.int32)

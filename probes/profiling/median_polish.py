@@ -1,0 +1,245 @@
+"""Which part is slow: a sender, a receiver, or the one link between them.
+
+A transfer is as fast as the slowest of its sender, its receiver and its link, so the capacity of a sender
+is what it reaches towards its best receiver, that of a receiver alike, and a link is slow where it stays
+below both its ends. This holds with half of the hosts slow, each by another factor. It describes no
+network of unequal parts by design (racks, NUMA nodes, NVLink between some GPUs): many links stay below
+their ends there. Such a matrix is taken apart by median polish instead (Tukey 1977), on logarithms: a row
+effect is what a sender loses towards everybody, a column effect what a receiver loses from everybody, and
+what is left belongs to the link.
+
+A part is suspect when it is far from its like by their spread and slower by an amount that matters: among
+many equal parts the first alone flags noise, among few unequal ones the second alone flags nature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probes.columns import Floats, Mask
+from probes.sampling.rounds import Pair
+
+__all__ = ["Capacities", "Polished", "Suspects", "capacities", "find", "matrix_of", "polish"]
+
+Z = 4.5
+END_EFFECT, LINK_EFFECT = 0.08, 0.10
+# Nothing is steadier than this, so that equal values do not make every other value an outlier.
+_LEAST_SIGMA = 0.01
+_MAD_TO_SIGMA = 1.4826
+_FEWEST = 3
+_MOST_SWEEPS, _SETTLED = 20, 1e-4
+# So many of the links below both their ends are a structure of the network, and no faults.
+_MOST_BELOW = 0.2
+# So many links at one level are what is usual, and links above it are the exception.
+_USUAL = 0.7
+# A sender below this share of the middle one is slow, however unequal senders are.
+_SLOW_ANYWAY = 2 / 3
+
+
+@dataclass(frozen=True, eq=False)
+class Capacities:
+    """log bandwidth = min(``senders``, ``receivers``) + ``residual``; NaN where nothing was measured."""
+
+    senders: Floats
+    receivers: Floats
+    residual: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """log bandwidth = ``overall`` + ``rows`` + ``columns`` + ``residual``; NaN where nothing was measured."""
+
+    overall: float
+    rows: Floats
+    columns: Floats
+    residual: Floats
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Slow senders, receivers and links, each with its bandwidth relative to what was to be expected."""
+
+    senders: Mapping[int, float] = field(default_factory=dict)
+    receivers: Mapping[int, float] = field(default_factory=dict)
+    links: Mapping[Pair, float] = field(default_factory=dict)
+
+    def level(self, row: int, column: int) -> float:
+        """The bandwidth of a slow link relative to that of one between ends that are not slow."""
+        ends = min(self.senders.get(row, 1.0), self.receivers.get(column, 1.0))
+        return self.links[row, column] * ends
+
+    def pairs(self, measured: Mask) -> list[Pair]:
+        """Every measured (row, column) that a suspect part takes part in."""
+        found = dict.fromkeys(self.links)
+        for row in self.senders:
+            found |= dict.fromkeys((row, int(column)) for column in np.flatnonzero(measured[row]))
+        for column in self.receivers:
+            found |= dict.fromkeys((int(row), column) for row in np.flatnonzero(measured[:, column]))
+        return list(found)
+
+
+def find(log_bandwidth: Floats, noise: float = 0.0, *, bridged: bool = False) -> Suspects:
+    """The slow parts of a matrix [sender, receiver]; none where fewer than 3 can be compared.
+
+    ``noise`` is how uncertain one value is, as a standard deviation of its logarithm. Where links may be
+    ``bridged``, some are faster than most by design, and their ends are not what the others are held to.
+    """
+    measured = np.isfinite(log_bandwidth)
+    if min(log_bandwidth.shape) < _FEWEST or not measured.any():
+        return Suspects()
+    parts = capacities(log_bandwidth, noise)
+    sigma = max(_spread(parts.residual[measured]) * _freedom(measured), noise)
+    below = parts.residual < -_far(sigma, LINK_EFFECT)
+    if below.sum() > max(1.0, _MOST_BELOW * measured.sum()):
+        return _polished(log_bandwidth, measured, noise)
+    usual = _usual(log_bandwidth[measured], _far(sigma, LINK_EFFECT)) if bridged else np.inf
+    links = {
+        (int(row), int(column)): float(np.exp(parts.residual[row, column]))
+        for row, column in np.argwhere(below)
+    }
+    return Suspects(
+        _short(parts.senders, _shown(measured, parts.senders, parts.receivers), sigma, usual),
+        _short(parts.receivers, _shown(measured.T, parts.receivers, parts.senders), sigma, usual),
+        links,
+    )
+
+
+def capacities(log_bandwidth: Floats, noise: float = 0.0) -> Capacities:
+    """What each sender and receiver can do, in O(sweeps · n² log n).
+
+    First what each reaches at best, which noise exaggerates; then the median of the links that it alone
+    holds back, which are those near that.
+    """
+    reached = np.where(np.isfinite(log_bandwidth), log_bandwidth, -np.inf)
+    senders, receivers = reached.max(axis=1), reached.max(axis=0)
+    near = _far(noise, LINK_EFFECT)
+    for _ in range(_MOST_SWEEPS):
+        before = senders, receivers
+        senders = _held_back(log_bandwidth, senders, receivers, near)
+        receivers = _held_back(log_bandwidth.T, receivers, senders, near)
+        if all(map(_settled, before, (senders, receivers))):
+            break
+    return Capacities(senders, receivers, log_bandwidth - np.minimum(senders[:, None], receivers[None, :]))
+
+
+def polish(log_bandwidth: Floats) -> Polished:
+    """Median polish in O(sweeps · n² log n), each sweep the rows, then the columns.
+
+    Of an even number of values the larger middle one is taken: a disturbance only ever lowers them,
+    and of two links the slow one must not pull its sender down.
+    """
+    residual = np.array(log_bandwidth)
+    rows, columns = np.zeros(residual.shape[0]), np.zeros(residual.shape[1])
+    for _ in range(_MOST_SWEEPS):
+        by_row = _high_medians(residual)
+        residual -= by_row[:, None]
+        by_column = _high_medians(residual.T)
+        residual -= by_column[None, :]
+        rows += by_row
+        columns += by_column
+        if max(np.abs(by_row).max(), np.abs(by_column).max()) < _SETTLED:
+            break
+    overall = float(np.median(rows) + np.median(columns))
+    return Polished(overall, rows - np.median(rows), columns - np.median(columns), residual)
+
+
+def matrix_of(pairs: Mapping[Pair, float], size: int) -> Floats:
+    """A ``size`` × ``size`` matrix of logarithms; NaN where ``pairs`` has no value."""
+    values = np.full((size, size), np.nan)
+    for (row, column), value in pairs.items():
+        values[row, column] = np.log(value)
+    return values
+
+
+def _high_medians(values: Floats) -> Floats:
+    """The (upper) median of each row, 0 where a row has no value."""
+    ordered = np.sort(values, axis=1)
+    count = np.isfinite(values).sum(axis=1)
+    middle = np.minimum(count // 2, values.shape[1] - 1)
+    found = ordered[np.arange(len(values)), middle]
+    return np.where(count > 0, found, 0.0)
+
+
+def _held_back(values: Floats, own: Floats, others: Floats, near: float) -> Floats:
+    """The median of those ``values`` of each row that are near its ``own`` capacity, so held back by it."""
+    with np.errstate(invalid="ignore"):
+        mine = (own[:, None] <= others[None, :] + near) & (np.abs(values - own[:, None]) < near)
+    chosen = np.where(mine, values, np.nan)
+    found = own.copy()
+    rows = mine.any(axis=1)
+    found[rows] = np.nanmedian(chosen[rows], axis=1)
+    return found
+
+
+def _settled(before: Floats, now: Floats) -> bool:
+    return bool(np.allclose(before, now, rtol=0.0, atol=_SETTLED))
+
+
+def _shown(measured: Mask, own: Floats, others: Floats) -> tuple[Mask, Mask]:
+    """Which ``own`` capacities can be compared with their like, and which of these are no lower limits."""
+    best_other = np.where(measured, others[None, :], -np.inf).max(axis=1)
+    comparable = measured.sum(axis=1) > 1
+    return comparable, comparable & (best_other > own - np.log1p(-END_EFFECT))
+
+
+def _short(capacity: Floats, shown: tuple[Mask, Mask], sigma: float, usual: float) -> dict[int, float]:
+    """Whose capacity is below that of its like, which are the upper half; and the ratio that this is."""
+    comparable, known = shown
+    chosen = np.sort(capacity[comparable])
+    if len(chosen) < _FEWEST:
+        return {}
+    middle = min(float(chosen[len(chosen) // 2]), usual)
+    above = chosen[len(chosen) // 2 + 1 :] - chosen[len(chosen) // 2]
+    # Slow ones are below the middle: how unequal the others are shows above it.
+    unequal = float(np.sqrt(np.mean(above**2))) if len(above) else 0.0
+    least = max(_far(sigma, END_EFFECT), min(Z * unequal, -float(np.log(_SLOW_ANYWAY))))
+    found = known & (capacity < middle - least)
+    return {int(at): float(np.exp(capacity[at] - middle)) for at in np.flatnonzero(found)}
+
+
+def _usual(values: Floats, near: float) -> float:
+    """The level of most ``values``; infinite where they have no level in common."""
+    ordered = np.sort(values)
+    span = int(np.ceil(_USUAL * len(ordered)))
+    starts = np.flatnonzero(ordered[span - 1 :] - ordered[: len(ordered) - span + 1] < near)
+    return float(np.median(ordered[starts[0] : starts[-1] + span])) if len(starts) else np.inf
+
+
+def _far(sigma: float, effect: float) -> float:
+    """How far below its like (as a logarithm) a part is neither noise nor negligible."""
+    return max(Z * max(sigma, _LEAST_SIGMA), -float(np.log1p(-effect)))
+
+
+def _freedom(measured: Mask) -> float:
+    """How many times wider values are spread than what is left of them once their ends were estimated."""
+    values = int(measured.sum())
+    return float(np.sqrt(values / max(1, values - sum(measured.shape) + 1)))
+
+
+def _spread(values: Floats) -> float:
+    return _MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
+
+
+def _polished(log_bandwidth: Floats, measured: Mask, noise: float) -> Suspects:
+    parts = polish(log_bandwidth)
+    senders = _low(parts.rows, measured.sum(axis=1) > 1, END_EFFECT, noise)
+    receivers = _low(parts.columns, measured.sum(axis=0) > 1, END_EFFECT, noise)
+    left = parts.residual[measured]
+    links = _low(left, np.ones(len(left), dtype=np.bool_), LINK_EFFECT, noise)
+    where = np.argwhere(measured)
+    return Suspects(
+        senders, receivers, {(int(where[at][0]), int(where[at][1])): ratio for at, ratio in links.items()}
+    )
+
+
+def _low(values: Floats, comparable: Mask, effect: float, noise: float) -> dict[int, float]:
+    """Which ``values`` are far below their median, and the ratio that this is."""
+    chosen = values[comparable]
+    if len(chosen) < _FEWEST:
+        return {}
+    below = values - np.median(chosen)
+    found = comparable & (below < -_far(max(_spread(chosen), noise), effect))
+    return {int(at): float(np.exp(below[at])) for at in np.flatnonzero(found)}

@@ -1,0 +1,51 @@
+"""What a user asks of a profile: how long to look, and at what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from probes.live.cuda_links import DeviceChoice
+from probes.profiling.budget import Plan
+from probes.sampling.pairs_file import WantedPairs, resolve
+from probes.sampling.prober import Dose
+from probes.sampling.rounds import doubling_strides, rings, strides
+from probes.sampling.samples import Place
+
+__all__ = ["PASSES", "Effort"]
+
+PASSES = 5
+_QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to look, and at what: ``quick`` is fewer passes and strides 1, 2, 4, …
+
+    ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the
+    seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
+    ``device`` whether ranks are GPUs ("auto": where there are any); ``wait_s`` how long another
+    measurement on the same hosts is waited for.
+    """
+
+    quick: bool = False
+    pairs: WantedPairs | None = None
+    sizes: tuple[int, ...] = ()
+    budget_s: float | None = None
+    ports: bool | None = None
+    device: DeviceChoice = "auto"
+    wait_s: float = 0.0
+
+    @property
+    def enough_s(self) -> float:
+        """After two passes, none begins later than this: slow links take long and vary little."""
+        return 1.0 if self.quick else 3.0
+
+    def plan(self, places: Sequence[Place]) -> Plan:
+        dose = replace(_QUICK_DOSE if self.quick else _DOSE, sizes=self.sizes)
+        ranks = len(places)
+        if self.pairs is not None:
+            rounds = resolve(self.pairs, places)
+        else:
+            rounds = rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
+        return Plan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

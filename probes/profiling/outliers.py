@@ -1,0 +1,208 @@
+"""What stands out among measured links, as rows to flag and sentences to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from probes.profiling import median_polish
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Place
+
+__all__ = [
+    "EFFECT",
+    "Names",
+    "SlowPart",
+    "asymmetric",
+    "describe",
+    "noise",
+    "noisy",
+    "slow_parts",
+    "worst_first",
+]
+
+EFFECT = 0.10
+_NOISY = 1.0
+_Z = 4.5
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class SlowPart:
+    """A slow sender, receiver or several links: the ``word`` that flags its ``rows``.
+
+    ``does`` says what is wrong; ``named`` is for each row how many times too slow its link is, and what to
+    call it; ``times`` how many times too slow a sender or receiver is, ``costs`` what that does to a
+    collective.
+    """
+
+    word: str
+    rows: tuple[int, ...]
+    does: str
+    named: tuple[tuple[float, str], ...] = ()
+    times: float = 1.0
+    costs: str = ""
+
+    @property
+    def worst(self) -> float:
+        """How many times too slow it is, or the worst of its links."""
+        return max((times for times, _ in self.named), default=self.times)
+
+    @property
+    def text(self) -> str:
+        if not self.named:
+            return f"{self.does}: {self.costs}"
+        ring = f"a ring all_reduce through the first takes {self.worst:.1f} times as long"
+        return f"{describe(self.does, self.named)}: {ring}, unless it goes around"
+
+    def among(self, rows: Set[int]) -> SlowPart:
+        """What is left of single links when only ``rows`` count."""
+        kept = [at for at, row in enumerate(self.rows) if row in rows]
+        return replace(
+            self, rows=tuple(self.rows[at] for at in kept), named=tuple(self.named[at] for at in kept)
+        )
+
+
+class Names:
+    """What ranks and links are called: by host where each has one rank, by number on a single host."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = hosts
+        self._alone = len(set(hosts)) == len(hosts)
+        self._one_host = len(set(hosts)) == 1
+
+    def rank(self, rank: int) -> str:
+        if self._one_host:
+            return f"rank {rank}"
+        return self._hosts[rank] if self._alone else f"rank {rank} ({self._hosts[rank]})"
+
+    def together(self, ranks: Sequence[int], every: Sequence[int]) -> dict[str, list[int]]:
+        """``ranks`` by what they are called: a host where all that ``every`` has of it are among them."""
+        found: dict[str, list[int]] = {}
+        for rank in ranks:
+            host = self._hosts[rank]
+            whole = all(other in ranks for other in every if self._hosts[other] == host)
+            found.setdefault(f"host {host}" if whole and not self._one_host else self.rank(rank), []).append(
+                rank
+            )
+        return found
+
+    def on_one_host(self, ranks: Sequence[int]) -> bool:
+        return len({self._hosts[rank] for rank in ranks}) == 1
+
+    def parties(self, ranks: Sequence[int], every: Sequence[int]) -> int:
+        """How many hosts ``every`` are on if ``ranks`` are all of one, or ranks where on one host; else 0."""
+        if self.on_one_host(every):
+            return len(every)
+        mine = {self._hosts[rank] for rank in ranks}
+        whole = all(rank in ranks for rank in every if self._hosts[rank] in mine)
+        return len({self._hosts[rank] for rank in every}) if whole else 0
+
+    def link(self, src: int, dst: int) -> str:
+        return f"{src} → {dst}" if self._one_host else f"{self.rank(src)} → {self.rank(dst)}"
+
+
+def slow_parts(
+    pairs: Sequence[Pair], beta: Floats, median: Floats, places: Sequence[Place]
+) -> list[SlowPart]:
+    """Slow hosts, ranks and links between hosts, slow ranks and links inside each host; the worst first."""
+    hosts = [place.host for place in places]
+    names = Names(hosts)
+    wander = np.log(median / beta)
+    inside = np.array([hosts[src] == hosts[dst] for src, dst in pairs], dtype=np.bool_)
+    groups = [np.flatnonzero(~inside)]
+    for host in dict.fromkeys(hosts):
+        here = np.array([hosts[src] == host for src, _ in pairs], dtype=np.bool_)
+        groups.append(np.flatnonzero(inside & here))
+    found = (
+        part
+        for rows in groups
+        for part in _slow([pairs[row] for row in rows.tolist()], rows, beta[rows], noise(wander[rows]), names)
+    )
+    return worst_first(found)
+
+
+def worst_first(parts: Iterable[SlowPart]) -> list[SlowPart]:
+    """The parts in the order of how many times too slow they are."""
+    return sorted(parts, key=lambda part: -part.worst)
+
+
+def asymmetric(pairs: Sequence[Pair], beta: Floats, median: Floats, low: Floats, high: Floats) -> list[int]:
+    """Rows that are a tenth slower than the way back, at best and in the middle, beyond their intervals.
+
+    Where links wander more than that, it must be beyond what they wander, too.
+    """
+    row_of = {pair: row for row, pair in enumerate(pairs)}
+    least = max(1 + EFFECT, float(np.exp(_Z * noise(np.log(median / beta)))))
+    found = []
+    for row, (src, dst) in enumerate(pairs):
+        back = row_of.get((dst, src))
+        if back is None or low[row] <= high[back]:
+            continue
+        if min(beta[row] / beta[back], median[row] / median[back]) > least:
+            found.append(row)
+    return found
+
+
+def noise(wander: Floats) -> float:
+    """How uncertain a best value is, from how far the middle of its samples is from it (both logarithms)."""
+    return float(np.median(wander)) / 2 if len(wander) else 0.0
+
+
+def noisy(beta: Floats, median: Floats, high: Floats) -> list[int]:
+    """Rows whose middle, or whose interval, is at twice what the link takes at its best."""
+    return [int(row) for row in np.flatnonzero(np.maximum(median, high) > (1 + _NOISY) * beta)]
+
+
+def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
+    """One sentence that names the worst of some links, and counts the others: (how bad, name) each."""
+    order = sorted(worst, key=lambda one: -one[0])
+    named = [name for _, name in order[:_MOST_NAMED]]
+    more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+    return f"{len(order)} {'link' if len(order) == 1 else 'links'} {what}: {', '.join(named)}{more}"
+
+
+def _costs(times: float, parties: int) -> str:
+    """What a sender or receiver ``times`` too slow costs; it is all that one of ``parties`` has, unless 0.
+
+    A ring moves 2(n-1)/n of the data through each of n parties. In any other way each has to send its own
+    data once and to receive the sum once, while all others work as before.
+    """
+    least = times * parties / (2 * (parties - 1)) if parties > 1 else 0.0
+    others = f", any other at least {least:.1f} times" if least > 1 else ""
+    return f"a ring all_reduce takes {times:.1f} times as long{others}"
+
+
+def _slow(
+    pairs: Sequence[Pair], rows: Indices, beta: Floats, noisy: float, names: Names
+) -> Iterable[SlowPart]:
+    """The slow parts of the links ``pairs``, which are the ``rows`` of the table."""
+    ranks = sorted({rank for pair in pairs for rank in pair})
+    at = {rank: number for number, rank in enumerate(ranks)}
+    cells = {(at[src], at[dst]): 1 / float(value) for (src, dst), value in zip(pairs, beta, strict=True)}
+    parts = median_polish.find(
+        median_polish.matrix_of(cells, len(ranks)), noisy, bridged=names.on_one_host(ranks)
+    )
+    for end, word, does, slow in (
+        (0, "slow_sender", "sends", parts.senders),
+        (1, "slow_receiver", "receives", parts.receivers),
+    ):
+        for who, members in names.together([ranks[number] for number in slow], ranks).items():
+            mine = np.array([pair[end] in members for pair in pairs])
+            ratio = float(np.median([slow[at[rank]] for rank in members]))
+            speed = 1e-9 / float(np.median(beta[mine]))
+            said = f"{who} {does} at {ratio:.0%} of the others ({speed:.3g} GB/s)"
+            costs = _costs(1 / ratio, names.parties(members, ranks))
+            yield SlowPart(word, tuple(rows[mine].tolist()), said, times=1 / ratio, costs=costs)
+    found = {(ranks[a], ranks[b]): (ratio, 1 / parts.level(a, b)) for (a, b), ratio in parts.links.items()}
+    slow_rows = []
+    for row, pair, value in zip(rows.tolist(), pairs, beta, strict=True):
+        if pair in found:
+            ratio, times = found[pair]
+            slow_rows.append((row, (times, f"{names.link(*pair)} at {ratio:.0%} ({1e-9 / value:.3g} GB/s)")))
+    if slow_rows:
+        numbers, named = zip(*slow_rows, strict=True)
+        yield SlowPart("outlier", numbers, "slower than what its ends reach", named)

@@ -1,0 +1,247 @@
+"""The steps of a profile, which all ranks take together: passes over all links, suspects again, ports."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from probes.link_costs import HostCopies
+from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
+from probes.profiling.budget import Cost, Plan, fitted
+from probes.profiling.options import PASSES, Effort
+from probes.sampling.cuda_copies import host_copies
+from probes.sampling.prober import Prober
+from probes.sampling.rounds import Pair, Waves, meetings, waves
+from probes.sampling.samples import Place, Samples
+from probes.sharing.contention import behind, kept_waiting
+from probes.sharing.model import Share
+from probes.sharing.nics import nic_shares
+from probes.sharing.trials import Known, Trials, attempts
+from probes.sharing.trunks import one_at_a_time, trunk_shares
+
+__all__ = ["Steps"]
+
+_MORE_PASSES = 2
+_MORE_TIMES_ALONE = 2
+
+Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
+
+
+class Steps:
+    """One rank's view of one profile; the samples that it returns are whole on rank 0 only."""
+
+    def __init__(self, prober: Prober, effort: Effort, places: Sequence[Place], started_s: float) -> None:
+        self._prober, self._effort, self._places = prober, effort, places
+        self._started_s = started_s
+        self._left_out: list[str] = []
+        host_of = [place.host for place in places]
+        cores_of = {place.host: place.cores for place in places}
+        self._cut: Waves = lambda pairs: waves(pairs, host_of, cores_of)
+        self._most_retests = 2 * len(places) + 16
+
+    def passes(self, plan: Plan) -> tuple[int, Samples]:
+        """How many passes were made, and the samples of them."""
+        found = Samples()
+        if self._effort.budget_s is not None:
+            plan = self._calibrated(plan, found)
+        self._prober.dose = plan.dose
+        made, last_s = 0, 0.0
+        for number in range(1, plan.passes + 1):
+            if number > 1 and self._agreed(self._is_enough(number, last_s)):
+                break
+            began_s = time.perf_counter()
+            if not self._pass(plan, number, found):
+                break
+            made, last_s = number, time.perf_counter() - began_s
+        self._left_out = list(plan.left_out)
+        if self._effort.budget_s is not None and made < PASSES:
+            self._left_out.append(f"{PASSES - made} of {PASSES} passes")
+        return max(made, 1), self._gathered(found)
+
+    def retest(self, samples: Samples) -> None:
+        """Measure links that stand out once more, alone, and add that to ``samples``.
+
+        Where they are too many for that, first again in company: most were disturbed only once. What was
+        disturbed even alone, or stands out only now, follows; then, a last time, single links that are
+        still slow: of so many, some are disturbed twice.
+        """
+        chosen = self._on_every_rank(to_retest, samples)
+        for number in range(1, _MORE_PASSES + 1):
+            if len(chosen) <= self._most_retests:
+                break
+            cut = self._cut(chosen)
+            self._prober.expect(len(cut))
+            found = Samples()
+            for index, wave in enumerate(cut, start=1):
+                step = f"bandwidth of what stands out, pass {number}, wave {index} of {len(cut)}"
+                found.add(self._prober.beta(wave, step) or Samples())
+            self._add(found, samples)
+            chosen = self._on_every_rank(to_retest, samples)
+        self._alone(chosen[: self._most_retests], samples)
+        for _ in range(_MORE_TIMES_ALONE):
+            self._alone(self._on_every_rank(unsettled, samples)[: self._most_retests], samples)
+        self._alone(self._on_every_rank(still_slow, samples), samples)
+
+    def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
+        """The shared ports that trials find, and what else they tell."""
+        prober = self._prober
+        prober.waits_for_all("which ports to try")
+        known: Known = prober.comm.bcast(self._known(samples) if prober.rank == 0 else None)
+        if not self._wants_trials(known):
+            self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
+            return [], []
+        trials = Trials(attempts(prober, known))
+        shares, said = trunk_shares(known, trials)
+        self._through(shares, samples)
+        self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
+        shares += nic_shares(known, trials)
+        return shares, said
+
+    def host_copies(self) -> tuple[HostCopies, ...]:
+        """Copies between GPUs and their CPUs, on every host one GPU at a time."""
+        if not any(place.on_gpu for place in self._places):
+            return ()
+        prober, host = self._prober, self._places[self._prober.rank].host
+        ahead = sum(place.host == host for place in self._places[: prober.rank])
+        mine = None
+        for turn in range(max(Counter(place.host for place in self._places).values())):
+            prober.waits_for_all(f"copies to the CPU, GPU {turn} of each host")
+            prober.comm.Barrier()
+            if turn == ahead and prober.gpu is not None:
+                mine = host_copies(prober.rank, prober.gpu, prober.dose.trains_s)
+        every: list[HostCopies | None] = prober.comm.allgather(mine)
+        return tuple(copies for copies in every if copies is not None)
+
+    def said(self, samples: Samples) -> list[str]:
+        """What was left out, and why."""
+        missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
+        left = [f"{missing} links not measured"] if missing else []
+        if not left and not self._left_out:
+            return []
+        why = "no time"
+        if self._effort.budget_s is not None:
+            why = f"budget of {self._effort.budget_s:g} s"
+        elif self._effort.pairs:
+            why = f"{self._effort.pairs.source} names the pairs"
+        elif self._effort.quick:
+            why = "strides 1, 2, 4, … only"
+        return [f"left out ({why}): {', '.join(left + self._left_out)}"]
+
+    def _is_enough(self, number: int, last_s: float) -> bool:
+        """Whether pass ``number`` need not begin: it would not fit, or slow links have been seen twice."""
+        now_s = time.perf_counter()
+        if self._effort.budget_s is not None:
+            return self._prober.deadline_s - now_s < 1.2 * last_s
+        return number > 2 and now_s - self._started_s > self._effort.enough_s
+
+    def _pass(self, plan: Plan, number: int, found: Samples) -> bool:
+        """Whether there was time for all; round by round, so that even a part of a pass holds whole links."""
+        rounds = plan.rounds_of(number)
+        cut = [
+            (self._cut(met), self._cut(pairs)) for met, pairs in zip(meetings(rounds), rounds, strict=True)
+        ]
+        self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
+        for index, (alpha, beta) in enumerate(cut, start=1):
+            of = f"pass {number} of {plan.passes}, round {index} of {len(rounds)}"
+            steps = [(f"latency, {of}", self._prober.alpha, wave) for wave in alpha]
+            steps += [(f"bandwidth, {of}", self._prober.beta, wave) for wave in beta]
+            for step, probe, wave in steps:
+                samples = probe(wave, step)
+                if samples is None:
+                    return False
+                found.add(samples)
+        return True
+
+    def _calibrated(self, plan: Plan, found: Samples) -> Plan:
+        """``plan`` cut to the budget, once its first round has told what a wave costs."""
+        # However short the budget is: without a single link there is no profile.
+        deadline_s, self._prober.deadline_s = self._prober.deadline_s, float("inf")
+        first = self._cut(plan.rounds[0])
+        cost = []
+        for probe, pairs in (
+            (self._prober.alpha, self._cut(meetings(plan.rounds[:1])[0])),
+            (self._prober.beta, first),
+        ):
+            began_s = time.perf_counter()
+            for wave in pairs:
+                found.add(probe(wave, "what a wave costs") or Samples())
+            self._prober.waits_for_all("what a wave costs")
+            self._prober.comm.Barrier()
+            cost.append((time.perf_counter() - began_s) / len(pairs))
+        self._prober.deadline_s = deadline_s
+        left_s = deadline_s - time.perf_counter()
+        fit: Plan = self._prober.comm.bcast(fitted(plan, self._cut, Cost(*cost), left_s))
+        return fit
+
+    def _alone(self, pairs: Sequence[Pair], samples: Samples) -> None:
+        found = Samples()
+        self._prober.expect(2 * len(pairs))
+        for index, pair in enumerate(pairs, start=1):
+            step = f"again, alone, {index} of {len(pairs)}"
+            found.add(self._prober.alpha([pair], f"latency {step}") or Samples())
+            found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
+        self._add(found, samples)
+
+    def _add(self, found: Samples, samples: Samples) -> None:
+        """What all ranks found, into the samples of rank 0."""
+        gathered = self._gathered(found)
+        if self._prober.rank == 0:
+            samples.add(gathered)
+
+    def _on_every_rank(self, choose: Choice, samples: Samples) -> list[Pair]:
+        """The links that rank 0 chooses."""
+        chosen = choose(samples, self._places) if self._prober.rank == 0 else None
+        self._prober.waits_for_all("which links to measure again")
+        pairs: list[Pair] = self._prober.comm.bcast(chosen)
+        return pairs
+
+    def _known(self, samples: Samples) -> Known:
+        fits = Fits(samples, self._places)
+        beta = {pair: float(value) for pair, value in zip(fits.pairs, fits.column(""), strict=True)}
+        contended = {fits.pairs[row]: gain for row, gain in fits.contended.items()}
+        return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples))
+
+    def _wants_trials(self, known: Known) -> bool:
+        """Where nobody said: when links slow each other down, or a host has several ranks."""
+        ranks_of = known.ranks_of()
+        if len(ranks_of) < 2 or self._effort.ports is False:
+            return False
+        crowded = len(self._places) > len(ranks_of) and not self._effort.quick
+        return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
+
+    def _through(self, shares: Sequence[Share], samples: Samples) -> None:
+        """Measure links through trunks, that only were in company, one at a time through each trunk."""
+        through = dict.fromkeys(pair for share in shares for pair in share.pairs)
+        chosen = self._on_every_rank(
+            lambda known, _: [pair for pair in through if pair not in known.again][: self._most_retests],
+            samples,
+        )
+        found = Samples()
+        cut = one_at_a_time(chosen, shares, self._places)
+        self._prober.expect(len(cut))
+        for index, wave in enumerate(cut, start=1):
+            step = f"bandwidth through trunks, wave {index} of {len(cut)}"
+            found.add(self._prober.beta(wave, step, alone=True) or Samples())
+        self._add(found, samples)
+        slower = self._on_every_rank(
+            lambda known, places: behind(Fits(known, places).between_hosts, [one.pairs for one in shares]),
+            samples,
+        )
+        self._alone(slower[: self._most_retests], samples)
+
+    def _agreed(self, decision: bool) -> bool:
+        """What rank 0 decides."""
+        self._prober.waits_for_all("whether another pass is needed")
+        return bool(self._prober.comm.bcast(decision))
+
+    def _gathered(self, samples: Samples) -> Samples:
+        """On rank 0 the samples of every rank, elsewhere its own."""
+        self._prober.waits_for_all("the samples of all ranks")
+        everyone = self._prober.comm.gather(samples)
+        if everyone is None:
+            return samples
+        total = Samples()
+        for part in everyone:
+            total.add(part)
+        return total

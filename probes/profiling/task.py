@@ -1,0 +1,128 @@
+"""All of profiling: every rank runs ``measure_task``, rank 0 gets the profile.
+
+In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta;
+several passes over all links, so that a disturbance which lasts a while does not take every sample of
+one link. Links whose fit is refused or that stand out are measured
+again, alone, before they are reported. Then shared ports are tried.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probes.errors import UsageError
+from probes.files.host_lock import held
+from probes.link_costs import Profile
+from probes.live.cuda_links import CudaEnd, cuda_end
+from probes.live.memory import Need, require_room
+from probes.profiling.assemble import assemble
+from probes.profiling.options import Effort
+from probes.profiling.phases import Steps
+from probes.progress import Safekeeping
+from probes.sampling import packet_trains
+from probes.sampling.prober import Prober
+from probes.sampling.samples import Place, Samples
+
+__all__ = ["Begun", "Effort", "measure_task", "rescued"]
+
+
+# What a rank comes to hold, mostly the buffer of its messages, and what MPI fills of /dev/shm.
+_RANK_BYTES, _SHARED_BYTES = 64 << 20, 1 << 20
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a profile needs beside samples, kept in case that the run is cut short."""
+
+    places: tuple[Place, ...]
+    library: str
+    links: int
+
+
+def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | None:
+    """The profile of the ranks of ``comm``, on rank 0; None elsewhere. Needs two ranks.
+
+    Raises LockHeldError where another measurement of this user is under way on one of the hosts.
+    """
+    if comm.Get_size() < 2:
+        raise UsageError("a profile measures links between ranks: expected at least 2 ranks, found 1")
+    require_room(comm, Need(_RANK_BYTES, _SHARED_BYTES), "a profile")
+    with held(comm, effort.wait_s, progress) as unlocked:
+        return _measure(comm, effort, progress, unlocked)
+
+
+def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequence[str]) -> Profile | None:
+    gpu, places = _placed(comm, effort)
+    plan = effort.plan(places)
+    packet_trains.warm_buffer()
+    comm.Barrier()
+    started_s = time.perf_counter()
+    prober = Prober(comm, plan.dose, progress, gpu, _near(comm.Get_rank(), places))
+    if prober.rank == 0:
+        links = len({pair for pairs in plan.rounds for pair in pairs})
+        progress.partial(Begun(tuple(places), _library(), links))
+    if effort.budget_s is not None:
+        prober.deadline_s = started_s + effort.budget_s
+    steps = Steps(prober, effort, places, started_s)
+    passes, samples = steps.passes(plan)
+    steps.retest(samples)
+    shares, said = steps.ports(samples)
+    copies = steps.host_copies()
+    if prober.rank != 0:
+        return None
+    return assemble(
+        samples,
+        places,
+        library=_library(),
+        seconds=time.perf_counter() - started_s,
+        rounds=len(plan.rounds) * passes,
+        shares=shares,
+        said=[*unlocked, *steps.said(samples), *said],
+        host_copies=copies,
+    )
+
+
+def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
+    """This rank's GPU, if it has one, and where all ranks are."""
+    hosts: list[str] = comm.allgather(socket.gethostname())
+    rank = comm.Get_rank()
+    gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
+    here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process")
+    return gpu, comm.allgather(here)
+
+
+def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:
+    """The ranks that copy from this one's GPU without a network between."""
+    return frozenset(
+        other
+        for other, place in enumerate(places)
+        if place.on_gpu and places[rank].on_gpu and place.host == places[rank].host
+    )
+
+
+def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile | None:
+    """What was measured before the run was cut short, from what the ranks gave away; None without a link."""
+    begun: Begun | None = None
+    samples = Samples()
+    for value in values:
+        if isinstance(value, Samples):
+            samples.add(value)
+        elif isinstance(value, Begun):
+            begun = value
+    if begun is None or not samples.measured():
+        return None
+    missing = begun.links - len(samples.measured())
+    said = f"interrupted: {why}; {missing} of {begun.links} links not measured"
+    return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, said=[said])
+
+
+def _library() -> str:
+    from mpi4py import MPI
+
+    text: str = MPI.Get_library_version()
+    return text.replace("\0", " ").strip().splitlines()[0].split(",")[0].strip()

@@ -1,0 +1,229 @@
+"""Beta: how far apart the messages of a train arrive, as the receiver sees it.
+
+Only the receiver's clock counts, so no acknowledgement queues behind data on its way back. A train
+of large messages has one outstanding at a time and gives a sample for each, which can only be too
+long. A train of small ones is buffered on its way and arrives in clumps, so it gives one sample, the
+pace from the end of one clump to the end of another, which a late look at the clock may also shorten.
+Each train is asked for, so that all its bytes over the time since then are a pace that the link can only
+beat: trains whose gaps claim more, because they were held back and came in a burst, are not believed.
+Each message starts further on in a large buffer, as the chunks of a collective do: measured on one
+buffer that stays in the cache, a copy looks twice as fast as it will be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probes.columns import Bytes, Floats, floats
+from probes.statistics.fit import theil_sen
+
+__all__ = [
+    "HURRY",
+    "Train",
+    "Trains",
+    "is_buffered",
+    "judged",
+    "plan",
+    "receive",
+    "receive_train",
+    "send",
+    "send_train",
+    "spacings",
+    "warm_buffer",
+]
+
+_TAG = 102
+KIB, MIB = 1 << 10, 1 << 20
+_BUFFER_BYTES = 32 * MIB
+# Each spans several clumps, so that a slow link is not taken for a fast one: bytes, messages, times.
+_PROBE = (32 * KIB, 4, 3)
+# Above it MPI libraries no longer buffer a message on its way (64 KiB over TCP). Sizes on both sides
+# are never in one fit, as the handshake of large messages would be taken for their length.
+_EAGER = 64 * KIB
+_SMALL = (4 * KIB, 8 * KIB)
+_LARGE = tuple(128 * KIB << step for step in range(6))
+# So long that the kernel hands over several clumps of 64 KiB, and that the burst which a shaped link
+# lets through at once weighs nothing.
+_TRAIN_BYTES, _SHORTEST_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 512 * KIB, 0.04
+# The gaps of a train that nothing held back are no shorter than this share of its whole time a byte.
+HURRY = 0.94
+_SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
+_LONGEST_WANTED_S = 1.0
+_FEWEST_MESSAGES = 5
+_MOST_MESSAGES = 1 << 14
+
+Between = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Train:
+    """``messages`` of ``size_bytes``, sent ``times`` over."""
+
+    size_bytes: int
+    messages: int
+    times: int
+
+
+@dataclass
+class Trains:
+    """What a link did in all its trains: the seconds a message took, by its size.
+
+    ``whole_s_per_byte`` is of each train the time from asking for it to its end: it can only be too long.
+    """
+
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+    whole_s_per_byte: list[float] = field(default_factory=list)
+
+    def add(self, other: Trains) -> None:
+        for size, values in other.seconds.items():
+            self.seconds.setdefault(size, []).extend(values)
+        self.whole_s_per_byte.extend(other.whole_s_per_byte)
+
+    def comparable(self) -> dict[int, list[float]]:
+        """The samples that one line can describe: those of large messages, unless the link is slow.
+
+        A pass may take a slow link for a fast one; its large messages then tell nothing but that.
+        """
+        small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
+        large = {size: values for size, values in self.seconds.items() if size not in small}
+        if small and large:
+            slowest = min(self.whole_s_per_byte, default=float(np.median(large[max(large)])) / max(large))
+            if slowest > _SLOW_S_PER_BYTE:
+                return small
+        return large or small
+
+
+def is_buffered(size_bytes: int) -> bool:
+    """Whether an MPI library takes a message of this size before its receiver asks for it."""
+    return size_bytes <= _EAGER
+
+
+def plan(seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = ()) -> list[Train]:
+    """Which trains tell most about a link of about this speed within about ``budget_s`` seconds.
+
+    ``wanted`` are the sizes that the user asks for; those that would take a second a message are left
+    out, except the smallest.
+    """
+    if wanted:
+        sizes = [s for s in sorted(wanted) if s * seconds_per_byte <= _LONGEST_WANTED_S] or [min(wanted)]
+    elif seconds_per_byte > _SLOW_S_PER_BYTE:
+        sizes = list(_SMALL)
+    else:
+        # So many that the fewest messages of each fit, but three at least, or there is no line to see.
+        sizes = [
+            size
+            for count, size in enumerate(_LARGE, start=1)
+            if count <= 3 or _FEWEST_MESSAGES * sum(_LARGE[:count]) * seconds_per_byte <= budget_s
+        ]
+    each_s = budget_s / len(sizes)
+    return [_train(size, seconds_per_byte, each_s) for size in sizes]
+
+
+def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
+    if is_buffered(size):
+        length = max(_SHORTEST_TRAIN_BYTES, min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte))
+        return Train(size, max(16, min(_MOST_MESSAGES, int(length / size))), 1)
+    return Train(size, int(max(_FEWEST_MESSAGES, min(32, budget_s / (size * seconds_per_byte)))), 1)
+
+
+def send(comm: Any, peer: int) -> None:
+    """Send what the receiver asks for."""
+    send_train(comm, peer, Train(*_PROBE))
+    while (train := comm.recv(source=peer, tag=_TAG)) is not None:
+        send_train(comm, peer, train)
+
+
+def receive(
+    comm: Any,
+    peer: int,
+    budget_s: float,
+    wanted: Sequence[int] = (),
+    between: Between = lambda: None,
+) -> Trains:
+    """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds.
+
+    ``between`` is called before each train: a sign that data still comes through.
+    """
+    probes = receive_train(comm, peer, Train(*_PROBE))
+    # The middle one, as any may be disturbed; but no faster than all of them, as one may come in one clump.
+    whole = np.diff(np.concatenate(probes)).mean()
+    pace = max(float(np.median([np.diff(arrived).mean() for arrived in probes])), float(whole)) / _PROBE[0]
+    trains = plan(pace, budget_s, wanted)
+    # The user's small messages cost more than their bytes: their time says nothing about those.
+    bounded = not wanted or max(wanted) > _EAGER or pace > _SLOW_S_PER_BYTE
+    found = Trains()
+    for train in trains:
+        between()
+        asked_s = time.perf_counter()
+        comm.send(train, dest=peer, tag=_TAG)
+        for arrived in receive_train(comm, peer, train):
+            found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
+            asked_s = float(arrived[-1])
+    comm.send(None, dest=peer, tag=_TAG)
+    return found
+
+
+def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
+    """What a train of messages of ``size_bytes`` tells: only its whole time where it came in a burst."""
+    buffered = is_buffered(size_bytes)
+    seconds = spacings(arrived_s, buffered=buffered)
+    if asked_s is None:
+        return Trains({size_bytes: seconds})
+    each_s = (float(arrived_s[-1]) - asked_s) / len(arrived_s)
+    burst = buffered and seconds[0] < HURRY * each_s
+    return Trains({} if burst else {size_bytes: seconds}, [each_s / size_bytes])
+
+
+def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
+    """Seconds a message from the arrival times of a train, without its first quarter (the burst)."""
+    first = len(arrived_s) // 4
+    steady = arrived_s[first:]
+    gaps = np.diff(steady)
+    if not buffered:
+        return [float(gap) for gap in gaps]
+    # When a clump has come, all that it brings has arrived; in its midst, more is there than was read.
+    ends = np.flatnonzero(gaps > gaps.mean() / 2)
+    if len(ends) < 3:
+        ends = np.arange(len(steady))
+    return [theil_sen(floats(ends), steady[ends]).slope]
+
+
+def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
+    """When each message from ``peer`` arrived, which must be in ``send_train``: a row each time."""
+    buffer = warm_buffer()
+    rows = []
+    for _ in range(train.times):
+        arrived = np.empty(train.messages)
+        for at in range(train.messages):
+            comm.Recv(_slice(buffer, at, train.size_bytes), peer, _TAG)
+            arrived[at] = time.perf_counter()
+        rows.append(arrived)
+    return rows
+
+
+def send_train(comm: Any, peer: int, train: Train) -> None:
+    """Send one train to ``peer``, which knows what comes."""
+    buffer = warm_buffer()
+    for _ in range(train.times):
+        for at in range(train.messages):
+            comm.Send(_slice(buffer, at, train.size_bytes), peer, _TAG)
+
+
+def _slice(buffer: Bytes, at: int, size_bytes: int) -> Bytes:
+    start = at * size_bytes % len(buffer)
+    return buffer[start : start + size_bytes]
+
+
+_kept: list[Bytes] = []
+
+
+def warm_buffer() -> Bytes:
+    """The one buffer of this process, its pages touched once: do it before anything is timed."""
+    if not _kept:
+        _kept.append(np.ones(_BUFFER_BYTES, dtype=np.uint8))
+    return _kept[0]

@@ -1,0 +1,166 @@
+"""One rank's part in profiling: what it times in a wave, while ranks without a part sleep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from probes.progress import Safekeeping
+from probes.sampling import cuda_copies, latency, packet_trains
+from probes.sampling.cuda_copies import GpuEnd
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Samples
+
+__all__ = ["Dose", "Flow", "Prober"]
+
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
+
+
+@dataclass(frozen=True)
+class Dose:
+    """How long a link is looked at in one wave, and with messages of which sizes (none: what suits it)."""
+
+    pingpong_s: float
+    trains_s: float
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A train sent while others may be sending, too."""
+
+    pair: Pair
+    size_bytes: int
+    messages: int
+
+
+class Prober:
+    """Waves in which this rank takes part; all ranks call the same methods in the same order."""
+
+    def __init__(
+        self,
+        comm: Any,
+        dose: Dose,
+        progress: Safekeeping,
+        gpu: GpuEnd | None = None,
+        near: Set[int] = frozenset(),
+    ) -> None:
+        """``near`` are the ranks whose GPUs are on the host of this rank's ``gpu``."""
+        self.dose = dose
+        self.gpu, self._near = gpu, near
+        self.comm, self._progress = comm, progress
+        self.rank: int = comm.Get_rank()
+        self._done, self._total = 0, 1
+        self.deadline_s = float("inf")
+
+    def expect(self, waves_to_come: int) -> None:
+        self._total = self._done + waves_to_come
+
+    def alpha(self, wave: Sequence[Pair], step: str) -> Samples | None:
+        """Round trips of the pairs of one wave; None, on every rank, when time is up."""
+        if not self._start(wave, step):
+            return None
+        found = Samples()
+        for first, second in wave:
+            if self.rank == first:
+                self._progress.waiting(second, step)
+                if self.gpu and second in self._near:
+                    found.round_trips_s[second, first] = self._copied_twice(self.gpu, second)
+                    cuda_copies.lend(self.comm, second, self.gpu)
+                else:
+                    balls = latency.round_trips(self.comm, second, self.dose.pingpong_s)
+                    found.round_trips_s[first, second] = balls.tolist()
+            elif self.rank == second:
+                self._progress.waiting(first, step)
+                if self.gpu and first in self._near:
+                    cuda_copies.lend(self.comm, first, self.gpu)
+                    found.round_trips_s[first, second] = self._copied_twice(self.gpu, first)
+                else:
+                    latency.answer(self.comm, first)
+        self._keep(found)
+        return found
+
+    def beta(self, wave: Sequence[Pair], step: str, *, alone: bool = False) -> Samples | None:
+        """Trains of the links of one wave; None, on every rank, when time is up."""
+        if not self._start(wave, step):
+            return None
+        found = Samples()
+        kept = found.again if alone else found.trains
+        for src, dst in wave:
+            if self.rank == src:
+                self._progress.waiting(dst, step)
+                if self.gpu and dst in self._near:
+                    cuda_copies.lend(self.comm, dst, self.gpu)
+                else:
+                    packet_trains.send(self.comm, dst)
+            elif self.rank == dst:
+                kept[src, dst] = self._receive(src, step)
+        self._keep(found)
+        return found
+
+    def stream(self, flows: Sequence[Flow], step: str) -> dict[Pair, float]:
+        """Seconds until all of each of ``flows``, which start at once, has come; those that come here."""
+        found: dict[Pair, float] = {}
+        if not self._start([flow.pair for flow in flows], step):
+            return found
+        began_s = time.perf_counter()
+        for flow in flows:
+            src, dst = flow.pair
+            if self.rank == src:
+                self._progress.waiting(dst, step)
+                packet_trains.send_train(
+                    self.comm, dst, packet_trains.Train(flow.size_bytes, flow.messages, 1)
+                )
+            elif self.rank == dst:
+                self._progress.waiting(src, step)
+                train = packet_trains.Train(flow.size_bytes, flow.messages, 1)
+                packet_trains.receive_train(self.comm, src, train)
+                found[flow.pair] = time.perf_counter() - began_s
+        return found
+
+    def waits_for_all(self, step: str) -> None:
+        """Say that a collective call comes."""
+        self._progress.waiting(-1, step)
+
+    def _receive(self, src: int, step: str) -> packet_trains.Trains:
+        count = 0
+
+        def alive() -> None:
+            nonlocal count
+            count += 1
+            self._progress.waiting(src, f"{step}, train {count}")
+
+        alive()
+        if self.gpu and src in self._near:
+            return cuda_copies.trains_from(self.comm, src, self.gpu, self.dose.trains_s, self.dose.sizes)
+        return packet_trains.receive(self.comm, src, self.dose.trains_s, self.dose.sizes, alive)
+
+    def _copied_twice(self, gpu: GpuEnd, peer: int) -> list[float]:
+        """As long as a round trip: copies there and back of as little."""
+        return [2 * seconds for seconds in cuda_copies.latencies(self.comm, peer, gpu)]
+
+    def _keep(self, found: Samples) -> None:
+        if found.trains or found.again or found.round_trips_s:
+            self._progress.partial(found)
+
+    def _start(self, wave: Sequence[Pair], step: str) -> bool:
+        """Wait for all ranks, asleep: ranks that poll take the cores of those that measure.
+
+        Whether there is time for this wave: nobody's clock is past the deadline.
+        """
+        import numpy as np
+        from mpi4py import MPI
+
+        self._progress.update(self._done, self._total, step)
+        self._progress.waiting(-1, f"{step}, before {', '.join(f'{a} → {b}' for a, b in wave[:4])}")
+        self._done += 1
+        late = np.array([time.perf_counter() > self.deadline_s], dtype=np.int32)
+        anybody = np.zeros(1, dtype=np.int32)
+        request = self.comm.Iallreduce(late, anybody, MPI.MAX)
+        nap_s = _SHORTEST_NAP_S
+        while not request.Test():
+            time.sleep(nap_s)
+            nap_s = min(2 * nap_s, _LONGEST_NAP_S)
+        return not anybody[0]

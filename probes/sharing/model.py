@@ -1,0 +1,71 @@
+"""What links share: processes, cores and NICs as assumed, corrected by what was tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from probes.link_costs import SharedPort
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Place
+
+__all__ = ["Share", "nic_name", "ports"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A trial's verdict: ``pairs`` share a port of this name; with none, no port of it is there."""
+
+    name: str
+    pairs: tuple[Pair, ...] = ()
+
+
+def nic_name(host: str, way: str, group: int | None = None) -> str:
+    """What the NIC of a host is called as a port; with several, the one of the ranks of ``group``."""
+    return f"{host} NIC {way}" if group is None else f"{host} NIC {group} {way}"
+
+
+def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share]) -> tuple[SharedPort, ...]:
+    """The ports of ``pairs``, by row: what ``shares`` found out takes the place of what is assumed."""
+    assumed = _assumed(pairs, places)
+    row_of = {pair: row for row, pair in enumerate(pairs)}
+    for share in shares:
+        assumed.pop((share.name, "host"), None)
+        rows = [row_of[pair] for pair in share.pairs if pair in row_of]
+        if rows:
+            assumed[share.name, "measured"] = sorted(rows)
+    return tuple(SharedPort(name, tuple(links), method) for (name, method), links in assumed.items())
+
+
+def _assumed(pairs: Sequence[Pair], places: Sequence[Place]) -> dict[tuple[str, str], list[int]]:
+    """The process that sends, the one that receives, a host's NIC, its cores: rows by (name, method).
+
+    A process moves one message at a time each way. Where a host has fewer cores than ranks, ranks
+    whose receiving copies would run on the same core share it, so that no more copies go on at a
+    time than there are cores.
+    """
+    rows: dict[tuple[str, str], list[int]] = {}
+    local = _local_numbers(places)
+    crowd = Counter(place.host for place in places)
+    for row, (src, dst) in enumerate(pairs):
+        rows.setdefault((f"rank {src} egress", "process"), []).append(row)
+        rows.setdefault((f"rank {dst} ingress", "process"), []).append(row)
+        here, there = places[src], places[dst]
+        if here.host != there.host:
+            rows.setdefault((nic_name(here.host, "egress"), "host"), []).append(row)
+            rows.setdefault((nic_name(there.host, "ingress"), "host"), []).append(row)
+        elif crowd[there.host] > there.cores:
+            core = local[dst] % there.cores
+            rows.setdefault((f"{there.host} core {core}", "cores"), []).append(row)
+    return rows
+
+
+def _local_numbers(places: Sequence[Place]) -> list[int]:
+    """For each rank, how many ranks of its host come before it."""
+    seen: Counter[str] = Counter()
+    numbers = []
+    for place in places:
+        numbers.append(seen[place.host])
+        seen[place.host] += 1
+    return numbers

@@ -1,0 +1,98 @@
+"""Which ranks of a host share a NIC: two of them send to two hosts at once, or receive from two."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from probes.sampling.rounds import Pair
+from probes.sharing.model import Share, nic_name
+from probes.sharing.trials import Known, SpentError, Trial, Trials
+
+__all__ = ["nic_shares"]
+
+
+@dataclass
+class _Nic:
+    """Ranks of one host, in one direction, put into groups that share a NIC, one rank at a time."""
+
+    host: str
+    egress: bool
+    waiting: list[int]
+    groups: list[list[int]] = field(default_factory=list)
+    compared: int = 0
+
+    def learn(self, shared: bool) -> None:
+        """Whether the next rank shares a NIC with the group that it was compared with."""
+        if not shared and self.compared + 1 < len(self.groups):
+            self.compared += 1
+            return
+        rank = self.waiting.pop(0)
+        if shared:
+            self.groups[self.compared].append(rank)
+        else:
+            self.groups.append([rank])
+        self.compared = 0
+
+
+def nic_shares(known: Known, trials: Trials) -> list[Share]:
+    """The NICs of hosts with several ranks; nothing of a host where trials ran out or none was possible.
+
+    A host of k ranks on m NICs takes at most (k - 1)·m trials in each direction.
+    """
+    nics = [
+        _Nic(host, egress, ranks[1:], [ranks[:1]])
+        for host, ranks in known.ranks_of().items()
+        if len(ranks) > 1
+        for egress in (True, False)
+    ]
+    with contextlib.suppress(SpentError):
+        _sort(nics, known, trials)
+    return [share for nic in nics if not nic.waiting for share in _shares(nic, known)]
+
+
+def _sort(nics: Sequence[_Nic], known: Known, trials: Trials) -> None:
+    """Put every rank into a group, hosts side by side."""
+    while True:
+        asked = [(nic, _next(nic, known)) for nic in nics if nic.waiting]
+        ready = [(nic, trial) for nic, trial in asked if trial is not None]
+        if not ready:
+            return
+        # The last ones of a long list may not come to their turn: then those before them are complete.
+        ready = ready[: max(trials.left, 1)]
+        for (nic, _), shared in zip(ready, trials.shared([trial for _, trial in ready]), strict=True):
+            nic.learn(shared)
+
+
+def _next(nic: _Nic, known: Known) -> Trial | None:
+    """The next rank without a group beside a member of a group, with two other hosts at the far ends."""
+    mine = _links(nic.groups[nic.compared][0], nic.egress, known)
+    its = _links(nic.waiting[0], nic.egress, known)
+    far = 1 if nic.egress else 0
+    for one in mine:
+        for other in its:
+            if known.host(one[far]) != known.host(other[far]):
+                return one, other
+    return None
+
+
+def _links(rank: int, egress: bool, known: Known) -> list[Pair]:
+    """The measured links of a rank to other hosts, or from them, fastest first."""
+    end = 0 if egress else 1
+    found = [pair for pair in known.beta if pair[end] == rank and known.host(pair[0]) != known.host(pair[1])]
+    return sorted(found, key=lambda pair: (known.beta[pair], pair))
+
+
+def _shares(nic: _Nic, known: Known) -> list[Share]:
+    way = "egress" if nic.egress else "ingress"
+    several = len(nic.groups) > 1
+    named = [
+        Share(nic_name(nic.host, way, at if several else None), tuple(_pairs(group, nic.egress, known)))
+        for at, group in enumerate(nic.groups)
+    ]
+    return [Share(nic_name(nic.host, way)), *named] if several else named
+
+
+def _pairs(group: Sequence[int], egress: bool, known: Known) -> list[Pair]:
+    return sorted(pair for rank in group for pair in _links(rank, egress, known))

@@ -1,0 +1,123 @@
+"""Which links between hosts share a trunk: they are faster alone than in company, without a common host.
+
+Two such links that share a port are the seed: every other host is then tried as a sender beside one
+of them, and as a receiver, so the trials grow with the number of hosts, not with that of pairs. A
+trunk that carries two flows at their full rate is no port, and is only told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from probes.sampling.rounds import Pair
+from probes.sampling.samples import Place
+from probes.sharing.model import Share
+from probes.sharing.trials import Known, SpentError, Trial, Trials
+
+__all__ = ["one_at_a_time", "trunk_shares"]
+
+_MOST_SEEDS = 6
+_MOST_TRUNKS = 8
+
+
+def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
+    """The trunks that were found, and what is left to tell of contention without one."""
+    found: list[Share] = []
+    left = {**known.kept_waiting, **known.contended}
+    with contextlib.suppress(SpentError):
+        while left and len(found) < _MOST_TRUNKS:
+            seed = _seed(left, known, trials)
+            if seed is None:
+                sure = {pair: gain for pair, gain in known.contended.items() if pair in left}
+                return found, [_unexplained(sure)] if len(sure) > 1 else []
+            found += _through(seed, known, trials)
+            covered = {pair for share in found for pair in share.pairs} | set(seed)
+            left = {pair: gain for pair, gain in left.items() if pair not in covered}
+    return found, []
+
+
+def one_at_a_time(
+    pairs: Sequence[Pair], shares: Sequence[Share], places: Sequence[Place]
+) -> list[list[Pair]]:
+    """Waves of ``pairs`` in which none has a host, or one of ``shares``, in common with another."""
+    waves: list[tuple[list[Pair], set[str]]] = []
+    for pair in pairs:
+        mine = {places[rank].host for rank in pair} | {share.name for share in shares if pair in share.pairs}
+        for wave, busy in waves:
+            if not busy & mine:
+                wave.append(pair)
+                busy |= mine
+                break
+        else:
+            waves.append(([pair], mine))
+    return [wave for wave, _ in waves]
+
+
+def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
+    """The trunk that the links of ``seed`` cross, and the one back."""
+    near, far = _sides(seed, known, trials)
+    (a, b), (c, d) = seed
+    found = [_trunk(near, far, known)]
+    if {(b, a), (d, c)} <= known.beta.keys() and trials.shared([((b, a), (d, c))])[0]:
+        found.append(_trunk(far, near, known))
+    return found
+
+
+def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
+    """Two links that share a port although they have no host in common, one of them contended.
+
+    Tried twice, as a disturbance may make any two look so.
+    """
+    order = sorted(contended, key=lambda pair: (-contended[pair], pair))
+    # Of two that share a port one may take it all, and does not look contended itself.
+    beside = [pair for pair in known.beta if pair not in contended]
+    apart = [
+        (one, other)
+        for at, one in enumerate(order)
+        for other in (*order[at + 1 :], *beside)
+        if len({known.host(rank) for rank in (*one, *other)}) == 4
+    ]
+    # Those of one round were under way at the same time.
+    apart.sort(key=lambda two: (_stride(two[0], known) != _stride(two[1], known), two[1] in beside))
+    seeds = (trial for trial in apart[:_MOST_SEEDS] if all(trials.shared([trial])[0] for _ in range(2)))
+    return next(seeds, None)
+
+
+def _stride(pair: Pair, known: Known) -> int:
+    return (pair[1] - pair[0]) % len(known.places)
+
+
+def _sides(seed: Trial, known: Known, trials: Trials) -> tuple[list[str], list[str]]:
+    """The hosts that send through the port of ``seed``, and those that receive through it."""
+    (a, b), (c, d) = seed
+    near, far = [known.host(a), known.host(c)], [known.host(b), known.host(d)]
+    for host, ranks in known.ranks_of().items():
+        if host in near or host in far:
+            continue
+        rank = ranks[0]
+        if _crosses([((rank, d), (a, b)), ((rank, b), (c, d))], known, trials):
+            near.append(host)
+        elif _crosses([((c, rank), (a, b)), ((a, rank), (c, d))], known, trials):
+            far.append(host)
+    return near, far
+
+
+def _crosses(options: Sequence[Trial], known: Known, trials: Trials) -> bool:
+    """Whether the first link shares a port with the second, by the first option that was measured."""
+    measured = [trial for trial in options if trial[0] in known.beta]
+    return bool(measured) and trials.shared(measured[:1])[0]
+
+
+def _trunk(near: Sequence[str], far: Sequence[str], known: Known) -> Share:
+    order = list(known.ranks_of())
+    sides = (",".join(sorted(side, key=order.index)) for side in (near, far))
+    pairs = [pair for pair in known.beta if known.host(pair[0]) in near and known.host(pair[1]) in far]
+    return Share(f"trunk {' → '.join(sides)}", tuple(sorted(pairs)))
+
+
+def _unexplained(contended: Mapping[Pair, float]) -> str:
+    return (
+        f"{len(contended)} links between hosts are up to {max(contended.values()):.1f} times faster alone "
+        "than in company, but no two of them share a port: the network carries less than its hosts together"
+    )

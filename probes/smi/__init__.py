@@ -1,0 +1,1 @@
+"""The matrix of ``nvidia-smi topo -m``, read to a topology."""

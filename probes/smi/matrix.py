@@ -1,0 +1,170 @@
+"""`nvidia-smi topo -m` and `-p2p`: path types between devices, without the PCI tree behind them.
+
+GPUs have numbers there and no bus ids, so each is called "gpu<number>" until another source of the
+same machine says where it is. An NVLink cell is a count between two GPUs: where one GPU's counts add
+up to more links than any GPU has, they are the same links, into NVSwitches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import PurePath
+
+from probes.errors import DataError
+from probes.numbers import whole
+from probes.smi.text import CPUS, NODE, Grid, decoded, grids
+from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, Topology
+
+__all__ = ["METHOD", "read"]
+
+METHOD = "smi"
+_MOST_LINKS = 18
+_CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,4096}")
+_ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
+_HINT = "ccctl reads NCCL's topology XML, hwloc's XML, and what nvidia-smi topo -m and -p2p print."
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two matrices of one machine: paths, and what GPUs can do to each other; either may be absent."""
+
+    paths: Grid | None
+    p2p: Grid | None
+
+    @property
+    def grids(self) -> list[Grid]:
+        """Those that are there."""
+        return [grid for grid in (self.paths, self.p2p) if grid is not None]
+
+
+def read(content: bytes, source: str) -> Topology:
+    """The machine, or machines, whose matrices a text holds.
+
+    Raises DataError for text without a matrix, and for a matrix of which a part is missing.
+    """
+    if not content.strip():
+        raise DataError(source, ["the file is empty"], hint=_HINT)
+    found, legend = grids(decoded(content), source)
+    if not found:
+        text = "expected XML of NCCL or hwloc, or a matrix of nvidia-smi, found neither"
+        if _ROW.search(decoded(content)):
+            text = "expected the line that names the columns (GPU0 GPU1 …) above the rows, found rows alone"
+        raise DataError(source, [text], hint=_HINT)
+    stem, pairs = PurePath(source).stem, _machines(found)
+    names = [stem if len(pairs) == 1 else f"{stem}-{number}" for number in range(len(pairs))]
+    readings = [_host(name, pair, legend) for name, pair in zip(names, pairs, strict=True)]
+    notes = [
+        f"{name}: {note}"
+        for name, pair in zip(names, pairs, strict=True)
+        for grid in pair.grids
+        for note in (*grid.notes, *_gaps(grid))
+    ]
+    findings = [finding for name, pair in zip(names, pairs, strict=True) for finding in _lopsided(name, pair)]
+    return Topology(tuple(readings), tuple(findings), tuple(notes))
+
+
+def _machines(found: Iterable[Grid]) -> list[_Pair]:
+    """A matrix of the other kind with the same GPUs belongs to the machine before it."""
+    pairs: list[_Pair] = []
+    for grid in found:
+        mine = _Pair(None, grid) if grid.is_p2p else _Pair(grid, None)
+        before = pairs[-1] if pairs else _Pair(None, None)
+        other = before.paths if grid.is_p2p else before.p2p
+        free = before.p2p is None if grid.is_p2p else before.paths is None
+        if other is not None and free and _gpus(other) == _gpus(grid):
+            pairs[-1] = _Pair(mine.paths or before.paths, mine.p2p or before.p2p)
+        else:
+            pairs.append(mine)
+    return pairs
+
+
+def _gpus(grid: Grid) -> list[str]:
+    return [device for device in grid.devices if device.startswith("GPU")]
+
+
+def _host(name: str, pair: _Pair, legend: Mapping[str, str]) -> Host:
+    first = pair.grids[0]
+    gpus = tuple(_gpu(device, first, pair.p2p) for device in _gpus(first))
+    nics = [_key(device, legend) for device in first.devices if not device.startswith("GPU")]
+    return Host(
+        name=name,
+        method=METHOD,
+        numa=tuple(_nodes(gpus)),
+        gpus=gpus,
+        nics=tuple(
+            Nic(nic, METHOD, physical=True, rdma_device="" if nic.startswith("NIC") else nic) for nic in nics
+        ),
+        fabric=tuple(_links(pair.paths)) if pair.paths else (),
+        matrices=tuple(_matrix(grid, legend) for grid in pair.grids),
+    )
+
+
+def _key(device: str, legend: Mapping[str, str]) -> str:
+    return device.lower() if device.startswith("GPU") else legend.get(device, device)
+
+
+def _matrix(grid: Grid, legend: Mapping[str, str]) -> Matrix:
+    # Drivers before 2017 write SOC for what is SYS since.
+    cells = tuple(
+        tuple("SYS" if word == "SOC" else word for word in grid.rows[device]) for device in grid.devices
+    )
+    devices = tuple(_key(device, legend) for device in grid.devices)
+    return Matrix("p2p" if grid.is_p2p else "path", devices, cells, METHOD)
+
+
+def _gpu(device: str, grid: Grid, p2p: Grid | None) -> Gpu:
+    said = grid.further.get(device, {})
+    cpus, node = said.get(CPUS, ""), said.get(NODE, "")
+    peers: tuple[str, ...] = ()
+    if p2p is not None:
+        peers = tuple(
+            other.lower() for other, word in zip(p2p.devices, p2p.rows[device], strict=True) if word == "OK"
+        )
+    return Gpu(
+        bus_id=device.lower(),
+        method=METHOD,
+        index=int(device.removeprefix("GPU")),
+        vendor="nvidia",
+        cpus=cpus if _CPU_LIST.fullmatch(cpus) else "",
+        numa=whole(node, 0, 1 << 16),
+        peers=peers,
+    )
+
+
+def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
+    """The NUMA nodes that GPUs are on, each with the CPUs that a GPU there is near to."""
+    nodes = {gpu.numa: gpu.cpus for gpu in reversed(list(gpus)) if gpu.numa is not None}
+    yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
+
+
+def _links(grid: Grid) -> Iterator[FabricLink]:
+    for device in _gpus(grid):
+        counts = {
+            other.lower(): int(word[2:])
+            for other, word in zip(grid.devices, grid.rows[device], strict=True)
+            if word.startswith("NV")
+        }
+        first = FabricLink(device.lower(), "nvswitch", "switch", "nvlink", 1, METHOD, state="up")
+        if sum(counts.values()) > _MOST_LINKS:
+            yield replace(first, count=max(counts.values()))
+        else:
+            yield from (replace(first, target=to, target_kind="gpu", count=n) for to, n in counts.items())
+
+
+def _lopsided(host: str, pair: _Pair) -> Iterator[Finding]:
+    for grid in pair.grids[:1]:
+        for (row, device), (column, other) in combinations(enumerate(grid.devices), 2):
+            here, there = grid.rows[device][column], grid.rows[other][row]
+            if here != there:
+                text = f"its row says {here} of {other}, whose row says {there} of it"
+                yield Finding("lopsided", f"{host}/{device.lower()}", text)
+
+
+def _gaps(grid: Grid) -> Iterator[str]:
+    numbers = [int(device.removeprefix("GPU")) for device in _gpus(grid)]
+    absent = sorted(set(range(max(numbers) + 1)) - set(numbers))
+    if absent:
+        yield f"GPU{', GPU'.join(map(str, absent))} not in the matrix, though others have higher numbers"

@@ -1,0 +1,1 @@
+"""Linux's own files: PCI devices, NUMA nodes, network interfaces, GPUs of amdgpu, CPUs."""

@@ -1,0 +1,123 @@
+"""AMD's GPUs and their xGMI links as the kernel's compute driver (KFD) shows them under /sys/class/kfd.
+
+Its nodes are CPUs and GPUs; a GPU's ``io_links`` lead to other nodes, with the least and the most MB/s
+of each: an xGMI path of several links has a multiple of the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.sysfs.text import lines
+from probes.topology import FabricLink, Gpu, Host, Topology
+
+__all__ = ["METHOD", "read"]
+
+METHOD = "kfd"
+_XGMI = 11
+_MEMORY_IN_VRAM = (1, 2)
+
+
+@dataclass(frozen=True)
+class _Node:
+    """One node: its number, what the driver says of it, and its folder."""
+
+    number: int
+    said: dict[str, int]
+    folder: Path
+
+    @property
+    def bus_id(self) -> str:
+        """The PCI function of a GPU; "" for a CPU."""
+        place = self.said.get("location_id", 0)
+        if not self.said.get("simd_count"):
+            return ""
+        domain = self.said.get("domain", 0)
+        return f"{domain:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
+
+
+def read(host: str, root: Path = Path("/")) -> Topology:
+    """AMD's GPUs of one host; a host without the driver has none, and nothing to note."""
+    folder = root / "sys/class/kfd/kfd/topology/nodes"
+    if not folder.is_dir():
+        return Topology((Host(host, METHOD),))
+    nodes = {node.number: node for node in _nodes(folder)}
+    gpus = [node for number, node in sorted(nodes.items()) if node.bus_id]
+    unread = [str(number) for number, node in sorted(nodes.items()) if not node.said]
+    found = Host(
+        name=host,
+        method=METHOD,
+        gpus=tuple(_gpu(node, index) for index, node in enumerate(gpus)),
+        fabric=tuple(link for node in gpus for link in _links(node, nodes)),
+    )
+    notes = (f"{host}: kfd: nodes {', '.join(unread)} may not be read by this process",) if unread else ()
+    return Topology((found,), notes=notes)
+
+
+def _nodes(folder: Path) -> Iterator[_Node]:
+    for entry in folder.iterdir():
+        if entry.name.isdecimal():
+            yield _Node(int(entry.name), _properties(entry), entry)
+
+
+def _properties(folder: Path) -> dict[str, int]:
+    """The ``name value`` lines of a node, a link or a memory bank."""
+    found = {}
+    for line in lines(folder / "properties").splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().lstrip("-").isdecimal():
+            found[name] = int(value)
+    return found
+
+
+def _gpu(node: _Node, index: int) -> Gpu:
+    hive = node.said.get("hive_id", 0)
+    unique = node.said.get("unique_id", 0)
+    return Gpu(
+        bus_id=node.bus_id,
+        method=METHOD,
+        index=index,
+        vendor="amd",
+        uuid=f"GPU-{unique:016x}" if unique else "",
+        memory_bytes=_memory_bytes(node) or None,
+        arch=_architecture(node.said.get("gfx_target_version", 0)),
+        usable=True,
+        fabric_cluster=f"{hive:016x}" if hive else "",
+    )
+
+
+def _architecture(version: int) -> str:
+    """gfx942 from 90402: major, minor and stepping as two decimal digits each, the last as hexadecimal."""
+    if not version:
+        return ""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def _memory_bytes(node: _Node) -> int:
+    banks = (_properties(bank) for bank in sorted(node.folder.glob("mem_banks/*")))
+    return sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _MEMORY_IN_VRAM)
+
+
+def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
+    for entry in sorted(node.folder.glob("io_links/*"), key=lambda path: path.name.zfill(4)):
+        said = _properties(entry)
+        far = nodes.get(said.get("node_to", -1))
+        if said.get("type") != _XGMI or far is None:
+            continue
+        least, most = said.get("min_bandwidth", 0), said.get("max_bandwidth", 0)
+        yield FabricLink(
+            source=node.bus_id,
+            target=far.bus_id or f"numa{_cpu_number(far, nodes)}",
+            target_kind="gpu" if far.bus_id else "cpu",
+            kind="xgmi",
+            count=max(1, round(most / least)) if least else 1,
+            method=METHOD,
+            state="up",
+        )
+
+
+def _cpu_number(node: _Node, nodes: dict[int, _Node]) -> int:
+    """CPU nodes come first and in the order of NUMA nodes."""
+    return sum(other.number < node.number for other in nodes.values() if not other.bus_id)

@@ -1,0 +1,167 @@
+"""AdapCC's strategy where every chunk has one source and one target: a path for each flow (Sec. IV-D).
+
+A flow is what goes from one node to another; a binary column says that it is routed over an edge.
+Flows carry different data, so the load of an edge is the sum of all that are routed over it, and what
+is minimised is the busiest link or port, with each flow's path a little: (1), (3) and (4) of the paper.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.adapcc.logical_graph import Edge, NodeGraph
+from synth.milp.model import Model
+
+__all__ = ["Flow", "Paths", "plan_paths"]
+
+_PER_HOP = 1e-4
+
+
+@dataclass(frozen=True)
+class Flow:
+    """``size_bytes`` from node ``src`` to node ``dst``."""
+
+    src: int
+    dst: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """The edges of each flow's path; ``busy_s`` is the load of the busiest resource."""
+
+    paths: tuple[tuple[Edge, ...], ...]
+    busy_s: float
+    bound_s: float
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How far the busiest resource may be from the least possible, as a part of it."""
+        return max(0.0, self.busy_s - self.bound_s) / self.busy_s if self.busy_s else 0.0
+
+
+def plan_paths(
+    graph: NodeGraph,
+    numbers: int,
+    flows: Sequence[Flow],
+    *,
+    solver: str = "cbc",
+    time_limit_s: float = 40.0,
+    gap: float = 0.01,
+    seed: int = 0,
+) -> Paths | None:
+    """A path for every flow; None where one has none. Loads are spread over ``numbers`` sub-collectives."""
+    shortest = [_shortest(graph, flow) for flow in flows]
+    paths = [path for path in shortest if path is not None]
+    if len(paths) < len(flows):
+        return None
+    loads = [_load(graph, edge, numbers) for edge in graph.edges]
+    unit_s = _busy_s(graph, loads, paths, flows)
+    if not unit_s:
+        return Paths(tuple(paths), 0.0, 0.0, 0.0)
+    model, routed = _program(graph, loads, flows, paths, unit_s)
+    solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=gap, seed=seed)
+    if solution.values is not None:
+        for at, (flow, columns) in enumerate(zip(flows, routed, strict=True)):
+            taken = [
+                edge
+                for edge, column in zip(graph.edges, columns, strict=True)
+                if solution.values[column] > 0.5
+            ]
+            paths[at] = _ordered(flow, taken)
+    found_s = _busy_s(graph, loads, paths, flows)
+    # Each flow has at most one edge for each node, so the hops weigh no more than this.
+    bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
+    return Paths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
+
+
+def _program(
+    graph: NodeGraph,
+    loads: Sequence[dict[int, float]],
+    flows: Sequence[Flow],
+    paths: Sequence[tuple[Edge, ...]],
+    unit_s: float,
+) -> tuple[Model, list[list[int]]]:
+    """(the model, which starts with ``paths``; for each flow the columns that route it over each edge)."""
+    model = Model()
+    busy = model.number()
+    model.cost[busy] = 1.0
+    per_hop = _PER_HOP / len(flows)
+    routed: list[list[int]] = []
+    used: dict[int, dict[int, float]] = defaultdict(dict)
+    for flow, path in zip(flows, paths, strict=True):
+        columns = [model.binary() for _ in graph.edges]
+        routed.append(columns)
+        _conserve(model, graph, flow, columns)
+        # A detour that gains nothing is no better than none.
+        model.cost.update(dict.fromkeys(columns, per_hop))
+        for column, edge, load in zip(columns, graph.edges, loads, strict=True):
+            model.start[column] = float(edge in path)
+            for resource, s_per_byte in load.items():
+                used[resource][column] = s_per_byte * flow.size_bytes / unit_s
+    for terms in used.values():
+        model.row([*terms, busy], [*terms.values(), -1.0], high=0.0)
+    return model, routed
+
+
+def _conserve(model: Model, graph: NodeGraph, flow: Flow, columns: list[int]) -> None:
+    """(1): the flow leaves its source, arrives at its target, and passes through what is between."""
+    for node in range(graph.nodes):
+        out = [column for column, edge in zip(columns, graph.edges, strict=True) if edge.src == node]
+        into = [column for column, edge in zip(columns, graph.edges, strict=True) if edge.dst == node]
+        more = float(node == flow.src) - float(node == flow.dst)
+        model.row([*out, *into], [*[1.0] * len(out), *[-1.0] * len(into)], more, more)
+
+
+def _load(graph: NodeGraph, edge: Edge, numbers: int) -> dict[int, float]:
+    """Seconds per byte on each resource, with the sub-collectives' links used in turn."""
+    busy: dict[int, float] = defaultdict(float)
+    for number in range(numbers):
+        for resource, s_per_byte in graph.load(edge, number).items():
+            busy[resource] += s_per_byte / numbers
+    return busy
+
+
+def _busy_s(
+    graph: NodeGraph,
+    loads: Sequence[dict[int, float]],
+    paths: Sequence[tuple[Edge, ...]],
+    flows: Sequence[Flow],
+) -> float:
+    load_of = dict(zip(map(id, graph.edges), loads, strict=True))
+    busy: dict[int, float] = defaultdict(float)
+    for flow, path in zip(flows, paths, strict=True):
+        for edge in path:
+            for resource, s_per_byte in load_of[id(edge)].items():
+                busy[resource] += s_per_byte * flow.size_bytes
+    return max(busy.values(), default=0.0)
+
+
+def _shortest(graph: NodeGraph, flow: Flow) -> tuple[Edge, ...] | None:
+    """The path that takes the least time (Bellman and Ford); None if there is none."""
+    reach_s = np.full(graph.nodes, np.inf)
+    reach_s[flow.src] = 0.0
+    by: list[Edge | None] = [None] * graph.nodes
+    for _ in range(graph.nodes):
+        for edge in graph.edges:
+            time_s = reach_s[edge.src] + graph.step_s(edge, 0, flow.size_bytes)
+            if time_s < reach_s[edge.dst] * (1 - 1e-9):
+                reach_s[edge.dst], by[edge.dst] = time_s, edge
+    taken = [edge for edge in by if edge is not None]
+    return _ordered(flow, taken, backwards=True) if np.isfinite(reach_s[flow.dst]) else None
+
+
+def _ordered(flow: Flow, edges: Sequence[Edge], *, backwards: bool = False) -> tuple[Edge, ...]:
+    """The path among ``edges`` from end to end; circles that a solver left beside it fall away."""
+    next_edge = {edge.dst if backwards else edge.src: edge for edge in edges}
+    path: list[Edge] = []
+    node, end = (flow.dst, flow.src) if backwards else (flow.src, flow.dst)
+    while node != end:
+        path.append(next_edge[node])
+        node = path[-1].src if backwards else path[-1].dst
+    return tuple(path[::-1] if backwards else path)

@@ -1,0 +1,220 @@
+"""AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
+
+Columns, for each sub-collective m: the bytes it carries (a share of the tensor), the root r, and for
+each edge whether it is routed over (x), its flows f from every node, and the load N. All are scaled
+by the share, which makes the program linear and its relaxation the fractional packing of trees:
+
+- (1) every flow leaves its source, arrives at the root, and is conserved between;
+- a node that aggregates (a = 1) sends one sum, of the size of the share, over its one outgoing edge;
+  a node that does not (a = 0) sends every flow that reaches it;
+- (2) a node is ready when the last of those below it is: a chunk's time from the leaves to the root;
+- (3) bandwidth is shared: sub-collectives on one link or port add up;
+- (4)–(6) what is minimised is the time of the first chunk, and then of the busiest link or port.
+
+a = 1 is never slower in this model, and a sum that passed unaggregated would be a chunk of its own, so
+schedules aggregate wherever flows meet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from probes.columns import Floats
+from synth.adapcc.logical_graph import Edge, NodeGraph
+from synth.milp.model import Model
+
+__all__ = ["Demand", "StrategyProgram", "Tree", "begin", "build", "trees_of"]
+
+_LEAST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A tree that is wanted: with a given root or any, for a given share of the bytes or any.
+
+    ``numbers`` are the sub-collectives that take turns on it, and so the links it may use.
+    """
+
+    numbers: tuple[int, ...]
+    root: int | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``above[n]`` is the edge that leads from node n towards the root, None at the root."""
+
+    root: int
+    above: tuple[Edge | None, ...]
+    share: float
+
+
+@dataclass(eq=False)
+class _Columns:
+    """The columns of one sub-collective."""
+
+    share: int
+    root: list[int]
+    root_share: list[int]
+    routed: list[int]
+    load: list[int]
+    aggregates: list[int]
+
+
+@dataclass(eq=False)
+class StrategyProgram:
+    """The model; ``busy`` and ``first`` are the columns of the busiest load and of the first chunk's time."""
+
+    graph: NodeGraph
+    demands: Sequence[Demand]
+    total_bytes: int
+    chunk_bytes: int
+    floor_s: float
+    model: Model = field(default_factory=Model)
+    parts: list[_Columns] = field(default_factory=list)
+    busy: int = -1
+    first: int = -1
+    unit_s: float = 1.0
+
+
+def build(program: StrategyProgram) -> None:
+    """All columns and rows."""
+    graph, model = program.graph, program.model
+    steps = [graph.step_s(edge, 0, program.chunk_bytes) for edge in graph.edges]
+    program.unit_s = max(graph.load(edge, 0).popitem()[1] for edge in graph.edges) * program.total_bytes
+    program.busy = model.number(low=program.floor_s / program.unit_s)
+    program.first = model.number()
+    for demand in program.demands:
+        part = _part(program, demand)
+        program.parts.append(part)
+        _route(program, part)
+        _aggregate(program, part)
+        _wait(program, part, [step_s / program.unit_s for step_s in steps])
+    shares = [part.share for part in program.parts]
+    model.row(shares, [1.0] * len(shares), 1.0, 1.0)
+    _share_bandwidth(program)
+    alike = [
+        part for part, demand in zip(program.parts, program.demands, strict=True) if demand.share is None
+    ]
+    for larger, smaller in pairwise(alike):
+        model.row([larger.share, smaller.share], [1.0, -1.0], low=0.0)
+
+
+def _part(program: StrategyProgram, demand: Demand) -> _Columns:
+    model, graph = program.model, program.graph
+    given = demand.share
+    part = _Columns(
+        model.number(given or 0.0, 1.0 if given is None else given),
+        [model.binary() for _ in range(graph.nodes)],
+        [model.number(0.0, 1.0) for _ in range(graph.nodes)],
+        [model.binary() for _ in graph.edges],
+        [model.number() for _ in graph.edges],
+        [model.binary() for _ in range(graph.nodes)],
+    )
+    if demand.root is not None:
+        model.low[part.root[demand.root]] = 1.0
+    model.row(part.root, [1.0] * graph.nodes, 1.0, 1.0)
+    model.row([*part.root_share, part.share], [*[1.0] * graph.nodes, -1.0], 0.0, 0.0)
+    for chosen, share in zip(part.root, part.root_share, strict=True):
+        model.row([share, chosen], [1.0, -1.0], high=0.0)
+    return part
+
+
+def _route(program: StrategyProgram, part: _Columns) -> None:
+    """(1): one flow from every node to the root, over edges that are routed; one edge out of each node."""
+    model, graph = program.model, program.graph
+    leaving: list[list[int]] = [[] for _ in range(graph.nodes)]
+    entering: list[list[int]] = [[] for _ in range(graph.nodes)]
+    for at, edge in enumerate(graph.edges):
+        leaving[edge.src].append(at)
+        entering[edge.dst].append(at)
+        model.row([part.load[at], part.routed[at]], [1.0, -float(graph.nodes)], high=0.0)
+    for node in range(graph.nodes):
+        routed = [part.routed[at] for at in leaving[node]]
+        model.row([*routed, part.root[node]], [1.0] * (len(routed) + 1), 1.0, 1.0)
+    carried: list[list[int]] = [[] for _ in graph.edges]
+    for source in range(graph.nodes):
+        flow = [model.number(0.0, 1.0) for _ in graph.edges]
+        for at, column in enumerate(flow):
+            carried[at].append(column)
+            model.row([column, part.load[at]], [1.0, -1.0], high=0.0)
+            model.row([column, part.routed[at]], [1.0, -1.0], high=0.0)
+        for node in range(graph.nodes):
+            ways = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
+            signs = [1.0] * len(leaving[node]) + [-1.0] * len(entering[node])
+            own = [part.share] if node == source else []
+            model.row([*ways, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
+    for at, edge in enumerate(graph.edges):
+        # Without aggregation at its tail the edge carries every flow by itself.
+        model.row(
+            [part.load[at], part.aggregates[edge.src], *carried[at]],
+            [1.0, float(graph.nodes), *[-1.0] * len(carried[at])],
+            low=0.0,
+        )
+
+
+def _aggregate(program: StrategyProgram, part: _Columns) -> None:
+    """What a node sends on is at least its share: all of it over its one outgoing edge."""
+    model, graph = program.model, program.graph
+    for node in range(graph.nodes):
+        out = [part.load[at] for at, edge in enumerate(graph.edges) if edge.src == node]
+        model.row([*out, part.root_share[node], part.share], [*[1.0] * (len(out) + 1), -1.0], low=0.0)
+
+
+def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> None:
+    """(2): when the first chunk is ready at each node, and so at the root."""
+    model, graph = program.model, program.graph
+    ready = [model.number() for _ in range(graph.nodes)]
+    late = sum(sorted(steps)[-graph.nodes :])
+    for at, edge in enumerate(graph.edges):
+        model.row(
+            [ready[edge.dst], ready[edge.src], part.routed[at]], [1.0, -1.0, -late], low=steps[at] - late
+        )
+    for column in ready:
+        model.row([program.first, column], [1.0, -1.0], low=0.0)
+
+
+def _share_bandwidth(program: StrategyProgram) -> None:
+    """(3): what all sub-collectives put on a link or a port adds up, and the busiest decides."""
+    graph, model = program.graph, program.model
+    used: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for part, demand in zip(program.parts, program.demands, strict=True):
+        for at, edge in enumerate(graph.edges):
+            for number in demand.numbers:
+                for resource, busy in graph.load(edge, number).items():
+                    scaled = busy * program.total_bytes / program.unit_s / len(demand.numbers)
+                    used[resource][part.load[at]] += scaled
+    rows = {tuple(sorted(columns.items())) for columns in used.values()}
+    for row in sorted(rows):
+        columns, coefficients = zip(*row, strict=True)
+        model.row([*columns, program.busy], [*coefficients, -1.0], high=0.0)
+
+
+def begin(program: StrategyProgram, trees: Sequence[Tree]) -> None:
+    """Trees to begin with; what follows from them the solver completes."""
+    for part, tree in zip(program.parts, trees, strict=True):
+        for node, column in enumerate(part.root):
+            program.model.start[column] = float(node == tree.root)
+        for at, edge in enumerate(program.graph.edges):
+            program.model.start[part.routed[at]] = float(tree.above[edge.src] is edge)
+        program.model.start.update(dict.fromkeys(part.aggregates, 1.0))
+
+
+def trees_of(program: StrategyProgram, values: Floats) -> list[Tree]:
+    """The trees that a solution routes; shares that only rounding left are nought."""
+    trees = []
+    for part in program.parts:
+        above: list[Edge | None] = [None] * program.graph.nodes
+        for at, edge in enumerate(program.graph.edges):
+            if values[part.routed[at]] > 0.5:
+                above[edge.src] = edge
+        share = float(values[part.share])
+        trees.append(
+            Tree(int(np.argmax(values[part.root])), tuple(above), share if share > _LEAST_SHARE else 0.0)
+        )
+    return trees

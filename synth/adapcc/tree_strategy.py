@@ -1,0 +1,156 @@
+"""AdapCC's strategy for a tensor (Sec. IV-D): the trees that finish soonest, and the proof of it.
+
+The integer program is that of ``synth.adapcc.tree_milp``; it starts from shortest paths, and its trees
+are timed here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.adapcc.logical_graph import Edge, NodeGraph
+from synth.adapcc.tree_milp import Demand, StrategyProgram, Tree, begin, build, trees_of
+
+__all__ = ["Strategy", "plan"]
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """A tree for each demand, and the time of the model.
+
+    ``time_s`` is the busiest resource's load and the first chunk's time to the root (and back);
+    ``bound_s`` is its proven least, among strategies with as many trees.
+    """
+
+    trees: tuple[Tree, ...]
+    busy_s: float
+    time_s: float
+    bound_s: float
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How far ``time_s`` may be from the least possible, as a part of it."""
+        return max(0.0, self.time_s - self.bound_s) / self.time_s if self.time_s else 0.0
+
+
+def plan(
+    graph: NodeGraph,
+    demands: Sequence[Demand],
+    total_bytes: int,
+    chunk_bytes: int,
+    *,
+    floor_s: float = 0.0,
+    solver: str = "cbc",
+    time_limit_s: float = 40.0,
+    gap: float = 0.02,
+    seed: int = 0,
+) -> Strategy | None:
+    """The trees that finish ``total_bytes`` soonest; None where no tree reaches all nodes.
+
+    ``floor_s`` is time that is spent elsewhere at the same time: loads below it do not count.
+    """
+    begun_s = time.perf_counter()
+    trees = _nearest_trees(graph, demands, chunk_bytes)
+    if trees is None:
+        return None
+    program = StrategyProgram(graph, demands, total_bytes, chunk_bytes, floor_s)
+    build(program)
+    ways = 2.0 if graph.both else 1.0
+    bound = 0.0
+    best, best_s = trees, _time_s(program, trees)
+    # Loads alone are soon proven; with the first chunk's time, which rarely decides, they are not.
+    steps = (({program.busy: 1.0}, 0.6, gap / 4), ({program.busy: 1.0, program.first: ways}, 1.0, gap))
+    for cost, part, enough in steps:
+        if best_s <= bound * (1 + gap):
+            break
+        program.model.cost = cost
+        begin(program, best)
+        left_s = (time_limit_s - (time.perf_counter() - begun_s)) * part
+        solution = program.model.solve(solver=solver, time_limit_s=max(0.5, left_s), gap=enough, seed=seed)
+        found = best if solution.values is None else trees_of(program, solution.values)
+        if _time_s(program, found) < best_s:
+            best, best_s = found, _time_s(program, found)
+        first_s = ways * _radius_s(graph, demands, chunk_bytes) if len(cost) == 1 else 0.0
+        bound = max(bound, floor_s + first_s, solution.bound * program.unit_s + first_s)
+    busy_s = _busy_s(graph, demands, best, total_bytes)
+    return Strategy(tuple(best), busy_s, best_s, min(bound, best_s), time.perf_counter() - begun_s)
+
+
+def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
+    """Shortest paths to the root of each demand; without one, to nodes in turn, the best connected first."""
+    into = np.zeros(graph.nodes)
+    for edge in graph.edges:
+        into[edge.dst] += 1.0 / graph.step_s(edge, 0, chunk_bytes)
+    preferred = np.argsort(-into, kind="stable").tolist()
+    open_shares = sum(demand.share is None for demand in demands)
+    rest = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
+    trees = []
+    for at, demand in enumerate(demands):
+        root = demand.root if demand.root is not None else preferred[at % graph.nodes]
+        above = _shortest(graph, root, chunk_bytes)
+        if above is None:
+            return None
+        trees.append(Tree(root, above, rest if demand.share is None else demand.share))
+    return trees
+
+
+def _shortest(graph: NodeGraph, root: int, chunk_bytes: int) -> tuple[Edge | None, ...] | None:
+    """Bellman and Ford's paths from every node to the root; None if a node has none."""
+    above: list[Edge | None] = [None] * graph.nodes
+    reach_s = np.full(graph.nodes, np.inf)
+    reach_s[root] = 0.0
+    for _ in range(graph.nodes):
+        for edge in graph.edges:
+            time_s = reach_s[edge.dst] + graph.step_s(edge, 0, chunk_bytes)
+            if time_s < reach_s[edge.src] * (1 - 1e-9):
+                reach_s[edge.src], above[edge.src] = time_s, edge
+    return tuple(above) if np.isfinite(reach_s).all() else None
+
+
+def _busy_s(graph: NodeGraph, demands: Sequence[Demand], trees: Sequence[Tree], total_bytes: int) -> float:
+    busy: dict[int, float] = defaultdict(float)
+    for demand, tree in zip(demands, trees, strict=True):
+        for edge in filter(None, tree.above):
+            for number in demand.numbers:
+                for resource, s_per_byte in graph.load(edge, number).items():
+                    busy[resource] += s_per_byte * total_bytes * tree.share / len(demand.numbers)
+    return max(busy.values(), default=0.0)
+
+
+def _time_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
+    """(4)–(6): the first chunk's time, there and back, and the busiest link or port."""
+    busy_s = _busy_s(program.graph, program.demands, trees, program.total_bytes)
+    return max(program.floor_s, busy_s) + (2 if program.graph.both else 1) * _first_s(program, trees)
+
+
+def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
+    """(2): the time of the first chunk from the farthest node to the root, over all trees in use."""
+    graph = program.graph
+    slowest_s = 0.0
+    for tree in trees:
+        for node in range(graph.nodes) if tree.share else ():
+            time_s, edge = 0.0, tree.above[node]
+            while edge is not None:
+                time_s += graph.step_s(edge, 0, program.chunk_bytes)
+                edge = tree.above[edge.dst]
+            slowest_s = max(slowest_s, time_s)
+    return slowest_s
+
+
+def _radius_s(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> float:
+    """The least that the first chunk can take: no tree is lower than shortest paths to its root."""
+    edges = [(edge.src, edge.dst, graph.step_s(edge, 0, chunk_bytes)) for edge in graph.edges]
+    reach_s = np.where(np.eye(graph.nodes, dtype=bool), 0.0, np.inf)
+    for _ in range(graph.nodes):
+        for src, dst, step_s in edges:
+            reach_s[src] = np.minimum(reach_s[src], step_s + reach_s[dst])
+    farthest_s = reach_s.max(axis=0)
+    # A tree of no share needs no time: only the demands that must carry something count.
+    given = [farthest_s[demand.root] for demand in demands if demand.root is not None and demand.share]
+    return float(max(given, default=farthest_s.min()))

@@ -1,0 +1,200 @@
+"""AdapCC's strategy for a whole network: between hosts first, then inside each host.
+
+The integer program of ``synth.adapcc.tree_milp`` grows with nodes times edges, so hosts are its nodes where
+there are several; what leaves or enters a host over a link then says where its own trees are rooted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from probes.columns import Indices
+from synth.adapcc.logical_graph import NodeGraph, node_graph
+from synth.adapcc.tree_milp import Demand, Tree
+from synth.adapcc.tree_strategy import Strategy, plan
+from synth.collective import Kind
+from synth.errors import NotApplicableError
+from synth.network import Network
+
+__all__ = ["Plan", "Planner", "fits", "nodes_of"]
+
+_MOST_FLOWS = 40_000
+# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+_FLOWS_PER_S = 2_000
+_INSIDE_SHARE = 0.2
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The strategy between hosts, and those inside them; ``up[m][rank]`` is the link towards the root."""
+
+    between: Strategy
+    inside: tuple[Strategy, ...]
+    up: tuple[Indices, ...]
+    share: tuple[float, ...]
+
+    @property
+    def gap(self) -> float:
+        """The largest gap of the programs solved."""
+        return max(strategy.gap for strategy in (self.between, *self.inside))
+
+
+@dataclass(frozen=True)
+class _Sub:
+    """One sub-collective: its number, which tree between hosts it follows, its root if given."""
+
+    number: int
+    tree: int
+    root: int | None = None
+
+
+class Planner:
+    """Plans between hosts, then inside each, on the network on which trees lead to their roots."""
+
+    def __init__(
+        self,
+        network: Network,
+        kind: Kind,
+        root: int,
+        total_bytes: int,
+        sub_collectives: int,
+        *,
+        solver: str = "cbc",
+        time_limit_s: float = 60.0,
+        seed: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.root = root
+        self.both = kind == "all_reduce"
+        self.network = network.transposed() if kind in ("broadcast", "all_gather") else network
+        self.total_bytes = total_bytes
+        self.chunk_bytes = max(1, min(_CHUNK_BYTES, total_bytes // (16 * sub_collectives)))
+        self.sub_collectives = sub_collectives
+        self.solver = solver
+        self.seed = seed
+        self.time_limit_s = time_limit_s
+        self.deadline_s = time.perf_counter() + time_limit_s
+        self.node_of = nodes_of(network)
+        members = [np.flatnonzero(self.node_of == node) for node in range(int(self.node_of.max()) + 1)]
+        self.members = [ranks.tolist() for ranks in members]
+
+    def plan(self) -> Plan:
+        subs, demands = self._wanted()
+        graph = node_graph(
+            self.network, self.node_of, numbers=1 + max(s.number for s in subs), both=self.both
+        )
+        fits(self.network, len(demands) * graph.nodes * len(graph.edges), self.time_limit_s)
+        between = self._solve(graph, demands, 0.0, 1.0 - _INSIDE_SHARE)
+        ups: list[Indices] = [np.full(self.network.ranks, -1, dtype=np.int64) for _ in subs]
+        roots = [
+            self._between_hosts(sub, between.trees[sub.tree], up) for sub, up in zip(subs, ups, strict=True)
+        ]
+        shares = [between.trees[sub.tree].share / len(demands[sub.tree].numbers) for sub in subs]
+        inside = []
+        for node, ranks in enumerate(self.members):
+            if len(ranks) > 1:
+                left = 1.0 / (len(self.members) - node)
+                inside.append(
+                    self._inside(node, [root[node] for root in roots], shares, ups, between.busy_s, left)
+                )
+        return Plan(between, tuple(inside), tuple(ups), tuple(shares))
+
+    def _wanted(self) -> tuple[list[_Sub], list[Demand]]:
+        """The sub-collectives, and the trees between hosts that they share."""
+        if self.kind in ("all_gather", "reduce_scatter"):
+            subs, demands = [], []
+            for node, ranks in enumerate(self.members):
+                numbers = tuple(range(len(ranks)))
+                demands.append(Demand(numbers, node, len(ranks) / self.network.ranks))
+                subs += [_Sub(place, node, rank) for place, rank in enumerate(ranks)]
+            return sorted(subs, key=lambda sub: sub.root or 0), demands
+        given = None if self.both else self.root
+        home = None if given is None else int(self.node_of[given])
+        count = range(self.sub_collectives)
+        return [_Sub(m, m, given) for m in count], [Demand((m,), home) for m in count]
+
+    def _solve(self, graph: NodeGraph, demands: list[Demand], floor_s: float, part: float) -> Strategy:
+        found = plan(
+            graph,
+            demands,
+            self.total_bytes,
+            self.chunk_bytes,
+            floor_s=floor_s,
+            solver=self.solver,
+            time_limit_s=max(0.5, (self.deadline_s - time.perf_counter()) * part),
+            seed=self.seed,
+        )
+        if found is None:
+            raise NotApplicableError(f"adapcc: {self.network.name}: no tree of links reaches all ranks")
+        return found
+
+    def _between_hosts(self, sub: _Sub, tree: Tree, up: Indices) -> list[int]:
+        """Set the links between hosts; the rank of each host that the others of it lead to."""
+        roots = []
+        for node, edge in enumerate(tree.above):
+            ranks = self.members[node]
+            if edge is None:
+                roots.append(ranks[sub.number % len(ranks)] if sub.root is None else sub.root)
+                continue
+            link = edge.links[sub.number]
+            roots.append(int(self.network.src[link]))
+            up[roots[-1]] = link
+        return roots
+
+    def _inside(
+        self,
+        node: int,
+        roots: list[int],
+        shares: list[float],
+        ups: list[Indices],
+        floor_s: float,
+        part: float,
+    ) -> Strategy:
+        """Route inside one host; sub-collectives with the same root share a tree."""
+        ranks = self.members[node]
+        place = {rank: at for at, rank in enumerate(ranks)}
+        node_of = np.full(self.network.ranks, -1)
+        node_of[ranks] = np.arange(len(ranks))
+        distinct = sorted(set(roots))
+        share: dict[int, float] = defaultdict(float)
+        for root, one in zip(roots, shares, strict=True):
+            share[root] += one
+        graph = node_graph(self.network, node_of, numbers=len(distinct), both=self.both)
+        demands = [Demand((at,), place[root], share[root]) for at, root in enumerate(distinct)]
+        found = self._solve(graph, demands, floor_s, part)
+        for root, up in zip(roots, ups, strict=True):
+            number = distinct.index(root)
+            for at, edge in enumerate(found.trees[number].above):
+                if edge is not None:
+                    up[ranks[at]] = edge.links[number]
+        return found
+
+
+def nodes_of(network: Network) -> Indices:
+    """The host of each rank as a number; each rank by itself where hosts do not hold together inside."""
+    _, hosts = np.unique(network.hosts, return_inverse=True)
+    inner = hosts[network.src] == hosts[network.dst]
+    graph = coo_array(
+        (np.ones(int(inner.sum())), (network.src[inner], network.dst[inner])), shape=(network.ranks,) * 2
+    )
+    parts, labels = connected_components(graph, directed=True, connection="strong")
+    if parts != hosts.max() + 1 or parts == 1:
+        return np.arange(network.ranks)
+    return np.asarray(labels)
+
+
+def fits(network: Network, flows: int, time_limit_s: float) -> None:
+    """Raise NotApplicableError if an integer program with so many flow columns is out of reach."""
+    most = min(_MOST_FLOWS, int(time_limit_s * _FLOWS_PER_S))
+    if flows > most:
+        raise NotApplicableError(
+            f"adapcc: {network.name}: its integer program would have {flows} columns for flows; "
+            f"up to {most} can be solved in {time_limit_s:.3g} s"
+        )

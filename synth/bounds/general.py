@@ -1,0 +1,197 @@
+"""Lower bounds for collectives of any shape: who must get what, and what it must pass on the way.
+
+They hold for every chunk's set of sources and targets, so for all_to_all, scatter, gather, all_to_next,
+custom collectives, subsets of the ranks and several collectives at once:
+
+- *ingress*, *egress*, *cut*: a chunk with a target inside a set of ranks must enter it if no source is
+  inside (if one is outside, where the chunk is a sum);
+- *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the
+  farthest contribution to a sum;
+- *flow*: the concurrent-flow LP itself, where it is small;
+- *distance*: let every link and port have a price y. All of them together offer T·Σy; a chunk takes at
+  least the cheapest way to its farthest target, and a last link into each of them. Prices are those of one
+  level of cost, of all alike, and what many rounds of dearer prices on busier resources settle at: the dual
+  of the concurrent-flow LP, whose optimum they approach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from probes.columns import Floats, Indices, Mask, floats
+from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
+from synth.bounds.lp_dual import Prices
+from synth.bounds.multicommodity_lp import fits, least_time_s
+from synth.collective import Collective
+from synth.network import Network
+from synth.networks.shortest_paths import distances_s
+from synth.schedule import Bound
+
+__all__ = ["point_bounds"]
+
+_MOST_SWEEPS = 64
+_MOST_FOR_AXIS = 1024
+_MOST_ROUNDS = 40
+_MOST_WORK = 120_000_000
+
+
+def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool) -> list[Bound]:
+    """Every kind of bound at its largest. ``fluid`` leaves the chunk size free, the total stays.
+
+    O(rounds · ranks · links · log ranks) for the prices, with fewer rounds on larger networks.
+    """
+    problem = _Problem(network, collective, chunk_bytes, fluid)
+    best: dict[str, Bound] = {"latency": problem.latency()}
+    if not np.isfinite(best["latency"].time_s):
+        return [best["latency"]]
+    for bound, kind in [*problem.cuts(), *((bound, "distance") for bound in problem.distances())]:
+        if kind not in best or bound.time_s > best[kind].time_s:
+            best[kind] = bound
+    flow = problem.flow()
+    return [*best.values(), *([flow] if flow is not None else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    fluid: bool
+
+    @cached_property
+    def demands(self) -> Floats:
+        """(ranks, ranks): how many chunks must come from one rank to another, for those with one of each."""
+        table = np.zeros((self.network.ranks,) * 2)
+        source, target = self.collective.source_of(), self.collective.target_of()
+        points = (source >= 0) & (target >= 0)
+        np.add.at(table, (source[points], target[points]), 1.0)
+        np.fill_diagonal(table, 0.0)
+        return table
+
+    @cached_property
+    def others(self) -> list[tuple[Indices, Indices, bool, int]]:
+        """(sources, targets, reduced, how many) of all other chunks, alike ones together."""
+        sources, targets = self.collective.sources, self.collective.targets
+        many = (self.collective.source_of() < 0) | (self.collective.target_of() < 0)
+        keys = np.stack((sources.group, targets.group, self.collective.reduced), axis=1)[many]
+        found, first, count = np.unique(keys, axis=0, return_index=True, return_counts=True)
+        chunk = np.flatnonzero(many)[first].tolist()
+        return [
+            (sources.of(c), targets.of(c), bool(key[2]), int(n))
+            for c, key, n in zip(chunk, found, count, strict=True)
+        ]
+
+    @property
+    def _holds_alpha(self) -> bool:
+        return self.network.hold_alpha and not self.fluid
+
+    def needed(self, inside: Mask) -> int:
+        """How many chunks must enter the set at least once."""
+        sources, targets, reduced = self.collective.sources, self.collective.targets, self.collective.reduced
+        outside_too = sources.any_in(~inside)
+        must = targets.any_in(inside) & np.where(reduced, outside_too, ~sources.any_in(inside))
+        return int(must.sum())
+
+    def cuts(self) -> Iterator[tuple[Bound, str]]:
+        for cut in (*candidate_cuts(self.network), *self._sweeps()):
+            needed = self.needed(cut.inside)
+            if needed:
+                yield self._crossing(cut, needed), cut.kind
+
+    def _sweeps(self) -> Iterator[Cut]:
+        """The first ranks by number, and by where they lie along the network's longest axis; in and out."""
+        ranks = self.network.ranks
+        sizes = np.unique(np.linspace(1, ranks - 1, min(ranks - 1, _MOST_SWEEPS)).astype(int))
+        orders = [np.arange(ranks)]
+        if ranks <= _MOST_FOR_AXIS:
+            orders.append(np.argsort(_axis(self.network), kind="stable"))
+        for order in orders:
+            for size in sizes.tolist():
+                inside = np.zeros(ranks, dtype=bool)
+                inside[order[:size]] = True
+                yield cut_around(self.network, inside, f"cut into {size} ranks", "cut")
+                yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
+
+    def flow(self) -> Bound | None:
+        """The concurrent-flow optimum of the point-to-point chunks, where that is small enough."""
+        if not self.demands.any() or not fits(self.network, self.demands):
+            return None
+        held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
+        time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
+        return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
+
+    def _crossing(self, cut: Cut, needed: int) -> Bound:
+        if not len(cut.links):
+            return Bound(cut.name, float("inf"), "no link leads there")
+        passed = gates(self.network, cut)
+        rate = float((1.0 / passed.beta_s_per_byte).sum())
+        alpha_s = float(self.network.alpha_s[cut.links].min())
+        detail = f"{needed} chunks over {rate / 1e9:.4g} GB/s"
+        return Bound(cut.name, needed * self.chunk_bytes / rate + alpha_s, detail)
+
+    def latency(self) -> Bound:
+        cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
+        reach_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
+        wanted = np.where(self.demands > 0, reach_s, 0.0)
+        at = np.unravel_index(int(wanted.argmax()), wanted.shape)
+        worst_s, ends = float(wanted[at]), (int(at[0]), int(at[1]))
+        for sources, targets, reduced, _ in self.others:
+            ways = reach_s[np.ix_(sources, targets)]
+            far_s = ways.max() if reduced else ways.min(axis=0).max()
+            if far_s > worst_s:
+                worst_s, ends = float(far_s), (int(sources[0]), int(targets[ways.max(axis=0).argmax()]))
+        return Bound("latency", worst_s, f"from rank {ends[0]} to rank {ends[1]}")
+
+    def distances(self) -> Iterator[Bound]:
+        network = self.network
+        held_s = network.beta_s_per_byte * self.chunk_bytes
+        if self._holds_alpha:
+            held_s = held_s + network.alpha_s
+        prices = Prices(network, floats(held_s))
+        work = network.ranks * network.links
+        for price in prices.fixed():
+            yield self._priced(prices, price)[0]
+        price = prices.even()
+        for at in range(min(_MOST_ROUNDS, int(_MOST_WORK / max(work, 1)))):
+            bound, load_s = self._priced(prices, price)
+            yield bound
+            if not load_s.any():
+                return
+            # Prices rise with the load that the cheapest ways put on a resource, less so round by round.
+            price = price * np.exp(2.0 / (1 + at) ** 0.5 * load_s / load_s.max())
+            price = price / price.sum()
+
+    def _priced(self, prices: Prices, price: Floats) -> tuple[Bound, Floats]:
+        """The bound that these prices prove, and how long the cheapest ways hold each resource."""
+        length = prices.of_links(price)
+        reach, before = prices.cheapest(length)
+        total = float((self.demands * np.where(self.demands > 0, reach, 0.0)).sum())
+        enter = np.full(self.network.ranks, np.inf)
+        np.minimum.at(enter, self.network.dst, length)
+        for sources, targets, reduced, count in self.others:
+            ways = reach[np.ix_(sources, targets)]
+            far = ways.max() if reduced else ways.min(axis=0).max()
+            lacking = targets if reduced and len(sources) > 1 else np.setdiff1d(targets, sources)
+            total += count * max(float(far), float(enter[lacking].sum()))
+        offered = float(price.sum())
+        time_s = total / offered if offered else 0.0
+        # A link that is held for its alpha too delivers when it is released.
+        flies = total and not self._holds_alpha
+        alpha_s = float(self.network.alpha_s.min(initial=np.inf)) if flies else 0.0
+        detail = (
+            f"{int(self.demands.sum())} chunks the cheapest way" if not self.others else "the cheapest ways"
+        )
+        return Bound("distance", time_s + alpha_s, detail), prices.loads_s(self.demands, before)
+
+
+def _axis(network: Network) -> Floats:
+    """For each rank its place along the axis on which the network is longest: the Fiedler vector."""
+    rate = coo_array((1.0 / network.beta_s_per_byte, (network.src, network.dst)), shape=(network.ranks,) * 2)
+    both = rate.toarray() + rate.toarray().T
+    laplacian = np.diag(both.sum(axis=1)) - both
+    return floats(np.linalg.eigh(laplacian)[1][:, min(1, network.ranks - 1)])

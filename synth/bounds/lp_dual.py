@@ -1,0 +1,94 @@
+"""Prices of links and ports, the cheapest ways under them, and what those ways would load.
+
+Any prices prove a lower bound on time: the dual of the concurrent-flow LP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
+
+from probes.columns import Floats, Indices, floats
+from synth.bounds.cuts import cost_levels
+from synth.network import Network
+
+__all__ = ["Prices"]
+
+_FAR_S = 1e30
+
+
+class Prices:
+    """Links, then ports, as resources with prices; a link costs all that it holds, times how long."""
+
+    def __init__(self, network: Network, held_s: Floats) -> None:
+        self.network, self.held_s = network, held_s
+        self.owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+        self.resources = network.links + len(network.ports)
+        # A link whose port never waits for another link holds nothing back that the port does not.
+        self.free = np.ones(network.links, dtype=bool)
+        self.free[self.owner] = False
+
+    def even(self) -> Floats:
+        """All resources alike: links without ports, and ports."""
+        price = floats(np.concatenate((self.free, np.ones(len(self.network.ports)))))
+        return floats(price / price.sum())
+
+    def fixed(self) -> Iterator[Floats]:
+        """For each level of cost its links without ports, and one side of its ports or the other."""
+        yield self.even()
+        levels = cost_levels(self.network)
+        level = np.searchsorted(levels * (1 + 1e-9), self.network.beta_s_per_byte)
+        first = self.network.link_port_start[:-1]
+        for at in range(len(levels)):
+            links = np.flatnonzero(level == at)
+            ported = links[~self.free[links]]
+            for side in (0, 1):
+                price = np.zeros(self.resources)
+                price[links[self.free[links]]] = 1.0
+                deep = ported[np.diff(self.network.link_port_start)[ported] > side]
+                price[self.network.links + self.network.link_port[first[deep] + side]] = 1.0
+                if price.any():
+                    yield price / price.sum()
+
+    def of_links(self, price: Floats) -> Floats:
+        total = price[: self.network.links].copy()
+        np.add.at(total, self.owner, price[self.network.links + self.network.link_port])
+        return floats(total * self.held_s)
+
+    def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
+        """(ranks, ranks): the least length of a way, and for each end the link by which it arrives, or -1."""
+        ranks = self.network.ranks
+        order = np.argsort(-length, kind="stable")
+        link = np.full((ranks, ranks), -1)
+        link[self.network.src[order], self.network.dst[order]] = order
+        src, dst = np.nonzero(link >= 0)
+        cost = np.maximum(length[link[src, dst]], np.finfo(float).tiny)
+        graph = coo_array((cost, (src, dst)), shape=(ranks, ranks)).tocsr()
+        reach, before = dijkstra(graph, return_predecessors=True)
+        came = np.where(before >= 0, link[np.maximum(before, 0), np.arange(ranks)], -1)
+        return np.minimum(reach, _FAR_S), came
+
+    def loads_s(self, demands: Floats, came: Indices) -> Floats:
+        """Seconds for which each resource is held when every demand goes its cheapest way."""
+        network = self.network
+        used = np.zeros(network.links)
+        flow = demands.copy()
+        at, rows = (
+            np.broadcast_to(np.arange(network.ranks), came.shape).copy(),
+            np.arange(network.ranks)[:, None],
+        )
+        while True:
+            link = came[rows, at]
+            moving = link >= 0
+            if not (moving & (flow > 0)).any():
+                break
+            np.add.at(used, link[moving], flow[moving])
+            at = np.where(moving, network.src[np.maximum(link, 0)], at)
+            flow = np.where(moving, flow, 0.0)
+        held = used * self.held_s
+        ports = np.zeros(len(network.ports))
+        np.add.at(ports, network.link_port, held[self.owner])
+        return np.concatenate((np.where(self.free, held, 0.0), ports))

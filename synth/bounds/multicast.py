@@ -1,0 +1,182 @@
+"""Lower bounds of collectives that spread to, or sum up from, all ranks: see ``synth.bounds``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices, Mask, floats
+from synth.bounds.cut_time import crossing_s, drained_s, spread_s
+from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates, labelings
+from synth.bounds.min_cut import slowest_sets
+from synth.bounds.wavefront import wavefront
+from synth.collective import Collective
+from synth.network import Network
+from synth.networks.shortest_paths import distances_s
+from synth.schedule import Bound
+
+__all__ = ["spreading_bounds"]
+
+_MOST_SOURCES = 256
+_MOST_CUTS = 12
+
+
+def spreading_bounds(
+    network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool
+) -> list[Bound]:
+    """Every kind of bound at its largest, of an all_gather, broadcast or all_reduce over all ranks."""
+    problem = _Problem(network, collective, chunk_bytes, fluid)
+    best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
+    if collective.kind == "all_reduce":
+        best["partition"] = problem.partition()
+    for cut in problem.promising():
+        bound = problem.cut(cut)
+        if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
+            best[cut.kind] = bound
+    if not fluid and not collective.reduces:
+        ahead = wavefront(network, collective.held(), collective.wanted(), chunk_bytes)
+        if ahead is not None:
+            best["wavefront"] = ahead
+    return list(best.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """One collective on one network, with the tables that its bounds share."""
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    fluid: bool
+
+    @property
+    def supply(self) -> Indices:
+        """Chunks that each rank starts with and that others need; for all_reduce, all of them."""
+        if self.collective.reduces:
+            return np.full(self.network.ranks, self.collective.chunks)
+        return np.bincount(self.collective.source_of(), minlength=self.network.ranks)
+
+    def needed(self, inside: Mask) -> int:
+        """How many chunks must cross into the set at least once."""
+        if inside.all() or not inside.any():
+            return 0
+        if self.collective.reduces:
+            return self.collective.chunks
+        source, target = self.collective.source_of(), self.collective.target_of()
+        wanted = (target < 0) | inside[np.maximum(target, 0)]
+        return int((~inside[source] & wanted).sum())
+
+    def promising(self) -> list[Cut]:
+        """Of each kind the few cuts that take longest by bytes alone, no two of them alike."""
+        scored = sorted(self.cuts(), key=lambda pair: -pair[0])
+        chosen: list[Cut] = []
+        for kind in ("ingress", "egress", "cut"):
+            looks: set[tuple[float, int, int]] = set()
+            for bytes_s, cut in scored:
+                look = (bytes_s, len(cut.links), int(cut.inside.sum()))
+                if cut.kind == kind and look not in looks and len(looks) < _MOST_CUTS:
+                    looks.add(look)
+                    chosen.append(cut)
+        return chosen
+
+    def cuts(self) -> Iterable[tuple[float, Cut]]:
+        """(time by bytes alone, cut): the candidates, then those that max-flows find to be worse."""
+        worst_s = 0.0
+        for cut in candidate_cuts(self.network):
+            bytes_s = self._bytes_s(cut)
+            worst_s = max(worst_s, bytes_s)
+            yield bytes_s, cut
+        supply = floats(self.supply * self.chunk_bytes)
+        directions = [self.network]
+        if self.collective.kind == "all_reduce":
+            # One rank's contribution must reach all, and all contributions must reach that rank.
+            supply = floats(np.where(np.arange(self.network.ranks) == 0, supply, 0.0))
+            directions.append(self.network.transposed())
+        for network in directions:
+            for inside in slowest_sets(network, supply, worst_s):
+                into = inside if network is self.network else ~inside
+                cut = cut_around(self.network, into, f"cut into {int(into.sum())} ranks", "cut")
+                yield self._bytes_s(cut), cut
+
+    def cut(self, cut: Cut) -> Bound:
+        """The time that ``cut`` takes to let pass what is needed inside."""
+        needed = self.needed(cut.inside)
+        if not needed:
+            return Bound(cut.name, 0.0)
+        if not len(cut.links):
+            return Bound(cut.name, float("inf"), "no link leads there")
+        if self.fluid:
+            alpha_s = float(self.network.alpha_s[cut.links].min())
+            return Bound(cut.name, self._bytes_s(cut) + alpha_s, self._detail(cut, needed))
+        return Bound(cut.name, self._chunks_s(cut, needed), self._detail(cut, needed))
+
+    def _chunks_s(self, cut: Cut, needed: int) -> float:
+        network, chunk_bytes = self.network, self.chunk_bytes
+        if self.collective.reduces:
+            return crossing_s(network, cut, needed, chunk_bytes, None)
+        time_s = crossing_s(network, cut, needed, chunk_bytes, self.supply)
+        if cut.kind != "cut":
+            return time_s
+        # A chunk that crosses once more need not be another one: what the tails hold does not limit it.
+        once_more_s = crossing_s(network, cut, needed + 1, chunk_bytes, None)
+        time_s = max(time_s, min(time_s + spread_s(network, cut, chunk_bytes), once_more_s))
+        return drained_s(network, cut, needed, chunk_bytes, self.supply, time_s)
+
+    def latency(self) -> Bound:
+        """The longest of the shortest paths from a source to whoever wants its chunk."""
+        cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
+        sources = np.flatnonzero(self.supply)
+        if len(sources) > _MOST_SOURCES:
+            sources = sources[np.linspace(0, len(sources) - 1, _MOST_SOURCES).astype(int)]
+        reach_s = distances_s(self.network, cost_s, sources)
+        row, rank = np.unravel_index(int(reach_s.argmax()), reach_s.shape)
+        return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
+
+    def count(self) -> Bound:
+        """All sends that are needed, over all that links and ports can carry at once."""
+        shape = self.collective
+        sends = int((shape.wanted() & ~shape.held()).sum())
+        if shape.kind == "all_reduce":
+            sends = 2 * (shape.ranks - 1) * shape.chunks
+        rate = self._rate_in_all()
+        time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
+        return Bound("count", time_s, f"{sends} sends over {rate / 1e9:.4g} GB/s in all")
+
+    def partition(self) -> Bound:
+        """2(k−1) crossings of every chunk between k parts, over all that crosses: hosts and clusters."""
+        best = Bound("partition", 0.0)
+        for labels, noun in labelings(self.network):
+            crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
+            parts = len(np.unique(labels))
+            if not 1 < parts < self.network.ranks or not len(crossing):
+                continue
+            between = Cut("", "all", np.ones(self.network.ranks, dtype=bool), crossing)
+            rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
+            crossings = 2 * (parts - 1) * self.collective.chunks
+            time_s = crossings * self.chunk_bytes / rate + float(self.network.alpha_s[crossing].min())
+            if time_s > best.time_s:
+                detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
+                whole = "hosts" if noun.startswith("host") else "clusters"
+                best = Bound(f"partition into {parts} {whole}", time_s, detail)
+        return best
+
+    def _rate_in_all(self) -> float:
+        """Bytes per second over all links, each counted at one of its ports: the least of three ways."""
+        rates = dict.fromkeys(("all", "egress", "ingress"), 0.0)
+        everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
+        for cut in (everything, *candidate_cuts(self.network)):
+            if cut.kind in rates:
+                rates[cut.kind] += float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        return min(rates.values())
+
+    def _bytes_s(self, cut: Cut) -> float:
+        if not len(cut.links):
+            return 0.0
+        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        return self.needed(cut.inside) * self.chunk_bytes / rate
+
+    def _detail(self, cut: Cut, needed: int) -> str:
+        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        return f"{needed} chunks over {rate / 1e9:.4g} GB/s"

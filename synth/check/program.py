@@ -1,0 +1,191 @@
+"""The judge of programs: the emitted steps themselves are replayed, chunk by chunk.
+
+Nothing of how a program was made is believed. Its shape is checked, its threadblocks are run with
+bounded FIFOs, every slot is followed as the set of contributions it holds, and every two accesses
+to one slot must be ordered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices
+from synth.check.races import overlaps, races
+from synth.check.symbolic_values import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
+from synth.check.well_formed import shape, unused_scratch
+from synth.memory_layout import Cells, cells_of
+from synth.program import INPUT, OUTPUT, WRITES_DST, Program
+from synth.simulation.fifo_order import FIFO_DEPTH, Links, least_depth, links_of, walk
+
+__all__ = ["Verdict", "examine", "judge"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``findings`` are what is wrong; ``cautions`` are right but worth knowing.
+
+    ``other_bits`` are those of the cautions that tell of sums which ranks add up in different orders.
+    ``fifo_depth`` is the smallest number of messages a connection must hold so that nothing deadlocks;
+    0 where no number is enough or the program is not even well formed.
+    """
+
+    findings: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
+    fifo_depth: int = 0
+    other_bits: tuple[str, ...] = ()
+
+
+def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
+    """Findings, each with rank, threadblock and step; an empty list proves the program.
+
+    Proven are: every slot exists; nothing deadlocks with ``depth`` messages in each FIFO; nothing
+    unwritten is read; each rank ends with every contribution to what it wants exactly once; no step
+    writes a part of what it reads; no two threadblocks access a slot in an order left to chance. That
+    holds for each placement (out of place, in place) that the program claims. O(steps), and O(steps)
+    again for each step in doubt.
+    """
+    return list(examine(program, depth).findings)
+
+
+def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
+    """``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
+    if found := shape(program):
+        return Verdict(tuple(found))
+    links = links_of(program)
+    fits = least_depth(links)
+    ran = walk(program, depth)
+    if ran.blocked:
+        hint = f"with {fits} places in each connection it would not" if fits > depth else ""
+        return Verdict((*ran.blocked, *((f"it deadlocks with {depth}; {hint}",) if hint else ())), (), fits)
+    placements = [p for p in (False, True) if (program.in_place if p else program.out_of_place)]
+    if not placements:
+        return Verdict(("the program is valid neither out of place nor in place, as it says itself",))
+    order = np.array(ran.order, dtype=np.int64)
+    every: list[str] = []
+    other_bits: list[str] = []
+    for in_place in placements:
+        cells = cells_of(program, in_place=in_place)
+        values = follow(links, cells, order)
+        findings = _wrong_on_the_way(links, cells, values) + _wrong_at_the_end(program, cells, values)
+        findings += overlaps(program, cells) + races(links, cells, order)
+        if not in_place and not program.input_chunks:
+            findings += _writes_to_input(program)
+        every += [f"{'in place: ' if in_place else ''}{finding}" for finding in findings]
+        other_bits = other_bits or _other_bits(program, cells, values)
+    cautions = (*other_bits, *unused_scratch(program))
+    return Verdict(tuple(dict.fromkeys(every)), cautions, fits, tuple(other_bits))
+
+
+def _writes_to_input(program: Program) -> list[str]:
+    writes = np.array(WRITES_DST)[program.op] & (program.dst_buffer == INPUT)
+    return [
+        f"{program.place(int(step))} writes i[{program.dst_slot[step]}], "
+        "but out of place the input belongs to the caller"
+        for step in np.flatnonzero(writes)
+    ]
+
+
+def _wrong_on_the_way(links: Links, cells: Cells, values: Values) -> list[str]:
+    program = links.program
+    found = [
+        f"{program.place(int(step))} reads {cells.name(int(cell))}, which nothing has written"
+        for step, cell in values.unread
+    ]
+    return found + [
+        f"{program.place(int(step))} expects {program.count[step]} chunks, the message has {length}"
+        for step, length in values.uneven
+    ]
+
+
+def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[str]:
+    """Where an output slot does not hold what the postcondition says."""
+    outputs, collective = cells.outputs, program.collective
+    if not len(outputs.rank):
+        return []
+    held = _held(cells, values)
+    wanted = _complete(program, values.bits.shape[1])[collective.sources.group[outputs.chunk]]
+    copied = ~np.asarray(collective.reduced)[outputs.chunk]
+    wanted[copied] = 0
+    wanted[copied, 0] = 1
+    right = (held >= 0) & (values.flaw[held] == 0) & (values.chunk[held] == outputs.chunk)
+    right &= (values.bits[held] == wanted).all(axis=1)
+    return [
+        f"rank {outputs.rank[row]} must end with chunk {outputs.chunk[row]} in o[{outputs.slot[row]}]: "
+        f"{_lacks(program, values, int(held[row]), int(outputs.chunk[row]))}"
+        for row in np.flatnonzero(~right)
+    ]
+
+
+def _held(cells: Cells, values: Values) -> Indices:
+    outputs = cells.outputs
+    held: Indices = values.cell[cells.same[cells.first[outputs.rank, OUTPUT] + outputs.slot]]
+    return held
+
+
+def _complete(program: Program, words: int) -> Indices:
+    """For each group of sources the contributions that make a chunk whole."""
+    sets = program.collective.sources
+    bits = np.zeros((len(sets.start) - 1, words), dtype=np.uint64)
+    owner = np.repeat(np.arange(len(sets.start) - 1), np.diff(sets.start))
+    if words > 1 or program.collective.reduces:
+        np.bitwise_or.at(bits, (owner, sets.rank // 64), np.uint64(1) << (sets.rank % 64).astype(np.uint64))
+    return bits
+
+
+def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
+    if held < 0:
+        return "nothing is written there"
+    place = program.place(int(values.step[held])) if values.flaw[held] else ""
+    match int(values.flaw[held]):
+        case 0:
+            if values.chunk[held] != chunk:
+                return f"it holds chunk {values.chunk[held]}"
+            lacking = missing(program.collective, chunk, values.bits[held])
+            return f"the contribution of {_ranks(lacking)} is missing"
+        case flaw if flaw == UNWRITTEN:
+            return f"{place} reads what nothing has written"
+        case flaw if flaw == LENGTH:
+            return f"{place} expects another number of chunks than the message has"
+        case flaw if flaw == TWICE:
+            twice = _ranks(_contributors(values.bits[held]))
+            return f"{place} adds the contribution of {twice} to chunk {values.chunk[held]} a second time"
+        case flaw if flaw == MIXED:
+            return f"{place} adds chunk {values.chunk[held]} to another chunk"
+        case flaw if flaw == COPIED:
+            return f"{place} reduces chunk {values.chunk[held]}, which {program.collective.kind} only copies"
+        case flaw:
+            raise AssertionError(f"flaw {flaw}")
+
+
+def _contributors(bits: Indices) -> list[int]:
+    held = sum(int(word) << (64 * at) for at, word in enumerate(bits))
+    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
+
+
+def _other_bits(program: Program, cells: Cells, values: Values) -> list[str]:
+    """Chunks whose sum is built in another order on some ranks: floating-point results then differ."""
+    outputs = cells.outputs
+    if not program.collective.reduces or not len(outputs.rank):
+        return []
+    held = _held(cells, values)
+    rows = np.flatnonzero((held >= 0) & np.asarray(program.collective.reduced)[outputs.chunk])
+    rows = rows[np.argsort(outputs.chunk[rows], kind="stable")]
+    chunk, built = outputs.chunk[rows], values.expression[held[rows]]
+    first = np.searchsorted(chunk, chunk)
+    other = np.flatnonzero(built != built[first])
+    if not len(other):
+        return []
+    chunks = np.unique(chunk[other])
+    one, two = rows[first[other[0]]], rows[other[0]]
+    return [
+        f"{len(chunks)} of {program.collective.chunks} chunks are added up in different orders on different "
+        f"ranks, so floating-point results differ in their last bits: chunk {outputs.chunk[two]} on "
+        f"rank {outputs.rank[one]} and on rank {outputs.rank[two]}"
+    ]
+
+
+def _ranks(found: list[int]) -> str:
+    shown = ", ".join(map(str, found[:8])) + (" …" if len(found) > 8 else "")
+    return f"rank {shown}" if len(found) == 1 else f"ranks {shown}"

@@ -1,0 +1,223 @@
+"""Two accesses to one slot that nothing orders: whichever threadblock is faster decides the result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices, Mask
+from synth.kernels.compiled import compiled
+from synth.memory_layout import Cells
+from synth.program import OPS, READS_SRC, WRITES_DST, Program
+from synth.simulation.fifo_order import Links
+
+__all__ = ["overlaps", "races"]
+
+_CPY = OPS.index("cpy")
+
+
+def races(links: Links, cells: Cells, order: Indices) -> list[str]:
+    """Every pair of conflicting accesses that neither waits nor messages order.
+
+    ``order`` must be an order in which the steps can run. Order within a rank comes from vector clocks,
+    O(waits · threadblocks of a rank); pairs that they leave open are searched for a path of messages
+    over other ranks, O(steps) for each step that has such pairs.
+    """
+    program = links.program
+    rank_of = program.tb_rank.astype(np.int64)
+    step_rank = rank_of[program.tb_of]
+    src = cells.first[step_rank, program.src_buffer] + program.src_slot
+    dst = cells.first[step_rank, program.dst_buffer] + program.dst_slot
+    writes = np.array(WRITES_DST)[program.op]
+    reads = np.array(READS_SRC)[program.op] | (program.op == OPS.index("re"))
+    same = cells.same.astype(np.int64)
+    # A copy from a slot to itself, as in place there are, does nothing and is not done.
+    local = np.flatnonzero(program.op == _CPY)
+    idle = np.zeros(program.steps, dtype=bool)
+    idle[local] = same[src[local]] == same[dst[local]]
+    by_rank = order[np.argsort(step_rank[order], kind="stable")]
+    first_tb = np.searchsorted(rank_of, rank_of)
+    suspects = _suspects(
+        by_rank,
+        program.tb_of.astype(np.int64),
+        first_tb,
+        np.bincount(rank_of, minlength=1)[rank_of],
+        links.goal,
+        _waited_for(links),
+        reads & ~idle,
+        writes & ~idle,
+        src,
+        dst,
+        program.count.astype(np.int64),
+        same,
+    )
+    if not len(suspects):
+        return []
+    return _told(links, cells, suspects[_open(links, order, suspects)])
+
+
+def overlaps(program: Program, cells: Cells) -> list[str]:
+    """Steps that write into a part of the memory that they read; O(slots · log slots) of steps that could.
+
+    Exactly the same memory is no overlap. Which slots are the same memory depends on the placement.
+    """
+    both = np.array(READS_SRC)[program.op] & np.array(WRITES_DST)[program.op]
+    steps = np.flatnonzero(both & (program.count > 1))
+    rank = program.tb_rank[program.tb_of[steps]]
+    count = program.count[steps].astype(np.int64)
+    row = np.repeat(np.arange(len(steps)), count)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    read, written = (
+        cells.same[np.repeat(cells.first[rank, buffer[steps]] + slot[steps], count) + within]
+        for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
+    )
+    shared = np.isin(row * cells.total + read, row * cells.total + written)
+    partly = np.bincount(row[shared & (read != written)], minlength=len(steps)) > 0
+    return [program.overlap(step) for step in steps[partly].tolist()]
+
+
+def _told(links: Links, cells: Cells, pairs: Indices) -> list[str]:
+    place = links.program.place
+    found = dict.fromkeys(
+        f"{place(int(later))} and {place(int(earlier))} access {cells.name(int(cell))} in no certain order"
+        for earlier, later, cell in pairs
+    )
+    return list(found)
+
+
+def _waited_for(links: Links) -> Indices:
+    """For each step a number among the steps that others wait for, or -1."""
+    goals = np.unique(links.goal[links.goal >= 0])
+    number = np.full(links.program.steps, -1, dtype=np.int64)
+    number[goals] = np.arange(len(goals))
+    return number
+
+
+def _open(links: Links, order: Indices, suspects: Indices) -> Mask:
+    """Which suspects no path orders: program order, waits, and messages of any rank."""
+    program = links.program
+    position = np.full(program.steps, -1, dtype=np.int64)
+    position[order] = np.arange(len(order))
+    start = program.tb_start[program.tb_of].astype(np.int64)
+    steps = np.arange(program.steps)
+    before = np.where(steps > start, steps - 1, -1)
+    by_later = suspects[np.argsort(suspects[:, 1], kind="stable")]
+    left = _unordered(by_later, position, before, links.goal, links.sender)
+    undo = np.argsort(np.argsort(suspects[:, 1], kind="stable"), kind="stable")
+    found: Mask = left[undo]
+    return found
+
+
+@compiled
+def _suspects(
+    order: Indices,
+    tb_of: Indices,
+    first_tb: Indices,
+    blocks_of: Indices,
+    goal: Indices,
+    waited_for: Indices,
+    reads: Mask,
+    writes: Mask,
+    src: Indices,
+    dst: Indices,
+    count: Indices,
+    same: Indices,
+) -> Indices:
+    found = np.empty((64, 3), dtype=np.int64)
+    size = 0
+    last_write = np.full(len(same) + 1, -1, dtype=np.int64)
+    # The reads of a cell since its last write are a chain of (step, next).
+    chain = np.full(len(same) + 1, -1, dtype=np.int64)
+    total = 0
+    for step in order:
+        total += count[step]
+    link_step = np.empty(2 * total + 1, dtype=np.int64)
+    link_next = np.empty(2 * total + 1, dtype=np.int64)
+    links = 0
+    low = 0
+    while low < len(order):
+        base = first_tb[tb_of[order[low]]]
+        blocks = blocks_of[tb_of[order[low]]]
+        high, goals = low, 0
+        while high < len(order) and first_tb[tb_of[order[high]]] == base:
+            if waited_for[order[high]] >= 0:
+                goals += 1
+            high += 1
+        known = np.full((blocks, blocks), -1, dtype=np.int64)
+        seen = np.empty((goals, blocks), dtype=np.int64)
+        lowest = len(waited_for)
+        for at in range(low, high):
+            if 0 <= waited_for[order[at]] < lowest:
+                lowest = waited_for[order[at]]
+        for at in range(low, high):
+            step = order[at]
+            mine = tb_of[step] - base
+            if goal[step] >= 0 and known[mine, tb_of[goal[step]] - base] < goal[step]:
+                row = waited_for[goal[step]] - lowest
+                for other in range(blocks):
+                    if seen[row, other] > known[mine, other]:
+                        known[mine, other] = seen[row, other]
+            if waited_for[step] >= 0:
+                row = waited_for[step] - lowest
+                for other in range(blocks):
+                    seen[row, other] = known[mine, other]
+                seen[row, mine] = step
+            for turn in range(2):
+                if (turn == 0 and not reads[step]) or (turn == 1 and not writes[step]):
+                    continue
+                for k in range(count[step]):
+                    cell = same[(src[step] if turn == 0 else dst[step]) + k]
+                    before = last_write[cell]
+                    link = -1
+                    if turn == 1:
+                        link = chain[cell]
+                    while before >= 0 or link >= 0:
+                        if before < 0:
+                            before, link = link_step[link], link_next[link]
+                        other = tb_of[before] - base
+                        if other != mine and known[mine, other] < before:
+                            if size == len(found):
+                                grown = np.empty((2 * size, 3), dtype=np.int64)
+                                grown[:size] = found
+                                found = grown
+                            found[size, 0], found[size, 1], found[size, 2] = before, step, cell
+                            size += 1
+                        before = -1
+                    if turn == 0:
+                        link_step[links], link_next[links] = step, chain[cell]
+                        chain[cell] = links
+                        links += 1
+                    else:
+                        last_write[cell] = step
+                        chain[cell] = -1
+        low = high
+    return found[:size]
+
+
+@compiled
+def _unordered(suspects: Indices, position: Indices, before: Indices, goal: Indices, sender: Indices) -> Mask:
+    left = np.ones(len(suspects), dtype=np.bool_)
+    seen = np.full(len(position), -1, dtype=np.int64)
+    stack = np.empty(3 * len(position) + 3, dtype=np.int64)
+    low = 0
+    while low < len(suspects):
+        later = suspects[low, 1]
+        high = low
+        horizon = len(position)
+        while high < len(suspects) and suspects[high, 1] == later:
+            horizon = min(horizon, position[suspects[high, 0]])
+            high += 1
+        stack[0], depth = later, 1
+        seen[later] = later
+        while depth > 0:
+            depth -= 1
+            step = stack[depth]
+            for turn in range(3):
+                other = before[step] if turn == 0 else goal[step] if turn == 1 else sender[step]
+                if other >= 0 and seen[other] != later and position[other] >= horizon:
+                    seen[other] = later
+                    stack[depth] = other
+                    depth += 1
+        for row in range(low, high):
+            left[row] = seen[suspects[row, 0]] != later
+        low = high
+    return left

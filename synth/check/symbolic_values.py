@@ -1,0 +1,215 @@
+"""What every slot holds while a program runs: which contributions to which chunk, added in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices, Mask
+from synth.collective import Collective
+from synth.kernels.compiled import compiled
+from synth.memory_layout import Cells
+from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
+from synth.simulation.fifo_order import Links
+
+__all__ = ["Values", "follow", "missing"]
+
+_RE = OPS.index("re")
+_WORD = 64
+# Why a value is none: what its first flaw was, and at which step.
+UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values that slots held, numbered in the order they came to be.
+
+    Value v is ``bits[v]`` (one for each rank that contributes) of chunk ``chunk[v]``, added up in the
+    order that ``expression[v]`` stands for; ``flaw[v]`` is not 0 where it is none, since step ``step[v]``.
+    ``cell`` says which value each cell holds at the end (-1: none). ``unread`` and ``uneven`` are rows
+    of (step, cell) and (step, messages' chunks) that are wrong whatever becomes of them.
+    """
+
+    chunk: Indices
+    bits: Indices
+    expression: Indices
+    flaw: Indices
+    step: Indices
+    cell: Indices
+    unread: Indices
+    uneven: Indices
+
+
+def follow(links: Links, cells: Cells, order: Indices) -> Values:
+    """Run the steps in ``order`` on what the collective's precondition says; O(steps · ranks / 64)."""
+    program = links.program
+    inputs, reduced = cells.inputs, _reduced(program)
+    rank_of = program.tb_rank[program.tb_of].astype(np.int64)
+    count = program.count.astype(np.int64)
+    leaves = len(inputs.rank)
+    adds = np.array([op in ("re", "rrc", "rrs", "rrcs") for op in OPS])[program.op]
+    room = leaves + int(count[adds].sum()) + 2 * len(order) + 1
+    words = (program.ranks + _WORD - 1) // _WORD if reduced.any() else 1
+    chunk = np.full(room, -1, dtype=np.int64)
+    chunk[:leaves] = inputs.chunk
+    bits = np.zeros((room, words), dtype=np.uint64)
+    bit = np.where(reduced[inputs.chunk], inputs.rank, 0)
+    bits[np.arange(leaves), bit // _WORD] = np.uint64(1) << (bit % _WORD).astype(np.uint64)
+    expression = np.zeros(room, dtype=np.uint64)
+    own = np.where(reduced[inputs.chunk], inputs.rank, program.ranks).astype(np.uint64)
+    expression[:leaves] = inputs.chunk.astype(np.uint64) * np.uint64(program.ranks + 1) + own
+    value = np.full(cells.total, -1, dtype=np.int64)
+    value[cells.same[cells.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
+    offset = np.zeros(program.steps, dtype=np.int64)
+    offset[links.sends] = np.cumsum(count[links.sends]) - count[links.sends]
+    made, flaw, step, unread, uneven = _follow(
+        order,
+        program.op.astype(np.int64),
+        links.sends,
+        links.receives,
+        np.array(READS_SRC)[program.op],
+        np.array(WRITES_DST)[program.op],
+        cells.first[rank_of, program.src_buffer] + program.src_slot,
+        cells.first[rank_of, program.dst_buffer] + program.dst_slot,
+        count,
+        links.sender,
+        offset,
+        int(count[links.sends].sum()),
+        cells.same.astype(np.int64),
+        value,
+        leaves,
+        chunk,
+        bits,
+        expression,
+        reduced,
+    )
+    return Values(
+        chunk[:made], bits[:made], expression[:made], flaw[:made], step[:made], value, unread, uneven
+    )
+
+
+def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
+    """The ranks whose contribution to ``chunk`` is not among ``bits``."""
+    held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
+    sources = collective.sources.of(chunk).tolist() if collective.reduced[chunk] else [0]
+    return [rank for rank in sources if not held >> rank & 1]
+
+
+def _reduced(program: Program) -> Mask:
+    if program.input_chunks:
+        return np.ones(sum(program.input_chunks), dtype=bool)
+    return np.asarray(program.collective.reduced)
+
+
+@compiled
+def _follow(
+    order: Indices,
+    op: Indices,
+    sends: Mask,
+    receives: Mask,
+    reads: Mask,
+    writes: Mask,
+    src: Indices,
+    dst: Indices,
+    count: Indices,
+    sender: Indices,
+    offset: Indices,
+    messages: int,
+    same: Indices,
+    value: Indices,
+    made: int,
+    chunk: Indices,
+    bits: Indices,
+    expression: Indices,
+    reduced: Mask,
+) -> tuple[int, Indices, Indices, Indices, Indices]:
+    words = bits.shape[1]
+    flaw = np.zeros(len(chunk), dtype=np.int64)
+    flaw_step = np.full(len(chunk), -1, dtype=np.int64)
+    message = np.full(messages + 1, -1, dtype=np.int64)
+    longest = count.max() if len(count) else 1
+    moved = np.empty(longest, dtype=np.int64)
+    unread = np.empty((len(order), 2), dtype=np.int64)
+    uneven = np.empty((len(order), 2), dtype=np.int64)
+    unreads, unevens = 0, 0
+    one = np.uint64(1)
+    for step in order:
+        length = count[step]
+        # A copy of slots to themselves is not done: it neither reads nor writes.
+        if op[step] == 3 and same[src[step]] == same[dst[step]]:
+            continue
+        # At most two flawed values a step are made, shared by all of its slots.
+        blank = -1
+        receiving = receives[step]
+        odd = receiving and count[sender[step]] != length
+        if odd:
+            uneven[unevens, 0], uneven[unevens, 1] = step, count[sender[step]]
+            unevens += 1
+            odd_value = made
+            flaw[made], flaw_step[made] = 2, step
+            made += 1
+        both = (receiving and reads[step]) or op[step] == 4
+        for at in range(length):
+            a = -1
+            if receiving:
+                a = odd_value if odd else message[offset[sender[step]] + at]
+            elif op[step] == 4:
+                a = value[same[dst[step] + at]]
+            b = -1
+            if reads[step]:
+                b = value[same[src[step] + at]]
+            lacking = -1
+            if op[step] == 4 and a < 0:
+                lacking = same[dst[step] + at]
+            elif reads[step] and b < 0:
+                lacking = same[src[step] + at]
+            if lacking >= 0:
+                if blank < 0:
+                    unread[unreads, 0], unread[unreads, 1] = step, lacking
+                    unreads += 1
+                    blank = made
+                    flaw[made], flaw_step[made] = 1, step
+                    made += 1
+                result = blank
+            elif not both:
+                result = a if receiving else b
+            elif flaw[a] != 0:
+                result = a
+            elif flaw[b] != 0:
+                result = b
+            else:
+                overlap = False
+                for word in range(words):
+                    if bits[a, word] & bits[b, word]:
+                        overlap = True
+                result = made
+                made += 1
+                chunk[result] = chunk[a]
+                if chunk[a] != chunk[b]:
+                    flaw[result], flaw_step[result] = 4, step
+                elif not reduced[chunk[a]]:
+                    flaw[result], flaw_step[result] = 5, step
+                elif overlap:
+                    flaw[result], flaw_step[result] = 3, step
+                    for word in range(words):
+                        bits[result, word] = bits[a, word] & bits[b, word]
+                else:
+                    for word in range(words):
+                        bits[result, word] = bits[a, word] | bits[b, word]
+                # A mixed sum of both hashes: the same for a + b and b + a, another for another tree.
+                mixed = expression[a] * np.uint64(0x9E3779B97F4A7C15) + one
+                mixed ^= mixed >> np.uint64(29)
+                other = expression[b] * np.uint64(0x9E3779B97F4A7C15) + one
+                other ^= other >> np.uint64(29)
+                mixed = (mixed + other) * np.uint64(0xBF58476D1CE4E5B9)
+                mixed ^= mixed >> np.uint64(32)
+                expression[result] = mixed * np.uint64(0x94D049BB133111EB)
+            moved[at] = result
+        if writes[step]:
+            for at in range(length):
+                value[same[dst[step] + at]] = moved[at]
+        if sends[step]:
+            for at in range(length):
+                message[offset[step] + at] = moved[at]
+    return made, flaw, flaw_step, unread[:unreads], uneven[:unevens]

@@ -1,0 +1,141 @@
+"""The solvers of integer programs, CBC and HiGHS, as PuLP starts them: how each is set, ended and read.
+
+Nothing else in ccctl talks to a solver of integer programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probes.errors import UnavailableError, UsageError
+from probes.install_hints import install
+
+__all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
+
+SOLVERS = ("cbc", "highs")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """When a solver stops: after a time, at a relative gap, after so many nodes (None: no such limit)."""
+
+    limit_s: float
+    gap: float = 0.0
+    threads: int = 1
+    seed: int = 0
+    nodes: int | None = None
+
+
+def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
+    """The solution status. CBC looks at its clock only between steps, which can be minutes apart."""
+    import pulp
+
+    stops = [
+        threading.Timer(limit_s * 1.02 + late_s, _interrupt, (program.tmpDir, number))
+        for late_s, number in ((0.5, signal.SIGINT), (2.0, signal.SIGKILL))
+    ]
+    begun_s = time.perf_counter()
+    try:
+        for stop in stops:
+            stop.daemon = True
+            stop.start()
+        problem.solve(program)
+    except pulp.PulpSolverError as error:
+        if time.perf_counter() - begun_s > limit_s:
+            return int(pulp.LpSolutionNoSolutionFound)
+        raise UnavailableError(
+            f"--solver {solver}: expected it to solve a program of {problem.numVariables()} columns, "
+            f"found: {error}",
+            hint="ccctl doctor shows which solvers work",
+        ) from error
+    finally:
+        for stop in stops:
+            stop.cancel()
+    return int(problem.sol_status)
+
+
+def _interrupt(folder: str, number: int) -> None:
+    """Signal the solver process that works on files in ``folder``."""
+    import psutil
+
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(argument.startswith(folder) for argument in child.cmdline()):
+                child.send_signal(number)
+
+
+def solver_of(name: str) -> Callable[..., Any]:
+    """What makes the named solver from (started, preprocess, effort, log file)."""
+    makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
+    if name not in makers:
+        raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
+    return makers[name]
+
+
+def require(solver: str) -> None:
+    """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
+    solver_of(solver)(False, True, Effort(1.0), Path(os.devnull))
+
+
+def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
+    import pulp
+
+    program = pulp.PULP_CBC_CMD(
+        msg=False,
+        timeLimit=round(effort.limit_s, 3),
+        gapRel=effort.gap,
+        maxNodes=effort.nodes,
+        threads=effort.threads if effort.threads > 1 else None,
+        warmStart=started,
+        logPath=str(log),
+        options=[
+            f"randomSeed {effort.seed + 1}",
+            f"randomCbcSeed {effort.seed + 1}",
+            *([] if preprocess else ["preprocess off"]),
+        ],
+    )
+    if not program.available():
+        raise UnavailableError(
+            f"--solver cbc: expected the CBC that PuLP brings, found none at {program.path}",
+            hint="pip install 'pulp>=3.1,<4', or --solver highs",
+        )
+    return program
+
+
+def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
+    import pulp
+
+    if not pulp.HiGHS().available():
+        raise UnavailableError(
+            "--solver highs: expected highspy, found none", hint=f"{install('highs')}, or --solver cbc"
+        )
+    return pulp.HiGHS(
+        msg=True,
+        timeLimit=effort.limit_s,
+        gapRel=effort.gap,
+        threads=effort.threads,
+        random_seed=effort.seed,
+        **({} if effort.nodes is None else {"mip_max_nodes": effort.nodes}),
+        log_to_console=False,
+        log_file=str(log),
+    )
+
+
+def bound_of(text: str, problem: Any, otherwise: float) -> float:
+    """The proven bound: HiGHS hands it over, CBC prints it when it stops early."""
+    highs = getattr(problem, "solverModel", None)
+    if highs is not None:
+        bound = float(highs.getInfo().mip_dual_bound)
+        return bound if math.isfinite(bound) else otherwise
+    printed = re.findall(r"^(?:Lower bound|\(best possible\)):\s+(\S+)", text, re.MULTILINE)
+    return float(printed[-1]) if printed else otherwise

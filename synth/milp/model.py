@@ -1,0 +1,190 @@
+"""Mixed-integer linear programs: built in columns and rows, solved through PuLP by CBC or HiGHS.
+
+Solved through ``synth.milp.backends``. What a solver says is kept: its status,
+the bound it proved, the gap, what it printed. An answer is called infeasible or optimal only where
+the solver ended by itself, well within its time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from probes.columns import Floats
+from probes.files import temporary_folders
+from synth.milp.backends import Effort, bound_of, require, run, solver_of
+
+__all__ = ["Model", "Solution", "Status", "require"]
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+# A solver that stops this close to its limit may have been cut short, whatever it says.
+_ENDED_BY_ITSELF = 0.97
+# CBC ends without a status where its preprocessing finds a contradiction.
+_CONTRADICTION = "Pre-processing says infeasible or unbounded"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """``values`` of all columns (None without a solution); ``bound`` is a proven least objective."""
+
+    status: Status
+    values: Floats | None
+    objective: float
+    bound: float
+    seconds: float
+    log: str = ""
+
+    @property
+    def gap(self) -> float:
+        """(objective − bound) / objective: 0 is proven optimal, infinite without a solution."""
+        if self.values is None:
+            return math.inf
+        return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1e-12)
+
+
+@dataclass(eq=False)
+class Model:
+    """Minimise ``cost``·x with low ≤ row·x ≤ high; columns are numbers, in the order they are added.
+
+    ``start`` is a solution to begin with. Without ``preprocess`` CBC leaves the program as it is, which
+    finds solutions of pure feasibility problems sooner.
+    """
+
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    integer: list[bool] = field(default_factory=list)
+    cost: dict[int, float] = field(default_factory=dict)
+    rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
+    start: dict[int, float] = field(default_factory=dict)
+    preprocess: bool = True
+
+    @property
+    def columns(self) -> int:
+        return len(self.low)
+
+    def number(self, low: float = 0.0, high: float = math.inf) -> int:
+        """A continuous column."""
+        return self._column(low, high, False)
+
+    def integer_number(self, low: float = 0.0, high: float = math.inf) -> int:
+        """A column of whole numbers."""
+        return self._column(low, high, True)
+
+    def binary(self) -> int:
+        """A column that is 0 or 1."""
+        return self._column(0.0, 1.0, True)
+
+    def row(
+        self,
+        columns: Sequence[int],
+        coefficients: Sequence[float],
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> None:
+        """``low`` ≤ Σ coefficient·column ≤ ``high``; a column may be named once."""
+        self.rows.append((list(columns), list(coefficients), low, high))
+
+    def solve(
+        self,
+        *,
+        solver: str = "cbc",
+        time_limit_s: float = 60.0,
+        gap: float = 0.0,
+        threads: int = 1,
+        seed: int = 0,
+        node_limit: int | None = None,
+    ) -> Solution:
+        """The best solution within the time, with its proof as far as it came.
+
+        ``gap`` is the relative gap that is good enough; ``node_limit`` ends the search after so many nodes
+        of the tree, which depends on no machine's speed. Raises UnavailableError if the solver is
+        not installed, UsageError if it is not known.
+        """
+        begun_s = time.perf_counter()
+        problem, variables = self._problem()
+        left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
+        with temporary_folders.folder("ccctl-milp-") as folder:
+            log = folder / "solver.log"
+            effort = Effort(left_s, gap, threads, seed, node_limit)
+            program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
+            program.tmpDir = str(folder)
+            solving_s = time.perf_counter()
+            code = run(program, problem, solver, left_s)
+            taken_s = time.perf_counter() - solving_s
+            text = log.read_text(errors="replace") if log.exists() else ""
+        cut_short = "maximum time" in text or "maximum nodes" in text
+        ended = taken_s < _ENDED_BY_ITSELF * left_s and not cut_short
+        return self._solution(code, ended, variables, text, problem, gap, time.perf_counter() - begun_s)
+
+    def _column(self, low: float, high: float, integer: bool) -> int:
+        self.low.append(low)
+        self.high.append(high)
+        self.integer.append(integer)
+        return self.columns - 1
+
+    def _problem(self) -> tuple[Any, list[Any]]:
+        import pulp
+
+        problem = pulp.LpProblem("ccctl", pulp.LpMinimize)
+        variables = [
+            pulp.LpVariable(
+                f"x{at:07d}",
+                self.low[at],
+                None if math.isinf(self.high[at]) else self.high[at],
+                pulp.LpInteger if self.integer[at] else pulp.LpContinuous,
+            )
+            for at in range(self.columns)
+        ]
+        # Solvers refuse a column that no row has; such a one stays at its least.
+        used = set(self.cost).union(*(columns for columns, _, _, _ in self.rows))
+        problem.addVariables([variables[at] for at in sorted(used)])
+        for at, value in self.start.items():
+            variables[at].setInitialValue(value)
+        problem += pulp.LpAffineExpression([(variables[at], cost) for at, cost in self.cost.items()])
+        for columns, coefficients, low, high in self.rows:
+            terms = pulp.LpAffineExpression(
+                [(variables[at], c) for at, c in zip(columns, coefficients, strict=True)]
+            )
+            if low == high:
+                problem += terms == low
+                continue
+            if high < math.inf:
+                problem += pulp.LpConstraint(terms, pulp.LpConstraintLE, rhs=high)
+            if low > -math.inf:
+                problem += pulp.LpConstraint(terms, pulp.LpConstraintGE, rhs=low)
+        return problem, variables
+
+    def _solution(
+        self,
+        code: int,
+        ended: bool,
+        variables: list[Any],
+        text: str,
+        problem: Any,
+        gap: float,
+        seconds: float,
+    ) -> Solution:
+        import pulp
+
+        bounded = all(math.isfinite(self.high[at]) for at in self.cost)
+        if code == pulp.LpSolutionInfeasible or (_CONTRADICTION in text and bounded):
+            status: Status = "infeasible" if ended else "unknown"
+            return Solution(status, None, math.inf, math.inf if ended else -math.inf, seconds, text)
+        if code not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            return Solution("unknown", None, math.inf, bound_of(text, problem, -math.inf), seconds, text)
+        found = [variable.value() for variable in variables]
+        values = np.array(
+            [low if value is None else value for value, low in zip(found, self.low, strict=True)]
+        )
+        whole = np.array(self.integer, dtype=bool)
+        values[whole] = np.round(values[whole])
+        objective = sum(values[at] * cost for at, cost in self.cost.items())
+        proven = code == pulp.LpSolutionOptimal and ended
+        bound = min(objective, bound_of(text, problem, objective if proven else -math.inf))
+        exact = proven and objective - bound <= max(gap, 1e-9) * max(abs(objective), 1e-12)
+        return Solution("optimal" if exact else "feasible", values, objective, bound, seconds, text)

@@ -1,0 +1,86 @@
+"""Whether a network can carry a collective at all: a way from who holds each chunk to who wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from probes.columns import Indices, Ints, Mask
+from probes.errors import UsageError
+from probes.identifiers import cpu_list
+from synth.collective import Collective
+from synth.network import Network
+
+__all__ = ["missing_way", "require_ways"]
+
+_MOST_PARTS = 6
+_MOST_LETTERS = 60
+
+
+def require_ways(network: Network, collective: Collective) -> None:
+    """Raise UsageError, naming the parts of the network, where ``missing_way`` finds something."""
+    if lacking := missing_way(network, collective):
+        raise UsageError(
+            f"{network.name}: {collective.label} needs {lacking}",
+            hint="Leave the ranks that are cut off out of the collective, or mend a link between the parts.",
+        )
+
+
+def missing_way(network: Network, collective: Collective) -> str:
+    """The way that some chunk lacks, and the parts that the network is in; "" where each has one.
+
+    A sum needs a way from every rank that contributes, a copy from one of those that hold the chunk. So a
+    network that is connected in one direction alone serves a broadcast from a rank that leads to all others.
+    O(links) where every rank can reach every other, else O(links · parts).
+    """
+    ones = np.ones(network.links)
+    graph = coo_array((ones, (network.src, network.dst)), shape=(network.ranks,) * 2).tocsr()
+    parts, part = connected_components(graph, directed=True, connection="strong")
+    if parts == 1:
+        return ""
+    reached: dict[int, Mask] = {}
+
+    def reach(rank: int) -> Mask:
+        at = int(part[rank])
+        if at not in reached:
+            found = np.zeros(network.ranks, dtype=bool)
+            found[breadth_first_order(graph, rank, return_predecessors=False)] = True
+            reached[at] = found
+        return reached[at]
+
+    for sources, targets, summed in _needs(collective):
+        apart = [[rank] for rank in sources.tolist()] if summed else [sources.tolist()]
+        for holders in apart:
+            lost = targets[~np.logical_or.reduce([reach(rank) for rank in holders])[targets]]
+            if len(lost):
+                way = f"a way from rank {holders[0]} to rank {lost[0]}"
+                return f"{way}, and there is none: {_in_parts(collective, part)}"
+    return ""
+
+
+def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:
+    """(who holds, who wants, whether it is a sum) of the chunks; those that are alike come once."""
+    sources, targets = collective.sources, collective.targets
+    kinds = np.stack((sources.group, targets.group, collective.reduced), axis=1)
+    chunks = np.unique(kinds, axis=0, return_index=True)[1]
+    for chunk in chunks.tolist():
+        if len(sources.of(chunk)):
+            yield sources.of(chunk), targets.of(chunk), bool(collective.reduced[chunk])
+
+
+def _in_parts(collective: Collective, part: Indices) -> str:
+    there = np.sort(np.concatenate((collective.sources.rank, collective.targets.rank)))
+    numbers = list(dict.fromkeys(part[there].tolist()))
+    named = [_folded(np.flatnonzero(part == number)) for number in numbers[:_MOST_PARTS]]
+    more = f" and {len(numbers) - len(named)} more" if len(numbers) > len(named) else ""
+    return f"the network is in {len(numbers)} parts that are not joined both ways: {'; '.join(named)}{more}"
+
+
+def _folded(ranks: Indices) -> str:
+    text = cpu_list(ranks.tolist())
+    if len(text) <= _MOST_LETTERS:
+        return f"rank {text}" if len(ranks) == 1 else f"ranks {text}"
+    return f"ranks {text[:_MOST_LETTERS].rpartition(',')[0]},… ({len(ranks)} of them)"

@@ -1,0 +1,129 @@
+"""Machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
+
+Inside a host GPUs have links of their own, as many between two as ``dgx.json`` counts, or meet in a
+switch through one egress and one ingress port each. Between hosts every GPU has a link to every other,
+through the egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from probes.errors import UsageError
+from probes.numbers import whole
+from synth.network import Link, Network, build
+
+__all__ = ["is_pod", "pod", "pod_names", "pods_of"]
+
+# As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
+_LINK_ALPHA_S = 0.7e-6
+_NIC_ALPHA_S = 1.7e-6
+_MOST_MACHINES = 128
+
+
+@dataclass(frozen=True)
+class _Machine:
+    gpus: int
+    link_gbs: float
+    links: tuple[tuple[int, int, int], ...]
+    nics: int
+    nic_gbs: float
+
+
+def pod_names() -> tuple[str, ...]:
+    """The machines that have a name."""
+    return tuple(_table())
+
+
+def is_pod(spec: str) -> bool:
+    """Whether ``spec`` names a machine; ``_`` and capitals are as good as ``-`` and small letters."""
+    return _plain(spec) in _table()
+
+
+def pods_of(gpus: int, model: str) -> tuple[str, ...]:
+    """The named machines with so many GPUs of this model, "A100 SXM4 40GB" for one."""
+    words = model.replace("-", " ").split()
+    return tuple(
+        name for name, values in _table().items() if values["gpus"] == gpus and _gpu_of(values) in words
+    )
+
+
+def _gpu_of(values: dict[str, Any]) -> str:
+    """The model in a title such as "8 A100 behind NVSwitches"."""
+    return str(values["title"]).split()[1].rstrip(",")
+
+
+def pod(spec: str, *, hold_alpha: bool = False) -> Network:
+    """The network of ``dgx-a100:2``; raises UsageError with what is wrong."""
+    machine = _machine(spec)
+    count = _count(spec)
+    hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
+    return build(spec, hosts, _links(machine, count), hold_alpha=hold_alpha)
+
+
+def _links(machine: _Machine, count: int) -> Iterator[Link]:
+    for host in range(count):
+        yield from _inside(machine, host)
+        for other in range(count):
+            if other != host:
+                yield from _between(machine, host, other)
+
+
+def _inside(machine: _Machine, host: int) -> Iterator[Link]:
+    first, beta = host * machine.gpus, 1e-9 / machine.link_gbs
+    for a, b, parallel in machine.links:
+        for _ in range(parallel):
+            yield Link(first + a, first + b, _LINK_ALPHA_S, beta)
+            yield Link(first + b, first + a, _LINK_ALPHA_S, beta)
+    if machine.links:
+        return
+    ranks = range(first, first + machine.gpus)
+    for src in ranks:
+        for dst in ranks:
+            if src != dst:
+                ports = (f"rank {src} switch egress", f"rank {dst} switch ingress")
+                yield Link(src, dst, _LINK_ALPHA_S, beta, ports)
+
+
+def _between(machine: _Machine, host: int, other: int) -> Iterator[Link]:
+    for a in range(machine.gpus):
+        for b in range(machine.gpus):
+            ports = (
+                f"n{host} nic{a * machine.nics // machine.gpus} egress",
+                f"n{other} nic{b * machine.nics // machine.gpus} ingress",
+            )
+            src, dst = host * machine.gpus + a, other * machine.gpus + b
+            yield Link(src, dst, _NIC_ALPHA_S, 1e-9 / machine.nic_gbs, ports)
+
+
+def _count(spec: str) -> int:
+    _, colon, number = spec.partition(":")
+    if not colon:
+        return 1
+    found = whole(number, 1, _MOST_MACHINES)
+    if found is None:
+        raise UsageError(f"network {spec[:60]}: expected 1 to {_MOST_MACHINES} machines")
+    return found
+
+
+def _machine(spec: str) -> _Machine:
+    values = _table()[_plain(spec)]
+    links = tuple((int(a), int(b), int(parallel)) for a, b, parallel in values["links"])
+    return _Machine(values["gpus"], values["link_gbs"], links, values["nics"], values["nic_gbs"])
+
+
+def _plain(spec: str) -> str:
+    return spec.partition(":")[0].lower().replace("_", "-")
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(
+        files("synth.networks").joinpath("dgx.json").read_text("utf-8")
+    )
+    return found

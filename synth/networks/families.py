@@ -1,0 +1,240 @@
+"""Named families of networks, each a product of dimensions: ``mesh:10x10``, ``rfs:2x4x64``.
+
+| family                  | dimensions                                                    |
+|-------------------------|---------------------------------------------------------------|
+| ring:N                  | one ring, both directions                                     |
+| mesh:AxB…, torus:AxB…   | lines, rings                                                  |
+| hypercube:N             | log2 N lines of 2                                             |
+| fully_connected:N (fc)  | a link between every two ranks                                |
+| switch:N                | a link between every two, one egress and one ingress port each |
+| switch_switch:AxB       | a switch over A, a switch over B (TACOS Sec. VII)             |
+| ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII) |
+| dragonfly:GxA           | G groups of A fully connected ranks, a link between groups    |
+| fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes |
+
+The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for
+each dimension; of a dragonfly those of local links, then of global ones.
+
+Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the
+bandwidth (TACOS Sec. IV-D).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from probes.errors import UsageError
+from synth.network import Link, Network, build
+from synth.networks import dragonfly, fat_tree
+from synth.networks.dimensions import parse_dimensions, require_links
+
+__all__ = ["FAMILIES", "family", "names"]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """``size`` ranks that ``kind`` connects, with the cost of each of its links."""
+
+    kind: str
+    size: int
+    alpha_s: float
+    bandwidth_bytes_per_s: float
+    unwind: int = 0
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """(src, dst) of every link along this dimension."""
+        if not self.unwind:
+            return list(_PAIRS[self.kind](self.size))
+        return [(a, (a + step) % self.size) for a in range(self.size) for step in range(1, self.degree + 1)]
+
+    @property
+    def pair_count(self) -> int:
+        """How many pairs there are, before any of them is made."""
+        if self.unwind:
+            return self.size * self.degree
+        if self.kind in ("line", "ring"):
+            return 2 * (self.size - (self.kind == "line" or self.size < 3))
+        return self.size * (self.size - 1)
+
+    @property
+    def degree(self) -> int:
+        return min(self.unwind, self.size - 1)
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        return max(1, self.degree) / self.bandwidth_bytes_per_s
+
+
+def _line(size: int) -> Iterator[tuple[int, int]]:
+    for place in range(size - 1):
+        yield place, place + 1
+        yield place + 1, place
+
+
+def _ring(size: int) -> Iterator[tuple[int, int]]:
+    yield from _line(size)
+    if size > 2:
+        yield size - 1, 0
+        yield 0, size - 1
+
+
+def _all_pairs(size: int) -> Iterator[tuple[int, int]]:
+    yield from ((a, b) for a in range(size) for b in range(size) if a != b)
+
+
+_PAIRS: dict[str, Callable[[int], Iterator[tuple[int, int]]]] = {
+    "line": _line,
+    "ring": _ring,
+    "fc": _all_pairs,
+    "switch": _all_pairs,
+}
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "ring": ("ring",),
+    "mesh": ("line", "..."),
+    "torus": ("ring", "..."),
+    "hypercube": ("line", "..."),
+    "fully_connected": ("fc",),
+    "switch": ("switch",),
+    "switch_switch": ("switch", "switch"),
+    "ring_fc_switch": ("ring", "fc", "switch"),
+    "dragonfly": ("local", "global"),
+    "fat_tree": ("tree",),
+}
+_SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
+
+
+def names() -> tuple[str, ...]:
+    """The families, with their short names."""
+    return (*FAMILIES, *_SHORT)
+
+
+def family(
+    spec: str,
+    alpha_s: Sequence[float],
+    bandwidth_bytes_per_s: Sequence[float],
+    *,
+    hold_alpha: bool = False,
+    unwind: Sequence[int] = (),
+) -> Network:
+    """The network that ``spec`` names, such as ``torus:4x4x4``; raises UsageError with what is wrong.
+
+    ``unwind`` is empty, or one degree for all switches, or one for each.
+    """
+    name, _, shape = spec.partition(":")
+    name = _SHORT.get(name, name)
+    if name not in FAMILIES:
+        raise UsageError(f"network {spec}: unknown family {name!r}", hint=f"known: {', '.join(names())}")
+    if name == "fat_tree":
+        return _fat_tree(spec, shape, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind)
+    sizes = _sizes(spec, name, shape)
+    kinds = FAMILIES[name]
+    if kinds[-1] == "...":
+        kinds = (kinds[0],) * len(sizes)
+    if len(kinds) != len(sizes):
+        example = f"{name}:{'x'.join(['4'] * len(kinds))}"
+        raise UsageError(
+            f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
+        )
+    alphas = _per_dimension("--alpha", alpha_s, len(sizes))
+    bandwidths = _per_dimension("--bandwidth", bandwidth_bytes_per_s, len(sizes))
+    degrees = _degrees(spec, kinds, unwind)
+    if name == "dragonfly":
+        return _dragonfly(spec, sizes, alphas, bandwidths, hold_alpha=hold_alpha)
+    dimensions = [
+        Dimension(*values) for values in zip(kinds, sizes, alphas, bandwidths, degrees, strict=True)
+    ]
+    ranks = math.prod(sizes)
+    require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
+    return build(spec, _hosts(dimensions), _links(dimensions), hold_alpha=hold_alpha)
+
+
+def _dragonfly(
+    spec: str, sizes: list[int], alphas: list[float], bandwidths: list[float], *, hold_alpha: bool
+) -> Network:
+    groups, ranks = sizes
+    require_links(spec, dragonfly.count(groups, ranks))
+    betas = (1.0 / bandwidths[0], 1.0 / bandwidths[1])
+    links = dragonfly.links(groups, ranks, (alphas[0], alphas[1]), betas)
+    return build(spec, dragonfly.hosts(groups, ranks), links, hold_alpha=hold_alpha)
+
+
+def _fat_tree(
+    spec: str,
+    shape: str,
+    alpha_s: Sequence[float],
+    bandwidth_bytes_per_s: Sequence[float],
+    *,
+    hold_alpha: bool,
+    unwind: Sequence[int],
+) -> Network:
+    sizes, oversubscription = fat_tree.shape(spec, shape)
+    ranks = math.prod(sizes)
+    require_links(spec, ranks * (ranks - 1))
+    _degrees(spec, ("tree",), unwind)
+    alpha = _per_dimension("--alpha", alpha_s, 1)[0]
+    beta = 1.0 / _per_dimension("--bandwidth", bandwidth_bytes_per_s, 1)[0]
+    links = fat_tree.links(sizes, oversubscription, alpha, beta)
+    return build(spec, [f"n{rank}" for rank in range(ranks)], links, hold_alpha=hold_alpha)
+
+
+def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int]:
+    """For each dimension the degree that its switch is unwound by, or 0."""
+    if not unwind:
+        return [0] * len(kinds)
+    switches = kinds.count("switch")
+    if not switches or len(unwind) not in (1, switches) or min(unwind) < 1:
+        raise UsageError(
+            f"--unwind: expected a degree ≥ 1 for the switches of network {spec}, of which there are "
+            f"{switches}, found {', '.join(map(str, unwind))}"
+        )
+    degrees = iter(list(unwind) * (switches if len(unwind) == 1 else 1))
+    return [next(degrees) if kind == "switch" else 0 for kind in kinds]
+
+
+def _sizes(spec: str, name: str, shape: str) -> list[int]:
+    sizes = parse_dimensions(spec, shape, f"{name}:4x4")
+    if math.prod(sizes) < 2:
+        raise UsageError(f"network {spec}: a network needs at least two ranks")
+    if name != "hypercube":
+        return sizes
+    ranks = math.prod(sizes)
+    if len(sizes) != 1 or ranks & (ranks - 1):
+        raise UsageError(f"network {spec}: a hypercube has 2, 4, 8, 16, … ranks")
+    return [2] * (ranks.bit_length() - 1)
+
+
+def _per_dimension(option: str, values: Sequence[float], dimensions: int) -> list[float]:
+    if len(values) not in (1, dimensions):
+        expected = "1 value" if dimensions == 1 else f"1 or {dimensions} values"
+        raise UsageError(f"{option}: expected {expected}, found {len(values)}")
+    return list(values) * dimensions if len(values) == 1 else list(values)
+
+
+def _hosts(dimensions: Sequence[Dimension]) -> list[str]:
+    """A switch joins hosts: ranks that differ only in the dimensions before it share one."""
+    ranks = math.prod(dimension.size for dimension in dimensions)
+    joins_hosts = len(dimensions) > 1 and dimensions[-1].kind == "switch"
+    per_host = ranks // dimensions[-1].size if joins_hosts else 1
+    return [f"n{rank // per_host}" for rank in range(ranks)]
+
+
+def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
+    ranks = math.prod(dimension.size for dimension in dimensions)
+    stride = 1
+    for axis, dimension in enumerate(dimensions):
+        pairs = dimension.pairs()
+        through_ports = dimension.kind == "switch" and not dimension.unwind
+        for block in range(ranks // (stride * dimension.size)):
+            for offset in range(stride):
+                base = block * stride * dimension.size + offset
+                for a, b in pairs:
+                    src, dst = base + a * stride, base + b * stride
+                    ports = _ports(axis, src, dst) if through_ports else ()
+                    yield Link(src, dst, dimension.alpha_s, dimension.beta_s_per_byte, ports)
+        stride *= dimension.size
+
+
+def _ports(axis: int, src: int, dst: int) -> tuple[str, str]:
+    return f"rank {src} egress {axis}", f"rank {dst} ingress {axis}"

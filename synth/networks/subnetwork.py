@@ -1,0 +1,145 @@
+"""Part of a network: some of its ranks, numbered anew, and which links it keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Indices, Ints, Mask, ints
+from synth.collective import Collective, Custom
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.networks.failures import kept_links
+from synth.rank_sets import RankSets
+
+__all__ = [
+    "embedded",
+    "hosts_of",
+    "link_table",
+    "links_between",
+    "named_back",
+    "reachable",
+    "renumbered",
+    "restricted",
+]
+
+
+def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Network, Ints]:
+    """(the network of ``ranks``, numbered in their order, and for each of its links the row here)."""
+    chosen = np.asarray(ranks)
+    number = np.full(network.ranks, -1, dtype=np.int32)
+    number[chosen] = np.arange(len(chosen))
+    rows = np.flatnonzero((number[network.src] >= 0) & (number[network.dst] >= 0))
+    kept = kept_links(network, rows)
+    hosts = tuple(network.hosts[rank] for rank in chosen.tolist())
+    return replace(kept, hosts=hosts, src=ints(number[kept.src]), dst=ints(number[kept.dst])), ints(rows)
+
+
+def link_table(network: Network, chunk_bytes: int) -> Ints:
+    """(ranks, ranks): the row of the link that brings a chunk from one to the other first, or -1."""
+    table = np.full((network.ranks, network.ranks), -1, dtype=np.int32)
+    rows = np.argsort(-network.travel_s(chunk_bytes), kind="stable")
+    table[network.src[rows], network.dst[rows]] = rows
+    return table
+
+
+def links_between(table: Ints, src: Indices, dst: Indices, method: str) -> Indices:
+    """The links of many pairs at once; raises NotApplicableError naming a pair that has none."""
+    found = table[src, dst]
+    if (found < 0).any():
+        at = np.unravel_index(int(np.argmax(found < 0)), found.shape)
+        src, dst = np.broadcast_arrays(src, dst)
+        raise NotApplicableError(f"{method} needs a link from rank {src[at]} to rank {dst[at]}")
+    return np.asarray(found)
+
+
+def hosts_of(network: Network, method: str) -> Ints:
+    """(hosts, ranks a host): the ranks of every host.
+
+    Raises NotApplicableError unless there are two hosts or more, all with as many ranks, at least two.
+    """
+    names = list(dict.fromkeys(network.hosts))
+    number = {name: at for at, name in enumerate(names)}
+    host = np.array([number[name] for name in network.hosts])
+    sizes = np.bincount(host)
+    if len(names) < 2 or sizes.min() != sizes.max() or sizes.max() < 2:
+        raise NotApplicableError(
+            f"{method} needs two hosts or more with equally many ranks, at least two; {network.name} has "
+            f"{len(names)} with {sizes.min()} to {sizes.max()}"
+        )
+    return ints(np.argsort(host, kind="stable").reshape(len(names), -1))
+
+
+def reachable(network: Network, collective: Collective) -> Indices:
+    """The ranks that take part, and those on some way from one of them to another; rising."""
+    takes_part = np.zeros(network.ranks, dtype=bool)
+    for sets in (collective.sources, collective.targets):
+        takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
+    onward = _spread(takes_part, network.src, network.dst)
+    back = _spread(takes_part, network.dst, network.src)
+    return np.flatnonzero(takes_part | (onward & back))
+
+
+def renumbered(collective: Collective, ranks: Indices) -> Collective:
+    """The same collective when only ``ranks`` (rising) are there, numbered from 0."""
+    number = np.full(collective.ranks, -1, dtype=np.int32)
+    number[ranks] = np.arange(len(ranks))
+    if collective.custom is not None:
+        return replace(collective, ranks=len(ranks), custom=_only_used(collective.custom, number))
+    taking_part = number[collective.participants].tolist()
+    members = () if len(taking_part) == len(ranks) else tuple(taking_part)
+    return replace(collective, ranks=len(ranks), root=int(max(0, number[collective.root])), members=members)
+
+
+def embedded(collective: Collective, ranks: int) -> Collective:
+    """The same collective among the first of so many ranks, of which the others may only relay."""
+    if collective.ranks == ranks:
+        return collective
+    if collective.kind == "several":
+        parts = tuple(embedded(part, ranks) for part in collective.parts)
+        return replace(collective, ranks=ranks, parts=parts)
+    members = () if collective.kind == "custom" else tuple(collective.participants.tolist())
+    return replace(collective, ranks=ranks, members=members)
+
+
+def _only_used(sets: Custom, number: Indices) -> Custom:
+    """The same sets without the groups that no chunk has, which may name ranks that are gone."""
+    used, place = np.unique(np.concatenate([sets.source, sets.target]), return_inverse=True)
+    size = np.diff(sets.group_start)[used]
+    kept = np.isin(np.repeat(np.arange(len(sets.group_start) - 1), np.diff(sets.group_start)), used)
+    return replace(
+        sets,
+        source=ints(place[: len(sets.source)]),
+        target=ints(place[len(sets.source) :]),
+        group_start=ints(np.concatenate(([0], np.cumsum(size)))),
+        group_rank=ints(number[sets.group_rank[kept]]),
+    )
+
+
+def named_back(text: str, ranks: Indices) -> str:
+    """What is said of ranks that were numbered anew, with the numbers that they have in the whole network."""
+
+    def original(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: str(ranks[int(number[0])]), match[0])
+
+    return re.sub(r"\branks? \d[\d–, ]*", original, text)
+
+
+def _used(sets: RankSets) -> Mask:
+    used = np.zeros(len(sets.start) - 1, dtype=bool)
+    used[sets.group] = True
+    return used
+
+
+def _spread(seeds: Mask, tail: Indices, head: Indices) -> Mask:
+    """The ranks that links lead to from ``seeds``, and these."""
+    reached = seeds.copy()
+    while True:
+        new = reached.copy()
+        new[head[reached[tail]]] = True
+        if (new == reached).all():
+            return reached
+        reached = new

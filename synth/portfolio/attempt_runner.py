@@ -1,0 +1,151 @@
+"""Plans carried out one after another, or side by side in processes where that is worth it.
+
+Whoever asks for the results takes them in the order of the plans, so that nothing that is decided
+depends on how many processes there were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from probes.errors import UnavailableError
+from synth.errors import NotApplicableError
+from synth.portfolio.attempts import Plan, Request, deliveries, plans
+from synth.portfolio.worker_pool import Crew
+from synth.schedule import Schedule
+from synth.simulation.schedule import replay
+
+__all__ = ["Trial", "Trials"]
+
+# A process needs more than a second before it works.
+_WORTH_PROCESSES_S = 4.0
+_SLOW_S = 2.0
+# What plans whose time is limited may take where they cannot be stopped.
+_UNSTOPPABLE_S = 0.3
+_SECONDS_A_DELIVERY = 5e-6
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a plan gave: a schedule and its time, or the reason why there is none."""
+
+    schedule: Schedule | None
+    time_s: float = float("inf")
+    reason: str = ""
+
+
+class Trials:
+    """The results of ``tried``, the plans of ``request``, whose time began at ``begun_s``.
+
+    When the block ends, so do all processes; ``peak_bytes`` is then the most memory that they held.
+    """
+
+    def __init__(self, request: Request, tried: Sequence[Plan], begun_s: float) -> None:
+        self._request, self._tried, self._begun_s = request, tried, begun_s
+        self._started_s = time.perf_counter()
+        self._crew: Crew[tuple[int, float], Trial] | None = None
+        self._tickets: dict[int, int] = {}
+        self._found = False
+        self.peak_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._crew is not None:
+            self._crew.__exit__(kind, error, trace)
+            self.peak_bytes = self._crew.peak_bytes
+
+    def skip(self, number: int) -> None:
+        """Nobody will ask for the result of plan ``number``."""
+        if self._crew is not None and number in self._tickets:
+            self._crew.withdraw(self._tickets[number])
+
+    def result(self, number: int) -> Trial | None:
+        """The result of plan ``number``; None where the time is up and there is a schedule already."""
+        if self._crew is None and self._worth(number):
+            self._crew = Crew(max(1, self._request.jobs), _Carry(self._request))
+            for later in range(number, len(self._tried)):
+                if not self._tried[later].method.solves:
+                    self._submit(later)
+        trial = self._awaited(number) if self._crew is not None else self._here(number)
+        self._found = self._found or (trial is not None and trial.schedule is not None)
+        if trial is not None and trial.schedule is not None:
+            schedule = replace(trial.schedule, network=self._request.network)
+            return replace(trial, schedule=schedule) if self._crew is not None else trial
+        return trial
+
+    def _worth(self, number: int) -> bool:
+        """Whether to leave this plan and those after it to processes."""
+        request = self._request
+        if number == 0 and request.chunk_bytes is not None and request.time_limit_s is None:
+            # With fixed chunks the first is often the last, and a large table takes long to hand over.
+            return False
+        rest = [plan for plan in self._tried[number:] if not plan.method.solves]
+        rest_s = sum(map(_guess_s, rest))
+        if request.time_limit_s is not None and request.jobs and rest_s > _UNSTOPPABLE_S:
+            return self._found or _guess_s(self._tried[number]) > request.time_limit_s
+        slow = time.perf_counter() - self._started_s > _SLOW_S
+        return request.jobs > 1 and len(rest) > 1 and (slow or rest_s > _WORTH_PROCESSES_S)
+
+    def _deadline_s(self) -> float:
+        limit_s = self._request.time_limit_s
+        return float("inf") if limit_s is None else self._begun_s + limit_s
+
+    def _submit(self, number: int) -> int:
+        assert self._crew is not None
+        self._tickets[number] = self._crew.submit((number, time.perf_counter() - self._begun_s))
+        return self._tickets[number]
+
+    def _here(self, number: int) -> Trial | None:
+        if self._found and time.perf_counter() >= self._deadline_s():
+            return None
+        return _carried(self._request, self._tried, number, time.perf_counter() - self._begun_s)
+
+    def _awaited(self, number: int) -> Trial | None:
+        crew = self._crew
+        assert crew is not None
+        finished = crew.finished
+        late = time.perf_counter() >= self._deadline_s()
+        ticket = self._tickets.get(number)
+        if ticket is None:
+            if late and self._found:
+                return None
+            ticket = self._submit(number)
+        while ticket not in finished:
+            found = self._found or any(trial.schedule is not None for trial in finished.values())
+            until_s = self._deadline_s() if found else float("inf")
+            if time.perf_counter() >= until_s:
+                return None
+            crew.wait(until_s)
+        return finished.pop(ticket)
+
+
+class _Carry:
+    """What a process does: carry out a plan of the request, which it makes itself, once."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._tried: list[Plan] = []
+
+    def __call__(self, task: tuple[int, float]) -> Trial:
+        self._tried = self._tried or list(plans(self._request))
+        return _carried(self._request, self._tried, *task)
+
+
+def _carried(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -> Trial:
+    try:
+        schedule = tried[number].run(request, taken_s, len(tried) - number)
+    except (NotApplicableError, UnavailableError) as error:
+        return Trial(None, reason=error.message)
+    return Trial(schedule, replay(schedule).time_s)
+
+
+def _guess_s(plan: Plan) -> float:
+    return deliveries(plan.shape) * _SECONDS_A_DELIVERY

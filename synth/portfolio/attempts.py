@@ -1,0 +1,246 @@
+"""What auto tries: the registry of methods, and the plans in which they meet a request, cheap ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from probes.errors import UsageError
+from synth.collective import Collective, Kind
+from synth.methods import (
+    adapcc,
+    bidirectional,
+    direct,
+    doubling,
+    forest,
+    greedy,
+    halving_doubling,
+    hierarchical,
+    ilp,
+    paths,
+    ring,
+    three_step,
+    tree,
+    two_step,
+)
+from synth.network import Network
+from synth.portfolio.collective_request import Wish, counted, divided
+from synth.portfolio.rank_subsets import serve
+from synth.schedule import Schedule
+
+__all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "plans"]
+
+_SMALLEST_CHUNK_BYTES = 4096
+# Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
+# all must come through the same links, so that small chunks fill them sooner.
+_MOST_OF_ONE = 4096
+_SENDS_OF_ONE = 3
+# Above so many deliveries the classic methods, which mostly lose to the greedy there, run only by name;
+# and above so many the paths of what is spread or summed, for which others grow trees much faster.
+_CLASSIC_DELIVERIES = 100_000
+_PATHS_DELIVERIES = 10_000
+# Methods that find something else in every cut; what others gain by finer chunks can be foretold.
+_SEARCHING = ("greedy", "forest")
+_ROOTED = ("broadcast", "reduce")
+_SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
+# What methods that solve integer programs may take altogether, by name or where auto asks them.
+_SOLVING_S = 60.0
+_SOLVING_IN_AUTO_S = 5.0
+# A solver is worth its time only where this much may be left to gain.
+_WORTH_SOLVING = 1.02
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to make a schedule, and how finely it is worth cutting the buffer for it.
+
+    Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB and there are
+    at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between
+    pass on. ``solves``: integer programs, by a solver within a time limit. ``suits``: auto should try it.
+    """
+
+    synthesize: Callable[..., Schedule]
+    most_sends: int = 50_000
+    most_split: int = 64
+    step: int = 2
+    relays: bool = False
+    solves: bool = False
+    suits: Callable[[Network, Collective], bool] = lambda network, shape: True
+
+
+METHODS: dict[str, Method] = {
+    "greedy": Method(greedy.synthesize, most_sends=100_000),
+    "ring": Method(ring.synthesize),
+    "bidirectional": Method(bidirectional.synthesize),
+    "direct": Method(direct.synthesize),
+    "all_pairs": Method(direct.all_pairs),
+    "doubling": Method(doubling.synthesize),
+    "halving_doubling": Method(halving_doubling.synthesize),
+    "tree": Method(tree.synthesize),
+    "hierarchical": Method(hierarchical.synthesize),
+    "two_step": Method(two_step.synthesize),
+    "three_step": Method(three_step.synthesize),
+    "paths": Method(paths.synthesize, relays=True),
+    "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4),
+    "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
+    "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
+
+    ``wishes`` are collectives on some of the ranks, or several at once, instead of ``kind`` and ``root``.
+    ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
+    with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
+    processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
+    ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
+    """
+
+    network: Network
+    kind: Kind
+    size_bytes: int | None = None
+    chunk_bytes: int | None = None
+    chunks: int | None = None
+    root: int = 0
+    method: str = "auto"
+    seed: int = 0
+    time_limit_s: float | None = None
+    wishes: tuple[Wish, ...] = ()
+    solver: str = "cbc"
+    solving: bool = True
+    jobs: int = 1
+
+    @property
+    def asked(self) -> tuple[Wish, ...]:
+        return self.wishes or (Wish(self.kind, self.root),)
+
+    def shape(self, split: int = 1) -> Collective:
+        """The collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
+        if self.chunks is not None:
+            return counted(self.asked, self.network.ranks, self.chunks)
+        return divided(self.asked, self.network.ranks, split)
+
+
+def cut(request: Request, split: int) -> tuple[Collective, int]:
+    """The collective with ``split`` chunks an owner, and the bytes of a chunk."""
+    if request.size_bytes is None:
+        raise UsageError("expected --size, or --chunk")
+    found = request.shape(split)
+    return found, max(1, -(-request.size_bytes // found.total_bytes(1)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One attempt: a method with its options, on a collective cut into chunks of so many bytes."""
+
+    name: str
+    method: Method
+    shape: Collective
+    chunk_bytes: int
+    options: dict[str, object]
+    variant: int = 0
+
+    @property
+    def searches(self) -> bool:
+        return self.name in _SEARCHING
+
+    def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
+        """Whether auto had better not start a solver, after ``solving_s`` of solving.
+
+        ``ratio`` is how far the best is from the bound.
+        """
+        if request.method != "auto" or not self.method.solves or best is None:
+            return False
+        # Where chunks are chosen, an optimum for other chunks than the best ones is of no use.
+        coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
+        close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
+        return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
+
+    def run(self, request: Request, taken_s: float, left: int) -> Schedule:
+        """One of ``left`` attempts, after ``taken_s`` of the request's time.
+
+        All plans of a method have the same seeds, so that it need not find twice what it remembers.
+        """
+        limits: dict[str, object] = {}
+        if self.method.solves:
+            share_s = max(0.5, (request.time_limit_s or _SOLVING_S) - taken_s) / left
+            most_s = _SOLVING_IN_AUTO_S / 2 if request.method == "auto" else share_s
+            limits = {"solver": request.solver, "time_limit_s": min(share_s, most_s) / _runs_of(self.shape)}
+        return serve(
+            self.method.synthesize,
+            request.network,
+            self.shape,
+            self.chunk_bytes,
+            relays=self.method.relays,
+            others=(greedy.synthesize, paths.synthesize),
+            seed=request.seed + self.variant,
+            **limits,
+            **self.options,
+        )
+
+
+def plans(request: Request) -> Iterator[Plan]:
+    """Everything worth trying, cheap ones first."""
+    names = list(METHODS) if request.method == "auto" else [request.method]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        known = ", ".join(["auto", *METHODS])
+        raise UsageError(f"--method {unknown[0]}: unknown method", hint=f"known: {known}")
+    for name in names:
+        method = METHODS[name]
+        for shape, chunk_bytes in _shapes(request, method):
+            large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
+            if large and name not in ("greedy", "forest", "paths"):
+                continue
+            if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
+                continue
+            unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
+            if unsuited and request.method == "auto":
+                continue
+            variants: list[dict[str, object]] = [{}]
+            if name == "greedy":
+                tried = greedy.policies(request.network)[: _runs(shape)]
+                variants = [{"policy": policy} for policy in tried]
+            for variant, options in enumerate(variants):
+                yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def _too_many_paths(request: Request, shape: Collective) -> bool:
+    spread = not any(wish.kind in _SCATTERED for wish in request.asked)
+    return spread and deliveries(shape) > _PATHS_DELIVERIES
+
+
+def _runs_of(shape: Collective) -> int:
+    """How often ``serve`` may call a method: parts are made two ways, and so are those with relays."""
+    each = 2 if shape.members else 1
+    return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
+
+
+def _runs(shape: Collective) -> int:
+    """How many policies to try: all on small problems, one from 512 ranks on."""
+    most = 1_000_000 if shape.kind in _ROOTED else 400_000
+    return max(1, min(len(greedy.POLICIES), most // deliveries(shape)))
+
+
+def deliveries(shape: Collective) -> int:
+    """How many chunks must come in somewhere, at least."""
+    return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
+
+
+def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]]:
+    if request.chunk_bytes is not None:
+        yield request.shape(), request.chunk_bytes
+        return
+    rooted = all(wish.kind in _ROOTED for wish in request.asked)
+    most = _MOST_OF_ONE if rooted else method.most_split
+    split = 1
+    while split <= most:
+        found, chunk_bytes = cut(request, split)
+        many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
+        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or many
+        if split > 1 and small:
+            return
+        yield found, chunk_bytes
+        split *= method.step

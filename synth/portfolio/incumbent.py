@@ -1,0 +1,116 @@
+"""Which schedule to keep of all that are tried, which attempts to spare, and why the winner won."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from synth.portfolio.attempts import Plan
+from synth.schedule import Schedule
+
+__all__ = ["Attempt", "Choice"]
+
+# Every send costs its ranks some time that no alpha holds, so each doubling of them must gain, unless much
+# is left to gain and the table stays small: then anything that can be noticed is worth it.
+_FINER_MUST_GAIN = 0.008
+_NOTICEABLE = 0.005
+_FAR = 1 / 0.97
+_FEW_SENDS = 2_200_000
+# So near the bound no attempt that takes long is worth its time.
+_NEAR = 1.005
+_LONG_DELIVERIES = 50_000
+# What finer chunks may gain beyond what the coarser ones foretell.
+_BEYOND = 1.05
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One schedule that was tried, or why it could not be."""
+
+    method: str
+    chunks: int
+    time_s: float | None
+    reason: str = ""
+    sends: int = 0
+
+
+class Choice:
+    """The best so far, of schedules that come in the order of their plans; it depends on nothing else."""
+
+    def __init__(self, target_s: float) -> None:
+        self.target_s = target_s
+        self.best: Schedule | None = None
+        self.best_s = float("inf")
+        self.attempts: list[Attempt] = []
+
+    @property
+    def ratio(self) -> float:
+        """How far the best is from the bound."""
+        return self.best_s / self.target_s if self.target_s else 1.0
+
+    @property
+    def optimal(self) -> bool:
+        return self.best_s <= self.target_s * (1 + 1e-9)
+
+    def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
+        self.attempts.append(Attempt(plan.name, plan.shape.chunks, time_s, sends=schedule.sends))
+        if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
+            self.best, self.best_s = schedule, time_s
+
+    def refuse(self, plan: Plan, reason: str) -> None:
+        self.attempts.append(Attempt(plan.name, plan.shape.chunks, None, reason))
+
+    def spares(self, plan: Plan, deliveries: int) -> bool:
+        """Whether what was tried before says that ``plan`` will not win."""
+        if self.best is None:
+            return False
+        before = [one for one in self.attempts if one.method == plan.name]
+        if not plan.searches and before:
+            refused = before[-1].time_s is None
+            if refused or _foretold_s(before) > self.best_s * _BEYOND:
+                return True
+        # Not even at the bound would it gain what so many sends must.
+        if self.ratio * (1 - self._must_gain(deliveries)) <= 1:
+            return True
+        return self.ratio < _NEAR and deliveries > _LONG_DELIVERIES
+
+    def why(self) -> str:
+        """In a few words, why the best was kept."""
+        assert self.best is not None
+        if self.optimal:
+            return "it reaches the bound"
+        timed = [(one.time_s, one) for one in self.attempts if one.time_s is not None]
+        faster = [(time_s, one) for time_s, one in timed if time_s < self.best_s * (1 - 1e-9)]
+        if faster:
+            time_s, one = min(faster, key=lambda pair: pair[0])
+            return (
+                f"{one.method} with {one.chunks} chunks is {_percent(self.best_s, time_s)} faster, which "
+                f"{one.sends / max(1, self.best.sends):.3g} times the sends are not worth"
+            )
+        others = [(time_s, one.method) for time_s, one in timed if one.method != self.best.method]
+        if not others:
+            return f"the fastest of {len(timed)} that it was tried with"
+        time_s, name = min(others)
+        return f"{_percent(time_s, self.best_s)} faster than {name}, the next best"
+
+    def _must_gain(self, sends: int) -> float:
+        if self.best is None or sends <= self.best.sends:
+            return 1e-12
+        if self.ratio > _FAR and sends <= _FEW_SENDS:
+            return _NOTICEABLE
+        return _FINER_MUST_GAIN * math.log2(sends / max(1, self.best.sends))
+
+
+def _foretold_s(attempts: Sequence[Attempt]) -> float:
+    """What ever finer chunks would come to, where the rest of the time is filling a pipeline, 1 / chunks."""
+    timed = [(one.chunks, one.time_s) for one in attempts if one.time_s is not None]
+    if len(timed) < 2 or timed[-1][0] <= timed[-2][0]:
+        return 0.0
+    (coarse, before_s), (fine, after_s) = timed[-2:]
+    gained_s = max(0.0, before_s - after_s) / (1 / coarse - 1 / fine)
+    return after_s - gained_s / fine
+
+
+def _percent(slower_s: float, faster_s: float) -> str:
+    return f"{100 * (slower_s / faster_s - 1):.2g} %" if faster_s else "infinitely"

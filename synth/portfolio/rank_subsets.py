@@ -1,0 +1,233 @@
+"""What lets every method serve a subset of the ranks, failed ranks, and several collectives at once.
+
+A method knows one collective over all ranks of a network. On a subset it is given the network of the
+members alone, and, if it can relay, that of the members and all ranks between them; of both the faster
+schedule is kept, less the sends that reach nobody. Collectives at once are made one by one, then all their
+sends are lined up together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probes.columns import Floats, Indices, bytes_of, floats, ints
+from probes.errors import UsageError
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.networks.subnetwork import reachable, renumbered, restricted
+from synth.schedule import REDUCE, Schedule
+from synth.scheduling.list_scheduling import Sends
+from synth.simulation.schedule import replay
+
+__all__ = ["pruned", "serve"]
+
+Synthesizer = Callable[..., Schedule]
+
+
+def serve(
+    synthesize: Synthesizer,
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    relays: bool = False,
+    others: Sequence[Synthesizer] = (),
+    **options: Any,
+) -> Schedule:
+    """The schedule of a method that may know only whole collectives.
+
+    ``relays``: the method serves subsets and custom collectives itself. ``others`` take the collectives of
+    several at once that it does not serve. Raises NotApplicableError or UsageError as the method does.
+    """
+    if collective.parts:
+        return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
+    among = reachable(network, collective)
+    if _nothing_moves(collective):
+        return Sends().schedule(network, collective, chunk_bytes, "none", options.get("seed", 0))
+    if len(among) < network.ranks:
+        inner, rows = restricted(network, among)
+        found = serve(
+            synthesize,
+            inner,
+            renumbered(collective, among),
+            chunk_bytes,
+            relays=relays,
+            others=others,
+            **options,
+        )
+        return _back(found, network, collective, rows)
+    if collective.whole or collective.kind == "custom":
+        return synthesize(network, collective, chunk_bytes, **options)
+    return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
+
+
+def _nothing_moves(collective: Collective) -> bool:
+    """Whether every rank holds what it wants already."""
+    sources, targets = collective.sources, collective.targets
+    keys = np.stack((sources.group, targets.group, collective.reduced), axis=1)
+    for chunk in np.unique(keys, axis=0, return_index=True)[1].tolist():
+        held = sources.of(chunk)
+        if (collective.reduced[chunk] and len(held) > 1) or not np.isin(targets.of(chunk), held).all():
+            return False
+    return True
+
+
+def pruned(schedule: Schedule) -> Schedule:
+    """The schedule less the copies that reach nobody who wants them or passes them on to such a rank.
+
+    Sums only keep what carries a contribution. The rest keeps its order. O(sends).
+    """
+    network, collective = schedule.network, schedule.collective
+    src, dst = network.src[schedule.link].tolist(), network.dst[schedule.link].tolist()
+    chunk, is_sum = schedule.chunk.tolist(), (schedule.op == REDUCE).tolist()
+    held, needed = collective.held(), collective.wanted()
+    keep = np.zeros(schedule.sends, dtype=bool)
+    for row in range(schedule.sends):
+        if is_sum[row] and held[src[row], chunk[row]]:
+            keep[row] = held[dst[row], chunk[row]] = True
+    for row in reversed(range(schedule.sends)):
+        if not is_sum[row] and needed[dst[row], chunk[row]]:
+            keep[row] = needed[src[row], chunk[row]] = True
+    return replace(
+        schedule,
+        chunk=ints(schedule.chunk[keep]),
+        link=ints(schedule.link[keep]),
+        op=bytes_of(schedule.op[keep]),
+    )
+
+
+def _on_members(
+    synthesize: Synthesizer,
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> Schedule:
+    """The faster of the schedule among the members alone and the one through relays."""
+    members = collective.participants
+    alone, rows = restricted(network, members)
+    found: list[Schedule] = []
+    refusals: list[NotApplicableError | UsageError] = []
+    try:
+        if not alone.links:
+            raise NotApplicableError(f"the ranks that take part have no links on {network.name}")
+        inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
+        found.append(_without_bounds(_back(inner, network, collective, rows)))
+    except (NotApplicableError, UsageError) as error:
+        refusals.append(error)
+    if relays:
+        try:
+            found.append(pruned(synthesize(network, collective, chunk_bytes, **options)))
+        except (NotApplicableError, UsageError) as error:
+            refusals.append(error)
+    if not found:
+        raise NotApplicableError(refusals[0].message)
+    return min(found, key=lambda schedule: replay(schedule).time_s)
+
+
+def _at_once(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> Schedule:
+    """The faster of two: each part as if it were alone, or each on what the parts before it leave free."""
+    found = [
+        _together(methods, network, collective, chunk_bytes, relays, options, wary=wary)
+        for wary in (False, True)
+    ]
+    return min(found, key=lambda schedule: replay(schedule).time_s)
+
+
+def _together(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+    *,
+    wary: bool,
+) -> Schedule:
+    """All sends of all parts, in the order of the starts that each has alone; what takes longer goes first.
+
+    Each part is made by the first method that serves it; the first one of all must serve one of them.
+    """
+    sends, names = Sends(), []
+    offset, asked = 0, False
+    alone: list[tuple[Schedule, Floats]] = []
+    held_s = np.zeros(network.links + len(network.ports))
+    for part in collective.parts:
+        seen = _laden(network, held_s) if wary else network
+        at, schedule = _first(methods, seen, part, chunk_bytes, relays, options)
+        asked = asked or at == 0
+        schedule = replace(schedule, network=network)
+        alone.append((schedule, replay(schedule).start_s))
+        names.append(schedule.method)
+        held_s += _holds_s(schedule)
+    if not asked:
+        raise NotApplicableError(f"serves none of {collective.label}")
+    longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
+    for schedule, start_s in alone:
+        # Each part is moved so that all would end together: what has longest to go is most urgent.
+        late_s = longest_s - float(start_s.max(initial=0.0))
+        turn = np.arange(schedule.sends)
+        sends.add(schedule.chunk + offset, schedule.link, schedule.op, turn, start_s + late_s)
+        offset += schedule.collective.chunks
+    name = " + ".join(dict.fromkeys(names))
+    return sends.schedule(network, collective, chunk_bytes, name, options.get("seed", 0))
+
+
+def _holds_s(schedule: Schedule) -> Floats:
+    """For how long a schedule holds each link, then each port."""
+    network = schedule.network
+    uses = np.bincount(schedule.link, minlength=network.links)
+    links_s = uses * network.hold_s(schedule.chunk_bytes)
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    ports_s = np.bincount(network.link_port, weights=links_s[owner], minlength=len(network.ports))
+    return np.concatenate((links_s, ports_s))
+
+
+def _laden(network: Network, held_s: Floats) -> Network:
+    """The network with each link as much slower as it, or the busiest of its ports, is taken already."""
+    share = held_s / (held_s.max(initial=0.0) or 1.0)
+    busiest = share[: network.links].copy()
+    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
+    np.maximum.at(busiest, owner, share[network.links + network.link_port])
+    return replace(network, beta_s_per_byte=floats(network.beta_s_per_byte * (1.0 + busiest)))
+
+
+def _first(
+    methods: Sequence[Synthesizer],
+    network: Network,
+    part: Collective,
+    chunk_bytes: int,
+    relays: bool,
+    options: dict[str, Any],
+) -> tuple[int, Schedule]:
+    refusals: list[NotApplicableError] = []
+    for at, method in enumerate(methods):
+        own = options if at == 0 else {"seed": options.get("seed", 0)}
+        try:
+            return at, serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
+        except NotApplicableError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _without_bounds(found: Schedule) -> Schedule:
+    """What is proven among the members alone does not hold with relays."""
+    return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
+
+
+def _back(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
+    """A schedule of part of a network as one of the whole."""
+    return replace(found, network=network, collective=collective, link=ints(rows[found.link]))

@@ -1,0 +1,243 @@
+"""The size sweep: every candidate of every size is timed at every size, and the fastest there is kept.
+
+Sizes next to each other with the same winner become one range. Where two winners meet, the size at
+which they cross is looked for between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.check.schedule import check
+from synth.network import Network
+from synth.portfolio.memory_limits import peak_bytes
+from synth.portfolio.synthesize import Request, bounds_of, synthesize
+from synth.portfolio.worker_pool import Crew
+from synth.schedule import Bound, Schedule
+from synth.selection import Algorithm, Point, Range, Selection
+from synth.simulation.schedule import replay
+
+__all__ = ["Swept", "sizes_between", "sweep", "timed"]
+
+_MOST_SIZES = 1000
+# A candidate this much slower than the best of its own size is not timed at others.
+_HOPELESS = 2.0
+# Below this gain a runtime keeps the algorithm of the sizes before.
+_WORTH_A_SWITCH = 0.005
+# How finely the crossing of two winners is looked for, as a part of the size.
+_CROSSING = 64
+_WORTH_PROCESSES_S = 4.0
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The selection, and how many candidates were timed in what time.
+
+    ``peak_bytes`` is the most memory that this process and its workers held.
+    """
+
+    selection: Selection
+    candidates: int
+    sweep_s: float
+    peak_bytes: int
+
+
+def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
+    """The sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
+    if not 1 <= low_bytes <= high_bytes:
+        raise UsageError(f"--sizes: expected FROM:TO that rises, found {low_bytes}:{high_bytes}")
+    if not factor > 1:
+        raise UsageError(f"--factor: expected more than 1, found {factor:g}")
+    if math.log(high_bytes / low_bytes) / math.log(factor) > _MOST_SIZES:
+        raise UsageError(f"factor {factor:.10g} makes more than the {_MOST_SIZES} sizes that fit in a sweep")
+    found, size = [], float(low_bytes)
+    while size < high_bytes:
+        found.append(int(size))
+        size = max(size * factor, size + 1)
+    return (*found, high_bytes)
+
+
+def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -> Swept:
+    """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
+
+    O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
+    candidates of the others. Methods that solve integer programs take part only if asked for by name.
+    Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
+    """
+    begun_s = time.perf_counter()
+    explored, workers_bytes = _all_explored(replace(request, solving=False), sizes, progress)
+    bounds = [one.bound for one in explored]
+    pool = {_digest(algorithm): algorithm for one in explored for algorithm in one.found}
+    race = _Race(request.network, tuple(pool.values()))
+    winners = race.winners(sizes)
+    ranges = tuple(_ranges(race, sizes, winners))
+    selection = _selection(request.network, race, ranges, zip(sizes, winners, bounds, strict=True))
+    progress.update(len(sizes), len(sizes))
+    took_s = time.perf_counter() - begun_s
+    return Swept(_judged(selection), len(pool), took_s, peak_bytes() + workers_bytes)
+
+
+def timed(selection: Selection) -> Selection:
+    """The same selection with the time of each point simulated again."""
+    points = tuple(
+        replace(
+            one,
+            time_s=replay(
+                selection.algorithms[one.algorithm].scheduled(selection.network, one.size_bytes)
+            ).time_s,
+        )
+        for one in selection.points
+    )
+    return replace(selection, points=points)
+
+
+@dataclass(frozen=True)
+class _Explored:
+    """One size: its bound, the candidates found there, and the memory that workers held meanwhile."""
+
+    bound: Bound
+    found: tuple[Algorithm, ...] = ()
+    workers_bytes: int = 0
+
+
+def _all_explored(request: Request, sizes: Sequence[int], progress: Progress) -> tuple[list[_Explored], int]:
+    """What is at each size, and the memory that workers held at most.
+
+    The largest size comes first and says how long the others take.
+    """
+    begun_s = time.perf_counter()
+    limit_s = request.time_limit_s
+    deadline_s = float("inf") if limit_s is None else begun_s + limit_s
+    asked = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
+    last = replace(asked[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
+    found = {len(sizes) - 1: _explored(last)}
+    rest = range(len(sizes) - 1)
+    each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
+    if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
+        with Crew(request.jobs, _explored) as crew:
+            for at in rest:
+                crew.submit(asked[at])
+            while len(crew.finished) < len(rest) and time.perf_counter() < deadline_s:
+                progress.update(len(crew.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
+                crew.wait(deadline_s)
+            found |= crew.finished
+        workers_bytes = max(workers_bytes, crew.peak_bytes)
+    else:
+        for at in rest:
+            if time.perf_counter() < deadline_s:
+                progress.update(at + 1, len(sizes), f"{sizes[at]} bytes")
+                found[at] = _explored(asked[at])
+    told = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(asked)]
+    return told, workers_bytes
+
+
+def _bound(request: Request) -> Bound:
+    return max(bounds_of(request), key=lambda bound: bound.time_s)
+
+
+def _explored(request: Request) -> _Explored:
+    """What is at the request's size, but for the hopeless."""
+    kept: list[Schedule] = []
+    synthesis = synthesize(request, keep=kept.append)
+    best = synthesis.schedule.outcome
+    assert best is not None
+    hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
+    found = tuple(
+        Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op) for one in hopeful
+    )
+    return _Explored(best.binding, found, synthesis.workers_bytes)
+
+
+class _Race:
+    """Candidates against one another, at any size."""
+
+    def __init__(self, network: Network, candidates: tuple[Algorithm, ...]) -> None:
+        self._network = network
+        self._known: dict[tuple[int, int], float] = {}
+        self.candidates = candidates
+
+    def time_s(self, candidate: int, size_bytes: int) -> float:
+        key = (candidate, size_bytes)
+        if key not in self._known:
+            self._known[key] = replay(self.candidates[candidate].scheduled(self._network, size_bytes)).time_s
+        return self._known[key]
+
+    def winners(self, sizes: Sequence[int]) -> list[int]:
+        """The winner at each size; the last one stays where another gains next to nothing."""
+        found: list[int] = []
+        for size in sizes:
+            found.append(self.winner(size, range(len(self.candidates)), found[-1] if found else None))
+        return found
+
+    def winner(self, size_bytes: int, among: Sequence[int], before: int | None) -> int:
+        best = min(among, key=lambda one: (self.time_s(one, size_bytes), self.candidates[one].sends, one))
+        slower = before is not None and self.time_s(best, size_bytes) < self.time_s(before, size_bytes) * (
+            1 - _WORTH_A_SWITCH
+        )
+        return best if before is None or slower else before
+
+
+def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterator[Range]:
+    """One range for each run of the same winner, from the crossing before it to that after it."""
+    finalists = tuple(dict.fromkeys(winners))
+    switches = [(sizes[0], winners[0])]
+    for at in range(1, len(sizes)):
+        low, high = (sizes[at - 1], winners[at - 1]), (sizes[at], winners[at])
+        switches += _crossings(race, finalists, low, high, max(1, sizes[at - 1] // _CROSSING))
+    ends = [size - 1 for size, _ in switches[1:]]
+    for (start, winner), end in zip(switches, [*ends, sizes[-1]], strict=True):
+        yield Range(start, end, winner)
+
+
+def _crossings(
+    race: _Race, finalists: Sequence[int], low: tuple[int, int], high: tuple[int, int], step: int
+) -> list[tuple[int, int]]:
+    """The sizes after ``low`` and up to ``high`` at which another of the finalists wins, with its number."""
+    if low[1] == high[1]:
+        return []
+    if high[0] - low[0] <= step:
+        return [high]
+    size = (low[0] + high[0]) // 2
+    middle = (size, race.winner(size, finalists, low[1]))
+    below = _crossings(race, finalists, low, middle, step)
+    return below + _crossings(race, finalists, middle, high, step)
+
+
+def _selection(
+    network: Network, race: _Race, ranges: tuple[Range, ...], points: Iterator[tuple[int, int, Bound]]
+) -> Selection:
+    """Only the algorithms that win somewhere, numbered in the order of the sizes at which they do."""
+    simulated = list(points)
+    used = dict.fromkeys(one.algorithm for one in ranges)
+    number = {candidate: place for place, candidate in enumerate(used)}
+    return Selection(
+        network=network,
+        algorithms=tuple(race.candidates[candidate] for candidate in used),
+        ranges=tuple(replace(one, algorithm=number[one.algorithm]) for one in ranges),
+        points=tuple(
+            Point(size, number[winner], race.time_s(winner, size), bound.time_s, bound.name)
+            for size, winner, bound in simulated
+        ),
+    )
+
+
+def _judged(selection: Selection) -> Selection:
+    for one in selection.ranges:
+        schedule = selection.choose(one.from_bytes)
+        if findings := check(schedule):
+            raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
+    return selection
+
+
+def _digest(algorithm: Algorithm) -> str:
+    """The same for algorithms that do the same, whichever method made them."""
+    found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
+    for column in (algorithm.chunk, algorithm.link, algorithm.op):
+        found.update(column.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,182 @@
+"""The portfolio: every method's schedules, of which the best by simulated time is kept.
+
+Every schedule is judged by ``synth.check`` before it leaves here, and comes with its bounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
+from synth.collective import KINDS, collective
+from synth.methods import forest, greedy
+from synth.milp.model import require
+from synth.networks.connectivity import require_ways
+from synth.portfolio.attempt_runner import Trials
+from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, plans
+from synth.portfolio.incumbent import Attempt, Choice
+from synth.portfolio.memory_limits import peak_bytes, require_memory
+from synth.schedule import Bound, Outcome, Schedule
+from synth.simulation.schedule import replay
+
+__all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "bounds_of", "synthesize", "warm"]
+
+
+# What shares ports as schedules do not foresee takes up to so many times its time.
+_NEAR = 1.4
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """The best schedule, proven and bounded, and everything that was tried.
+
+    ``synthesis_s`` is what the search took, ``proof_s`` what the bounds and the judge took, ``peak_bytes``
+    the most memory that this process held, ``workers_bytes`` what its workers did. ``why`` says why the
+    schedule was kept.
+    """
+
+    schedule: Schedule
+    attempts: tuple[Attempt, ...]
+    synthesis_s: float
+    proof_s: float
+    why: str
+    peak_bytes: int
+    workers_bytes: int
+
+
+def synthesize(
+    request: Request,
+    progress: Progress = SILENT,
+    keep: Callable[[Schedule], object] | None = None,
+    settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
+) -> Synthesis:
+    """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
+
+    ``settle`` is given those that come near the best by simulation, the best first, and has the last word.
+
+    Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
+    RuntimeError if the judge refuses the winner, which would be a bug.
+    """
+    if request.solver != "cbc" or (request.method in METHODS and METHODS[request.method].solves):
+        require(request.solver)
+    begun_s = time.perf_counter()
+    tried = list(plans(request))
+    require_memory(min((deliveries(plan.shape) for plan in tried), default=0))
+    proven = bounds_of(request)
+    bounded_s = time.perf_counter()
+    choice = Choice(max(bound.time_s for bound in proven))
+    found: list[Schedule] = []
+    with Trials(request, tried, begun_s) as trials:
+        proven = _carried_out(
+            request, trials, tried, choice, proven, progress, _both(keep, found.append) if settle else keep
+        )
+    progress.update(len(tried), len(tried))
+    if choice.best is None:
+        reasons = dict.fromkeys(attempt.reason for attempt in choice.attempts if attempt.reason)
+        raise UsageError("\n".join(reasons) or f"no method has found a schedule for {request.network.name}")
+    best, why = choice.best, choice.why()
+    if settle is not None:
+        best = settle(_near(best, choice.best_s, found))
+        why = (
+            why if best is choice.best else f"where ports are shared it does better than {choice.best.method}"
+        )
+    found_s = time.perf_counter()
+    schedule = _proven(replace(best, seed=request.seed), proven)
+    proof_s = bounded_s - begun_s + time.perf_counter() - found_s
+    return Synthesis(
+        schedule,
+        tuple(choice.attempts),
+        found_s - bounded_s,
+        proof_s,
+        why,
+        peak_bytes(),
+        trials.peak_bytes,
+    )
+
+
+def _carried_out(
+    request: Request,
+    trials: Trials,
+    tried: Sequence[Plan],
+    choice: Choice,
+    proven: tuple[Bound, ...],
+    progress: Progress,
+    keep: Callable[[Schedule], object] | None,
+) -> tuple[Bound, ...]:
+    """Hand the results of all plans that are worth it to ``choice``; the bounds with what solvers proved."""
+    solving_s = 0.0
+    for done, plan in enumerate(tried):
+        progress.update(done, len(tried), plan.name)
+        if choice.optimal:
+            break
+        spared = request.method == "auto" and choice.spares(plan, deliveries(plan.shape))
+        if spared or plan.pointless(request, choice.best, choice.ratio, solving_s):
+            trials.skip(done)
+            continue
+        begun_s = time.perf_counter()
+        trial = trials.result(done)
+        solving_s += time.perf_counter() - begun_s if plan.method.solves else 0.0
+        if trial is None:  # its time is up
+            continue
+        if trial.schedule is None:
+            choice.refuse(plan, trial.reason)
+            continue
+        if keep is not None:
+            keep(trial.schedule)
+        if request.chunk_bytes is not None and trial.schedule.outcome is not None:
+            proven = (*proven, *trial.schedule.outcome.bounds)
+            choice.target_s = max(bound.time_s for bound in proven)
+        choice.take(plan, trial.schedule, trial.time_s)
+    return proven
+
+
+def _both(
+    keep: Callable[[Schedule], object] | None, take: Callable[[Schedule], object]
+) -> Callable[[Schedule], object]:
+    def kept(schedule: Schedule) -> None:
+        take(schedule)
+        if keep is not None:
+            keep(schedule)
+
+    return kept
+
+
+def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
+    """The best, then all that are by so little slower that they may yet be the ones to take."""
+    return [best, *(one for one in found if one is not best and replay(one).time_s < _NEAR * best_s)]
+
+
+def warm() -> None:
+    """Compile the hot loops, or load them from the cache, on the smallest problem there is."""
+    from synth.networks.families import family
+
+    pair = family("ring:2", [1e-6], [1e9])
+    for kind in ("all_gather", "all_reduce"):
+        check(greedy.synthesize(pair, collective(kind, 2), 1))
+        check(forest.synthesize(pair, collective(kind, 2), 1))
+
+
+def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
+    timing = replay(schedule)
+    findings = check(schedule, timing)
+    if findings:
+        raise RuntimeError(f"{schedule.method} made a wrong schedule: {findings[0]}")
+    outcome = Outcome(timing.time_s, proven, gap=schedule.outcome.gap if schedule.outcome else None)
+    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
+    return replace(schedule, outcome=replace(outcome, status=status))
+
+
+def bounds_of(request: Request) -> tuple[Bound, ...]:
+    """Every proven lower bound on what is asked; raises UsageError where the network has no way for it."""
+    if request.chunk_bytes is not None:
+        shape = request.shape()
+        require_ways(request.network, shape)
+        return tuple(bounds(request.network, shape, request.chunk_bytes))
+    whole, chunk_bytes = cut(request, 1)
+    require_ways(request.network, whole)
+    return tuple(bounds(request.network, whole, chunk_bytes, fluid=True))

@@ -1,0 +1,147 @@
+"""Processes that work through calls side by side, and are gone when the block that started them ends.
+
+Started by forkserver, so that neither threads nor compiled loops of this process are copied. A worker
+ignores Ctrl-C, which is for the process that waits for it; it ends with that process, however that
+ends, and the solvers that it started end with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from synth.portfolio.memory_limits import peak_of
+
+__all__ = ["Crew", "cores"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Crew(Generic[Task, Result]):
+    """At most ``jobs`` processes that each do ``work(task)``, task after task as they were submitted.
+
+    ``work`` and all tasks and results must be picklable. ``peak_bytes`` says, after the block, the sum of
+    the most memory that each process held.
+    """
+
+    def __init__(self, jobs: int, work: Callable[[Task], Result]) -> None:
+        self._jobs, self._work = jobs, work
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["synth.portfolio.synthesize"])
+        self._workers: dict[Connection, Any] = {}
+        self._idle: list[Connection] = []
+        self._queue: list[tuple[int, Task]] = []
+        self._count = 0
+        self.finished: dict[int, Result] = {}
+        self.peak_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe, process in self._workers.items():
+            self.peak_bytes += peak_of(process.pid)
+            _end(process)
+            pipe.close()
+        self._workers.clear()
+
+    def submit(self, task: Task) -> int:
+        """The number under which the result will be in ``finished``."""
+        self._queue.append((self._count, task))
+        self._count += 1
+        self._hand_out()
+        return self._count - 1
+
+    def withdraw(self, number: int) -> None:
+        """Do not begin with task ``number``, unless somebody has begun already."""
+        self._queue = [(one, task) for one, task in self._queue if one != number]
+
+    def wait(self, until_s: float = float("inf")) -> None:
+        """Return once more has finished, nothing is left, or ``time.perf_counter`` says ``until_s``.
+
+        Raises what a task raised, and RuntimeError where a worker has died.
+        """
+        busy = [pipe for pipe in self._workers if pipe not in self._idle]
+        left_s = None if until_s == float("inf") else max(0.0, until_s - time.perf_counter())
+        for pipe in wait(busy, left_s) if busy else ():
+            assert isinstance(pipe, Connection)
+            self._take(pipe)
+        self._hand_out()
+
+    def _take(self, pipe: Connection) -> None:
+        try:
+            number, result, error = pipe.recv()
+        except EOFError as lost:
+            raise RuntimeError("a worker of synth ended before its work: out of memory?") from lost
+        if error is not None:
+            raise error
+        self.finished[number] = result
+        self._idle.append(pipe)
+
+    def _hand_out(self) -> None:
+        while self._queue and (self._idle or len(self._workers) < self._jobs):
+            pipe = self._idle.pop() if self._idle else self._start()
+            pipe.send(self._queue.pop(0))
+
+    def _start(self) -> Connection:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self._work), daemon=False)
+        process.start()
+        theirs.close()
+        self._workers[ours] = process
+        return ours
+
+
+def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow, daemon=True).start()
+    while True:
+        try:
+            number, task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[int, Any, Exception | None] = (number, work(task), None)
+        except Exception as error:
+            answer = (number, None, error)
+        pipe.send(answer)
+
+
+def _follow() -> None:
+    """End this process, and what it started, when the process that asked for it has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    _end_below(os.getpid())
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _end(process: Any) -> None:
+    _end_below(process.pid)
+    process.kill()
+    process.join()
+
+
+def _end_below(pid: int) -> None:
+    import psutil
+
+    with suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()

@@ -1,0 +1,1 @@
+"""Routing: paths and trees through a network so that no link or port is busier than it must be."""

@@ -1,0 +1,1 @@
+"""Scheduling: an order for given sends (list scheduling), or sends for given chunks (matching)."""

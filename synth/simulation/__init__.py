@@ -1,0 +1,6 @@
+"""Simulation: when every send of a schedule, or every step of a program, starts and ends.
+
+In: a schedule or a program and its network. Out: times, the critical path, what each link and port
+carried.
+Read `schedule`; `program` with `threadblock_machine`, or with `max_min_fairness` and `fair_program`.
+"""

@@ -1,0 +1,32 @@
+"""How many ranks' contributions a send carries: 1 for a plain chunk, more for a partial sum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Bytes, Indices, Mask
+from synth.kernels.compiled import compiled
+from synth.schedule import REDUCE, Schedule
+from synth.simulation.chunk_slots import touched
+
+__all__ = ["contributions"]
+
+
+def contributions(schedule: Schedule) -> Indices:
+    """For each send the number of contributions summed up in what it carries; O(sends).
+
+    Right for schedules that the checker accepts; a copy of what no rank adds to carries 1.
+    """
+    slots = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
+    return _carried(*slots, schedule.op)
+
+
+@compiled
+def _carried(leaves: Indices, enters: Indices, held: Mask, op: Bytes) -> Indices:
+    summed = held.astype(np.int64)
+    carried = np.empty(len(leaves), dtype=np.int64)
+    for row in range(len(leaves)):
+        carried[row] = summed[leaves[row]]
+        before = summed[enters[row]] if op[row] == REDUCE else 0
+        summed[enters[row]] = before + carried[row]
+    return carried

@@ -1,0 +1,222 @@
+"""How long a program takes where transfers share what they cross fairly, as flows of TCP do.
+
+``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Nothing
+enforces that order between hosts: whatever is ready is sent at once, and what meets at a port slows
+down together. Here each pair of ranks is one flow, which carries its messages one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Mask
+from synth.kernels.compiled import compiled
+from synth.kernels.event_queue import pop, push
+from synth.network import Network
+from synth.program import Program
+from synth.simulation.fifo_order import links_of
+from synth.simulation.max_min_fairness import Flows, carry, enqueue, next_s, share
+from synth.simulation.program import Costs, links_used
+
+__all__ = ["fair_time_s"]
+
+
+def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
+    """Seconds with max-min fair rates: no flow can gain but from one that has no more than it.
+
+    A port carries what its fastest link does. Infinite where the program deadlocks; raises UsageError
+    where the network lacks a link. O(messages · flows · ports of the busiest moment).
+    """
+    costs = costs or Costs()
+    links = links_of(program)
+    link = links_used(program, network, chunk_bytes)
+    used = np.unique(link[links.sends])
+    flow = np.full(max(1, network.links), -1, dtype=np.int64)
+    flow[used] = np.arange(len(used))
+    # What costs nothing a byte is as fast as may be counted.
+    rate = 1.0 / np.maximum(network.beta_s_per_byte[used], 1e-18)
+    start, port = _crossed(network, used)
+    wiring = _Wiring(
+        program.tb_start.astype(np.int64),
+        program.tb_of.astype(np.int64),
+        program.tb_rank.astype(np.int64),
+        np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)),
+        links.goal,
+        links.sends,
+        links.receives,
+        links.send,
+        links.recv,
+        _end(links.recv, links.fifos),
+        _end(links.send, links.fifos),
+        costs.fifo,
+        np.where(links.sends, flow[link], -1),
+    )
+    flows = Flows(
+        head=np.full(len(used), -1, dtype=np.int64),
+        tail=np.full(len(used), -1, dtype=np.int64),
+        after=np.full(program.steps, -1, dtype=np.int64),
+        left=np.zeros(len(used)),
+        rate=np.zeros(len(used)),
+        size=program.count.astype(np.float64) * chunk_bytes,
+        alpha_s=network.alpha_s[used].astype(np.float64),
+        capacity=_capacities(rate, start, port),
+        start=start,
+        crossed=port,
+    )
+    return float(_run(wiring, _ready(wiring), flows, costs.step_s))
+
+
+class _Wiring(NamedTuple):
+    """How the threadblocks hang together: ``reader`` and ``writer`` are those at the ends of each FIFO."""
+
+    start: Indices
+    tb_of: Indices
+    tb_rank: Indices
+    rank_start: Indices
+    goal: Indices
+    sends: Mask
+    receives: Mask
+    send: Indices
+    recv: Indices
+    reader: Indices
+    writer: Indices
+    depth: int
+    flow: Indices
+
+
+class _State(NamedTuple):
+    """Where each threadblock stands, what each FIFO has seen, and in ``queue`` who is to be looked at."""
+
+    reached: Indices
+    busy: Mask
+    awake: Mask
+    queue: Indices
+    sent: Indices
+    arrived: Indices
+    taken: Indices
+
+
+def _ready(wiring: _Wiring) -> _State:
+    blocks, fifos = len(wiring.send), len(wiring.reader)
+    sent, arrived, taken = (np.zeros(fifos, dtype=np.int64) for _ in range(3))
+    awake, busy = np.ones(blocks, dtype=np.bool_), np.zeros(blocks, dtype=np.bool_)
+    return _State(wiring.start[:-1].copy(), busy, awake, np.arange(blocks), sent, arrived, taken)
+
+
+def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
+    """(start, resource): what each flow crosses, itself first, then its link's ports."""
+    crossed = [
+        [
+            number,
+            *(len(used) + network.link_port[network.link_port_start[row] : network.link_port_start[row + 1]]),
+        ]
+        for number, row in enumerate(used.tolist())
+    ]
+    start = np.concatenate(([0], np.cumsum([len(resources) for resources in crossed]))).astype(np.int64)
+    return start, np.array([resource for resources in crossed for resource in resources], dtype=np.int64)
+
+
+def _capacities(rate: Floats, start: Indices, resource: Indices) -> Floats:
+    """Bytes a second of each flow and port."""
+    capacity = np.zeros(int(resource.max(initial=0)) + 1)
+    np.maximum.at(capacity, resource, np.repeat(rate, np.diff(start)))
+    return capacity
+
+
+def _end(fifo_of: Indices, fifos: int) -> Indices:
+    """The threadblock at one end of each FIFO."""
+    found = np.full(fifos + 1, -1, dtype=np.int64)
+    found[fifo_of[fifo_of >= 0]] = np.flatnonzero(fifo_of >= 0)
+    return found
+
+
+@compiled
+def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
+    steps, blocks = len(wiring.tb_of), len(wiring.send)
+    # Events: the arrival of a step's message, or, above ``steps``, a threadblock that may go on.
+    key = np.empty(steps + 2 * blocks + 4)
+    what = np.empty(steps + 2 * blocks + 4, dtype=np.int64)
+    events, waiting, done = 0, blocks, 0
+    now_s, last_s = 0.0, 0.0
+    while True:
+        changed = False
+        while waiting > 0:
+            waiting -= 1
+            tb = state.queue[waiting]
+            state.awake[tb] = False
+            if _may_run(wiring, state, tb):
+                waiting, began = _start(wiring, state, flows, tb, waiting)
+                changed = changed or began
+                done += 1
+                last_s = max(last_s, now_s + step_s)
+                events = push(key, what, events, now_s + step_s, steps + tb)
+        if changed:
+            share(flows)
+        until_s = next_s(flows, now_s, key[0] if events > 0 else np.inf)
+        if until_s == np.inf:
+            return last_s if done == steps else np.inf
+        events, ended = carry(flows, now_s, until_s, key, what, events)
+        now_s = until_s
+        if ended:
+            share(flows)
+        while events > 0 and key[0] <= now_s:
+            waiting = _take(wiring, state, what[0], waiting)
+            events = pop(key, what, events)
+
+
+@compiled
+def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
+    """Whether nothing keeps a threadblock from its next step."""
+    step = state.reached[tb]
+    if state.busy[tb] or step == wiring.start[tb + 1]:
+        return False
+    goal = wiring.goal[step]
+    if goal >= 0 and state.reached[wiring.tb_of[goal]] <= goal:
+        return False
+    into, out = wiring.recv[tb], wiring.send[tb]
+    if wiring.receives[step] and state.arrived[into] == state.taken[into]:
+        return False
+    return not wiring.sends[step] or state.sent[out] - state.taken[out] < wiring.depth
+
+
+@compiled
+def _start(wiring: _Wiring, state: _State, flows: Flows, tb: int, waiting: int) -> tuple[int, bool]:
+    """Start a threadblock's next step: (who waits to be looked at, whether a flow began)."""
+    step = state.reached[tb]
+    state.reached[tb], state.busy[tb] = step + 1, True
+    if wiring.receives[step]:
+        state.taken[wiring.recv[tb]] += 1
+        waiting = _wake(state, wiring.writer[wiring.recv[tb]], waiting)
+    began = False
+    if wiring.sends[step]:
+        state.sent[wiring.send[tb]] += 1
+        began = enqueue(flows, wiring.flow[step], step)
+    return waiting, began
+
+
+@compiled
+def _take(wiring: _Wiring, state: _State, event: int, waiting: int) -> int:
+    """A message has arrived, or a step is over: how many wait to be looked at."""
+    steps = len(wiring.tb_of)
+    if event < steps:
+        fifo = wiring.send[wiring.tb_of[event]]
+        state.arrived[fifo] += 1
+        return _wake(state, wiring.reader[fifo], waiting)
+    tb = event - steps
+    state.busy[tb] = False
+    here = wiring.tb_rank[tb]
+    # Any threadblock of the rank may have waited for this step.
+    for other in range(wiring.rank_start[here], wiring.rank_start[here + 1]):
+        waiting = _wake(state, other, waiting)
+    return waiting
+
+
+@compiled
+def _wake(state: _State, tb: int, waiting: int) -> int:
+    """Put a threadblock (-1: none) among those to be looked at; how many there are."""
+    if tb >= 0 and not state.awake[tb]:
+        state.awake[tb], state.queue[waiting] = True, tb
+        return waiting + 1
+    return waiting

@@ -1,0 +1,175 @@
+"""How long a program takes: threadblocks, channels, FIFO slots and instruction overheads, event by event.
+
+Every threadblock runs its steps one after the other. A step starts when the step that it waits for is
+over, its message has arrived and a slot of its FIFO and the link with all its ports are free; what a
+message holds, and for how long, is what ``synth.simulation.schedule`` says of a send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats, Indices, floats
+from probes.errors import UsageError
+from synth.network import Network, fastest_links
+from synth.program import READS_SRC, WRITES_DST, Program
+from synth.simulation.fifo_order import FIFO_DEPTH, Links, links_of
+from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
+
+__all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
+
+
+# The relative error of some sums of seconds.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the executor adds to the network: seconds of every step, how fast one threadblock moves data."""
+
+    step_s: float = 0.5e-6
+    threadblock_bytes_per_s: float = float("inf")
+    fifo: int = FIFO_DEPTH
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramTiming:
+    """``start_s`` and ``end_s`` of each step, infinite where it never runs.
+
+    ``shares`` says what the longest chain of steps, each of which had to wait for the one before, consists
+    of: seconds of transfers, latency, threadblocks and instructions; ``binding`` is the largest, in words.
+    ``link_busy`` is the share of the time that each link of the network is held. ``cause`` and ``culprit``
+    say of each step what it waited for last (an index into CAUSES) and whose step that was (-1: nobody's);
+    ``link`` and ``wire_s`` which link it holds, and for how long (0: it sends nothing).
+    """
+
+    start_s: Floats
+    end_s: Floats
+    time_s: float
+    shares: dict[str, float]
+    binding: str
+    link_busy: Floats
+    cause: Indices
+    culprit: Indices
+    link: Indices
+    wire_s: Floats
+
+
+def simulate_program(
+    program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
+) -> ProgramTiming:
+    """Time a program on a network; O(steps · log threadblocks).
+
+    Raises UsageError where the network lacks a rank or a link that the program needs.
+    """
+    costs = costs or Costs()
+    links = links_of(program)
+    link = links_used(program, network, chunk_bytes)
+    size = program.count.astype(np.float64) * chunk_bytes
+    moved_s = size / costs.threadblock_bytes_per_s
+    beta = network.beta_s_per_byte[link]
+    alpha = np.where(links.sends, network.alpha_s[link], 0.0)
+    wire_s = np.where(links.sends, beta * size + (alpha if network.hold_alpha else 0.0), 0.0)
+    works = np.array(READS_SRC)[program.op] | np.array(WRITES_DST)[program.op]
+    busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s
+    start_s, end_s, cause, culprit = run_threadblocks(
+        program.tb_start.astype(np.int64),
+        program.tb_of.astype(np.int64),
+        links.goal,
+        links.sends,
+        links.receives,
+        links.sender,
+        links.send,
+        links.recv,
+        links.fifos,
+        costs.fifo,
+        link,
+        network.link_port_start.astype(np.int64),
+        network.link_port.astype(np.int64),
+        network.links,
+        len(network.ports),
+        busy_s,
+        wire_s,
+        alpha if not network.hold_alpha else np.zeros_like(alpha),
+        _late_s(program, wire_s),
+    )
+    time_s = float(end_s.max(initial=0.0))
+    shares = _chain(end_s, cause, culprit, wire_s, alpha, busy_s, costs.step_s)
+    held = floats(np.bincount(link, weights=wire_s, minlength=network.links))
+    return ProgramTiming(
+        start_s,
+        end_s,
+        time_s,
+        shares,
+        _binding(links, network, link, shares, held),
+        floats(held / time_s if 0 < time_s < np.inf else held * 0.0),
+        cause,
+        culprit,
+        link,
+        wire_s,
+    )
+
+
+def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
+    """For each step that sends the link that it uses; 0 for the others."""
+    if network.ranks < program.ranks:
+        raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
+    fastest = fastest_links(network, chunk_bytes)
+    pairs = list(zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True))
+    of_tb = [fastest.get(pair, -1) if pair[1] >= 0 else 0 for pair in pairs]
+    for pair, row in zip(pairs, of_tb, strict=True):
+        if row < 0:
+            raise UsageError(
+                f"{program.name} sends from rank {pair[0]} to {pair[1]}: {network.name} has no such link"
+            )
+    return np.array(of_tb, dtype=np.int64)[program.tb_of]
+
+
+def _late_s(program: Program, wire_s: Floats) -> Floats:
+    """Less than any transfer, and least for the first turn: what decides between steps at one moment."""
+    if not len(program.turn):
+        return np.zeros(program.steps)
+    least_s = float(wire_s[wire_s > 0].min(initial=1.0))
+    return np.asarray(program.turn * (1e-3 * least_s / max(1, int(program.turn.max(initial=1)))))
+
+
+def _chain(
+    end_s: Floats,
+    cause: Indices,
+    culprit: Indices,
+    wire_s: Floats,
+    alpha_s: Floats,
+    busy_s: Floats,
+    step_s: float,
+) -> dict[str, float]:
+    """What the time of the steps that held up the last one went to."""
+    shares = {"transfer": 0.0, "latency": 0.0, "threadblock": 0.0, "instructions": 0.0}
+    if not len(end_s) or not np.isfinite(end_s).all():
+        return shares
+    step, why = int(np.argmax(end_s)), "order"
+    while step >= 0:
+        shares["transfer"] += float(wire_s[step])
+        if why == "message":
+            shares["latency"] += float(alpha_s[step])
+        elif why != "link":
+            # Only who waits for the step itself, not for its message, waits for all of it.
+            shares["instructions"] += step_s
+            late_s = float(busy_s[step] - wire_s[step] - step_s)
+            # The difference of two sums: where it is nothing, rounding leaves a little on either side.
+            shares["threadblock"] += late_s if late_s > _ROUNDING * busy_s[step] else 0.0
+        step, why = int(culprit[step]), CAUSES[cause[step]]
+    return shares
+
+
+def _binding(links: Links, network: Network, link: Indices, shares: dict[str, float], held_s: Floats) -> str:
+    largest = max(shares, key=lambda name: shares[name])
+    if largest != "transfer":
+        return {
+            "latency": "latency of the links",
+            "threadblock": "what one threadblock can move",
+            "instructions": "the overhead of instructions",
+        }[largest]
+    busiest = int(np.argmax(held_s))
+    return f"transfers, most on link {network.src[busiest]} -> {network.dst[busiest]}"

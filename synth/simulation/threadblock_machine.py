@@ -1,0 +1,145 @@
+"""The event loop of programs: when each step of each threadblock starts and ends, and what held it up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Mask
+from synth.kernels.compiled import compiled
+from synth.kernels.event_queue import pop, push
+
+__all__ = ["CAUSES", "run_threadblocks"]
+
+CAUSES = ("start", "order", "wait", "message", "FIFO", "link")
+
+
+@compiled
+def run_threadblocks(
+    start: Indices,
+    tb_of: Indices,
+    goal: Indices,
+    sends: Mask,
+    receives: Mask,
+    sender: Indices,
+    send: Indices,
+    recv: Indices,
+    fifos: int,
+    depth: int,
+    link: Indices,
+    port_start: Indices,
+    port: Indices,
+    links: int,
+    ports: int,
+    busy_s: Floats,
+    wire_s: Floats,
+    alpha_s: Floats,
+    late_s: Floats,
+) -> tuple[Floats, Floats, Indices, Indices]:
+    """(start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
+
+    ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
+    Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
+    """
+    steps, blocks = len(tb_of), len(send)
+    begin_s = np.full(steps, np.inf)
+    end_s = np.full(steps, np.inf)
+    cause = np.zeros(steps, dtype=np.int64)
+    culprit = np.full(steps, -1, dtype=np.int64)
+    reached = start[:-1].copy()
+    # Links first, then ports: until when each is held, and by which step.
+    free_s = np.zeros(links + ports)
+    holder = np.full(links + ports, -1, dtype=np.int64)
+    # Of each FIFO the messages sent and taken, and when its slots became free, in a circle.
+    sent = np.zeros(fifos + 1, dtype=np.int64)
+    taken = np.zeros(fifos + 1, dtype=np.int64)
+    slot_free_s = np.zeros((fifos + 1, depth))
+    slot_user = np.full((fifos + 1, depth), -1, dtype=np.int64)
+    sleeper_of_fifo = np.full(fifos + 1, -1, dtype=np.int64)
+    sender_asleep = np.full(fifos + 1, -1, dtype=np.int64)
+    sleeper = np.full(blocks, -1, dtype=np.int64)
+    after = np.full(blocks, -1, dtype=np.int64)
+    key = np.empty(4 * blocks + 4)
+    what = np.empty(4 * blocks + 4, dtype=np.int64)
+    size = 0
+    for tb in range(blocks):
+        size = push(key, what, size, 0.0, tb)
+    while size > 0:
+        now_s = key[0]
+        tb = what[0]
+        size = pop(key, what, size)
+        step = reached[tb]
+        if step == start[tb + 1]:
+            continue
+        # The moment from which the step may run, and what that moment is due to.
+        ready_s, why, whom = 0.0, 0, -1
+        if step > start[tb]:
+            ready_s, why, whom = end_s[step - 1], 1, step - 1
+        if goal[step] >= 0:
+            other = tb_of[goal[step]]
+            if reached[other] <= goal[step]:
+                after[tb], sleeper[other] = sleeper[other], tb
+                continue
+            if end_s[goal[step]] > ready_s:
+                ready_s, why, whom = end_s[goal[step]], 2, goal[step]
+        if receives[step]:
+            fifo = recv[tb]
+            if sent[fifo] == taken[fifo]:
+                sleeper_of_fifo[fifo] = tb
+                continue
+            source = sender[step]
+            arrival_s = begin_s[source] + wire_s[source] + alpha_s[source]
+            if arrival_s > ready_s:
+                ready_s, why, whom = arrival_s, 3, source
+        if sends[step]:
+            fifo = send[tb]
+            if sent[fifo] - taken[fifo] >= depth:
+                sender_asleep[fifo] = tb
+                continue
+            slot = sent[fifo] % depth
+            if slot_free_s[fifo, slot] > ready_s:
+                ready_s, why, whom = slot_free_s[fifo, slot], 4, slot_user[fifo, slot]
+            edge = link[step]
+            if free_s[edge] > ready_s:
+                ready_s, why, whom = free_s[edge], 5, holder[edge]
+            for at in range(port_start[edge], port_start[edge + 1]):
+                p = links + port[at]
+                if free_s[p] > ready_s:
+                    ready_s, why, whom = free_s[p], 5, holder[p]
+        if ready_s + late_s[step] > now_s:
+            size = push(key, what, size, ready_s + late_s[step], tb)
+            continue
+        begin_s[step], end_s[step] = ready_s, ready_s + busy_s[step]
+        cause[step], culprit[step] = why, whom
+        reached[tb] = step + 1
+        if sends[step]:
+            fifo, edge = send[tb], link[step]
+            sent[fifo] += 1
+            free_s[edge], holder[edge] = ready_s + wire_s[step], step
+            for at in range(port_start[edge], port_start[edge + 1]):
+                p = links + port[at]
+                free_s[p], holder[p] = ready_s + wire_s[step], step
+            if sleeper_of_fifo[fifo] >= 0:
+                size = push(key, what, size, ready_s, sleeper_of_fifo[fifo])
+                sleeper_of_fifo[fifo] = -1
+        if receives[step]:
+            fifo = recv[tb]
+            slot = taken[fifo] % depth
+            slot_free_s[fifo, slot], slot_user[fifo, slot] = end_s[step], step
+            taken[fifo] += 1
+            if sender_asleep[fifo] >= 0:
+                size = push(key, what, size, end_s[step], sender_asleep[fifo])
+                sender_asleep[fifo] = -1
+        last, waiting = -1, sleeper[tb]
+        while waiting >= 0:
+            following = after[waiting]
+            if goal[reached[waiting]] <= step:
+                if last < 0:
+                    sleeper[tb] = following
+                else:
+                    after[last] = following
+                size = push(key, what, size, end_s[step], waiting)
+            else:
+                last = waiting
+            waiting = following
+        size = push(key, what, size, end_s[step], tb)
+    return begin_s, end_s, cause, culprit

@@ -1,0 +1,192 @@
+"""Growing horizons of TACOS-ILP (Sec. V): whether all chunks can have arrived by then, from the bound up.
+
+What the solver has when time runs out is completed by shortest paths (Sec. V-B); what is too large for
+one program is done in short windows one after the other, time clustering (Sec. V-C).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.progress import Progress
+from synth.bounds.bounds import bounds
+from synth.bounds.wavefront import wavefront
+from synth.collective import Collective
+from synth.network import Network
+from synth.schedule import Bound, Schedule
+from synth.simulation.schedule import replay
+from synth.tacos_ilp.recovery import completed
+from synth.tacos_ilp.time_expanded_milp import Move, moves_of, program
+from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, expand, grid_of
+
+__all__ = ["CLOSE", "Search", "copies_to_all"]
+
+CLOSE = 1e-6
+_MOST_COLUMNS = 60_000
+# Handing a column with its rows to a solver takes about this long, which is part of the time limit.
+_COLUMNS_PER_S = 6_000
+_WINDOW_HOPS = 2
+_SHARE = 0.7
+_FEW = 4
+_FEWER = 0.8
+_LEAST_S = 0.2
+
+
+@dataclass(eq=False)
+class Search:
+    """One copying collective: the best schedule so far, and how far the bound has come."""
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    seed: int
+    deadline_s: float
+    solver: str
+    progress: Progress
+    warm_starts: Iterator[Schedule]
+    bound: Bound | None = None
+    best: Schedule = field(init=False)
+    best_s: float = float("inf")
+
+    def run(self) -> Schedule:
+        bundles = bundle(self.network)
+        shape = self.collective
+        self.bound = wavefront(self.network, shape.held(), shape.wanted(), self.chunk_bytes)
+        known_s = bounds(self.network, shape, self.chunk_bytes)[0].time_s
+        known_s = max(known_s, self.bound.time_s if self.bound else 0.0)
+        self._begin(bundles, known_s)
+        if self.best_s <= known_s * (1 + CLOSE):
+            return self.best
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s)
+        expansion = expand(grid, self.collective.held(), grid.ticks(self.best_s))
+        if expansion is None or not self._grow(expansion, grid.ticks(known_s)):
+            self._cluster(bundles)
+        return self.best
+
+    def _left_s(self) -> float:
+        return self.deadline_s - time.perf_counter()
+
+    def _most(self) -> int:
+        """How many columns there is time for."""
+        return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
+
+    def _keep(self, schedule: Schedule) -> None:
+        time_s = replay(schedule).time_s
+        if time_s < self.best_s:
+            self.best, self.best_s = schedule, time_s
+
+    def _begin(self, bundles: Bundles, known_s: float) -> None:
+        """Begin with something feasible: shortest paths, then what other methods make, to the bound."""
+        if not copies_to_all(self.collective):
+            self._keep(self._schedule(bundles, []))
+        for at in itertools.count():
+            if self.best_s <= known_s * (1 + CLOSE) or (at and self._left_s() < _LEAST_S):
+                return
+            made = next(self.warm_starts, None)
+            if made is None:
+                return
+            self._keep(replace(made, method="ilp", seed=self.seed))
+
+    def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
+        return completed(bundles, self.collective, self.chunk_bytes, moves, "ilp", self.seed)
+
+    def _grow(self, expansion: Expansion, known: int) -> bool:
+        """Ask horizon after horizon, from the known bound up to the best time; False if too large.
+
+        Steps double while horizons are infeasible, so that many close ones cost few programs, and
+        halve the rest once one is not.
+        """
+        horizons = expansion.arrivals
+        horizons = horizons[horizons < expansion.horizon]
+        low = int(np.searchsorted(horizons, known, side="right")) - 1
+        low, high, step = max(low, 0), len(horizons), 1
+        while low < high and self._left_s() > _LEAST_S:
+            at = min(low + step - 1, high - 1)
+            self.progress.update(low, high, f"horizon {horizons[at] * expansion.grid.tick_s * 1e6:.6g} us")
+            answer = self._decide(expansion.until(int(horizons[at])))
+            if answer is None:
+                return low > 0
+            if answer == "unknown":
+                break
+            if answer == "infeasible":
+                low, step = at + 1, 2 * step
+            else:
+                high, step = at, 1 if at - low < 2 else (at - low) // 2
+        self._prove(expansion, horizons, low, high)
+        if low < high and self._left_s() > _LEAST_S:
+            self._ask(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
+        return True
+
+    def _decide(self, expansion: Expansion) -> str | None:
+        """Whether all can have arrived by the horizon: with few instants first, which can only say yes."""
+        thin = expansion.thinned(_FEW)
+        if thin.instants < _FEWER * expansion.instants:
+            answer = self._ask(thin, self._left_s() * _SHARE, elastic=False)
+            if answer == "feasible":
+                return answer
+        return self._ask(expansion, self._left_s() * _SHARE, elastic=False)
+
+    def _ask(self, expansion: Expansion, limit_s: float, *, elastic: bool) -> str | None:
+        """Whether all can have arrived by the horizon; what was found is kept. None: too large to ask."""
+        until_s = time.perf_counter() + limit_s
+        shape = self.collective
+        made = program(expansion, shape.held(), shape.wanted(), elastic=elastic, most_columns=self._most())
+        if made is None:
+            return None
+        if not made.possible and not elastic:
+            return "infeasible"
+        limit_s = max(0.1, until_s - time.perf_counter())
+        solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
+        if solution.values is not None:
+            self._keep(self._schedule(expansion.grid.bundles, moves_of(made, solution)))
+            return "feasible"
+        return solution.status
+
+    def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
+        """What the infeasible horizons prove: nothing ends before the first that is left."""
+        if not low:
+            return
+        tick_s = expansion.grid.tick_s
+        next_s = float(horizons[low] * tick_s) if low < len(horizons) else self.best_s
+        exactly = "exact times" if expansion.grid.exact else f"times rounded down to {tick_s:.3g} s"
+        self.bound = Bound(
+            "ILP horizon",
+            min(next_s, self.best_s),
+            f"none ends by {horizons[low - 1] * tick_s:.9g} s: {expansion.instants} instants, {exactly}",
+        )
+
+    def _cluster(self, bundles: Bundles) -> None:
+        """Short windows one after the other, each moving as many chunks as it can."""
+        tick_s = float(self.network.hold_s(self.chunk_bytes).min())
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s)
+        window = _WINDOW_HOPS * int(grid.travel.max())
+        held, wanted = self.collective.held(), self.collective.wanted()
+        moves: list[Move] = []
+        begin = 0
+        while (wanted & ~held).any() and self._left_s() > _LEAST_S:
+            expansion = expand(grid, held, window)
+            made = expansion and program(expansion, held, wanted, elastic=True, most_columns=self._most())
+            if not made:
+                break
+            windows = max(2, -(-grid.ticks(self.best_s) // window) - begin // window)
+            limit_s = self._left_s() * 2 / windows
+            solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
+            found = moves_of(made, solution)
+            if not found:
+                break
+            for move in found:
+                held[self.network.dst[bundles.first[move.bundle]], move.chunk] = True
+            moves += [replace(move, tick=begin + move.tick) for move in found]
+            begin += window
+        self._keep(self._schedule(bundles, moves))
+
+
+def copies_to_all(collective: Collective) -> bool:
+    """Whether every rank wants every chunk, as in a whole all_gather or broadcast."""
+    return collective.kind in ("all_gather", "broadcast") and not collective.members

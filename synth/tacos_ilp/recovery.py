@@ -1,0 +1,96 @@
+"""From the moves of a time-expanded network to a schedule, complete even where the moves are not.
+
+Chunks that the moves leave short of a rank travel there by a shortest path from the nearest rank that
+holds them (TACOS Sec. V-B, early termination and recovery).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
+
+from probes.columns import Floats, Indices, bytes_of, ints
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import fastest_links
+from synth.schedule import COPY, Schedule
+from synth.scheduling.list_scheduling import Sends
+from synth.tacos_ilp.time_expanded_milp import Move
+from synth.tacos_ilp.time_expanded_network import Bundles
+
+__all__ = ["completed"]
+
+
+def completed(
+    bundles: Bundles, collective: Collective, chunk_bytes: int, moves: Sequence[Move], method: str, seed: int
+) -> Schedule:
+    """The schedule of ``moves``, which must be causal in their order, and of what they leave undone.
+
+    Raises NotApplicableError if a rank cannot be reached. O(missing · ranks + ranks²·log ranks).
+    """
+    network = bundles.network
+    links = _links(bundles, chunk_bytes, moves)
+    chunks = np.array([move.chunk for move in moves], dtype=np.int64)
+    held = collective.held()
+    held[network.dst[links], chunks] = True
+    if not (collective.wanted() & ~held).any():
+        ops = bytes_of(np.full(len(links), COPY))
+        return Schedule(network, collective, chunk_bytes, method, seed, ints(chunks), ints(links), ops)
+    sends = Sends()
+    sends.add(chunks, links, COPY, np.arange(len(links)))
+    for chunk, link, depth in _paths(bundles, collective, chunk_bytes, held):
+        sends.add(chunk, link, COPY, len(links) + depth)
+    return sends.schedule(network, collective, chunk_bytes, method, seed)
+
+
+def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[Move]) -> Indices:
+    """For each move the link of its bundle that comes free first."""
+    free = [dict.fromkeys(rows.tolist(), 0.0) for rows in bundles.links]
+    hold_s = bundles.network.hold_s(chunk_bytes)
+    chosen = []
+    for move in moves:
+        link = min(free[move.bundle], key=lambda row, at=move.bundle: free[at][row])  # type: ignore[misc] # mypy infers no lambda with a default
+        free[move.bundle][link] = max(free[move.bundle][link], move.tick) + hold_s[link]
+        chosen.append(link)
+    return np.array(chosen, dtype=np.int64)
+
+
+def _paths(
+    bundles: Bundles, collective: Collective, chunk_bytes: int, held: np.ndarray
+) -> Iterator[tuple[int, int, int]]:
+    """(chunk, link, hops before it) that bring every chunk to every rank that lacks it."""
+    network = bundles.network
+    rows = fastest_links(network, chunk_bytes)
+    distance_s, before = _shortest(rows, network.travel_s(chunk_bytes), network.ranks)
+    wanted = collective.wanted()
+    for chunk in np.flatnonzero((wanted & ~held).any(axis=0)).tolist():
+        holding = held[:, chunk].copy()
+        depth = np.zeros(network.ranks, dtype=np.int64)
+        lacking = np.flatnonzero(wanted[:, chunk] & ~holding)
+        nearest_s = distance_s[holding][:, lacking].min(axis=0)
+        if np.isinf(nearest_s).any():
+            rank = int(lacking[np.isinf(nearest_s)][0])
+            raise NotApplicableError(f"{network.name}: rank {rank} cannot be reached by chunk {chunk}")
+        for rank in lacking[np.argsort(nearest_s, kind="stable")].tolist():
+            if holding[rank]:
+                continue
+            source = int(np.where(holding, distance_s[:, rank], np.inf).argmin())
+            path = [rank]
+            while not holding[path[-1]]:
+                path.append(int(before[source, path[-1]]))
+            for tail, head in zip(path[::-1], path[-2::-1], strict=False):
+                yield chunk, rows[tail, head], int(depth[tail])
+                depth[head] = depth[tail] + 1
+                holding[head] = True
+
+
+def _shortest(rows: dict[tuple[int, int], int], travel_s: Floats, ranks: int) -> tuple[Floats, Indices]:
+    """([from, to] time of the shortest path, [from, to] the rank before the last on it)."""
+    ends = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
+    cost_s = travel_s[list(rows.values())]
+    graph = coo_array((cost_s, (ends[:, 0], ends[:, 1])), shape=(ranks, ranks)).tocsr()
+    distance_s, before = dijkstra(graph, return_predecessors=True)
+    return distance_s, before

@@ -1,0 +1,207 @@
+"""The integer program of TACOS-ILP (Sec. V-A) over a time-expanded network, for copying collectives.
+
+A binary column says that a chunk has left over a bundle by a tick; so columns of one chunk and bundle
+rise with the tick, and the move happens where they step from 0 to 1. Columns exist only where the
+chunk can have come by then and can still be of use by the horizon. A chunk enters a rank at most
+once, leaves only what has come, and no bundle or port carries more at once than it can.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from probes.columns import Mask
+from synth.milp.model import Model, Solution
+from synth.tacos_ilp.time_expanded_network import UNREACHED, Expansion
+
+__all__ = ["Move", "Program", "moves_of", "program"]
+
+_MOST_CUT_RANKS = 64
+
+
+@dataclass(frozen=True, order=True)
+class Move:
+    """``chunk`` starts over a bundle at ``tick``."""
+
+    tick: int
+    bundle: int
+    chunk: int
+
+
+@dataclass(frozen=True, eq=False)
+class Departures:
+    """When one chunk may start over one bundle, and the column that says it has left by each tick."""
+
+    chunk: int
+    bundle: int
+    ticks: list[int]
+    columns: list[int]
+
+    def by(self, tick: int) -> list[int]:
+        """The column that says it has left by ``tick``: none before the first, the last one after."""
+        at = bisect_right(self.ticks, tick)
+        return self.columns[at - 1 : at] if at else []
+
+
+@dataclass(eq=False)
+class Program:
+    """The model and what its columns stand for; ``possible`` is False where no solver is needed.
+
+    An elastic program wants as many chunks as possible to arrive; otherwise all must.
+    """
+
+    expansion: Expansion
+    held: Mask
+    wanted: Mask
+    elastic: bool
+    model: Model = field(default_factory=lambda: Model(preprocess=False))
+    departures: dict[tuple[int, int], Departures] = field(default_factory=dict)
+    into: dict[tuple[int, int], list[Departures]] = field(default_factory=lambda: defaultdict(list))
+    possible: bool = True
+
+
+def program(
+    expansion: Expansion, held: Mask, wanted: Mask, *, elastic: bool = False, most_columns: int = 1 << 30
+) -> Program | None:
+    """The program that moves chunks from ``held`` to ``wanted`` (both ranks × chunks); None if too large."""
+    made = Program(expansion, held, wanted & ~held, elastic)
+    for chunk in range(held.shape[1]):
+        _depart(made, chunk)
+        if made.model.columns > most_columns:
+            return None
+    for rank, chunk in np.argwhere(made.wanted).tolist():
+        made.possible &= bool(made.into.get((chunk, rank)))
+    if made.possible or elastic:
+        _arrive(made)
+        _follow(made)
+        _share(made)
+        if not elastic:
+            _cross(made)
+    return made
+
+
+def moves_of(made: Program, solution: Solution) -> list[Move]:
+    """The moves that a solution makes, in the order of time."""
+    if solution.values is None:
+        return []
+    found = []
+    for (chunk, at), departures in made.departures.items():
+        left = solution.values[departures.columns] > 0.5
+        if left.any():
+            found.append(Move(departures.ticks[int(left.argmax())], at, chunk))
+    return sorted(found)
+
+
+def _depart(made: Program, chunk: int) -> None:
+    """Columns for all that can happen to a chunk, and matters, within the horizon."""
+    grid, model = made.expansion.grid, made.model
+    network = grid.bundles.network
+    held, wanted = made.held[:, chunk], made.wanted[:, chunk]
+    if not wanted.any():
+        return
+    earliest = grid.distance[held].min(axis=0)
+    remaining = grid.distance[:, wanted].min(axis=1)
+    for at, link in enumerate(grid.bundles.first.tolist()):
+        src, dst = int(network.src[link]), int(network.dst[link])
+        if held[dst] or max(earliest[src], remaining[dst]) >= UNREACHED:
+            continue
+        starts = made.expansion.starts[at]
+        last = made.expansion.horizon - remaining[dst] - grid.travel[at]
+        ticks = starts[(starts >= earliest[src]) & (starts <= last)].tolist()
+        if ticks:
+            columns = [model.binary() for _ in ticks]
+            for before, after in pairwise(columns):
+                model.row([before, after], [1.0, -1.0], high=0.0)
+            made.departures[chunk, at] = departures = Departures(chunk, at, ticks, columns)
+            made.into[chunk, dst].append(departures)
+
+
+def _arrive(made: Program) -> None:
+    """A chunk enters a rank at most once; exactly once where it is wanted, or rewarded if elastic."""
+    for (chunk, rank), ways in made.into.items():
+        final = [departures.columns[-1] for departures in ways]
+        must = made.wanted[rank, chunk] and not made.elastic
+        made.model.row(final, [1.0] * len(final), low=1.0 if must else 0.0, high=1.0)
+        if made.wanted[rank, chunk] and made.elastic:
+            made.model.cost.update(dict.fromkeys(final, -1.0))
+
+
+def _follow(made: Program) -> None:
+    """What has left a rank by a tick had come there by then."""
+    grid = made.expansion.grid
+    src = grid.bundles.network.src[grid.bundles.first]
+    for (chunk, at), departures in made.departures.items():
+        if made.held[src[at], chunk]:
+            continue
+        before: list[int] | None = None
+        for tick, column in zip(reversed(departures.ticks), reversed(departures.columns), strict=True):
+            came = [
+                column
+                for way in made.into.get((chunk, int(src[at])), [])
+                for column in way.by(tick - int(grid.travel[way.bundle]))
+            ]
+            # The later of two ticks with nothing arriving between them implies the earlier.
+            if came != before:
+                made.model.row([column, *came], [1.0, *[-1.0] * len(came)], high=0.0)
+            before = came
+
+
+def _share(made: Program) -> None:
+    """No bundle carries more chunks at once than it has links, and no port more than one."""
+    bundles = made.expansion.grid.bundles
+    users: dict[tuple[str, int], list[Departures]] = defaultdict(list)
+    for departures in made.departures.values():
+        ports = bundles.ports[departures.bundle]
+        for port in ports:
+            users["port", port].append(departures)
+        if not ports:
+            users["bundle", departures.bundle].append(departures)
+    for (kind, number), using in users.items():
+        carries = 1 if kind == "port" else len(bundles.links[number])
+        if len(using) > carries:
+            _carry(made, using, carries)
+
+
+def _carry(made: Program, using: list[Departures], carries: int) -> None:
+    hold = made.expansion.grid.hold
+    instants = sorted({tick for departures in using for tick in departures.ticks})
+    for at, tick in enumerate(instants):
+        following = instants[at + 1] if at + 1 < len(instants) else None
+        columns: list[int] = []
+        signs: list[float] = []
+        ends = False
+        for departures in using:
+            now, gone = departures.by(tick), departures.by(tick - int(hold[departures.bundle]))
+            if now == gone:
+                continue
+            columns += now + gone
+            signs += [1.0] * len(now) + [-1.0] * len(gone)
+            ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
+        # What is all still under way at the next start is counted there, with more besides.
+        if ends and len(columns) > carries:
+            made.model.row(columns, signs, high=float(carries))
+
+
+def _cross(made: Program) -> None:
+    """Each chunk crosses into every two neighbours of which one wants it.
+
+    Halves of a chunk can otherwise be sent to and fro until they add up to a whole one.
+    """
+    bundles = made.expansion.grid.bundles
+    src, dst = (column[bundles.first].tolist() for column in (bundles.network.src, bundles.network.dst))
+    if bundles.network.ranks > _MOST_CUT_RANKS:
+        return
+    pairs = {(min(ends), max(ends)) for ends in zip(src, dst, strict=True)}
+    for chunk in range(made.held.shape[1]):
+        for pair in pairs:
+            inside = list(pair)
+            if made.held[inside, chunk].any() or not made.wanted[inside, chunk].any():
+                continue
+            ways = [way for rank in pair for way in made.into.get((chunk, rank), [])]
+            entering = [way.columns[-1] for way in ways if src[way.bundle] not in pair]
+            made.model.row(entering, [1.0] * len(entering), low=1.0)

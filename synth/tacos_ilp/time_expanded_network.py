@@ -1,0 +1,197 @@
+"""The time-expanded network of TACOS (Sec. IV): at which ticks each bundle of links may start a send.
+
+A schedule needs no other start times than sums of the times that links are held and chunks travel:
+every send can be moved earlier, in the order of the schedule, until it starts when its chunk arrives
+or when its link or a port comes free. Those sums are enumerated, link by link, up to a horizon.
+
+Times are whole ticks, rounded down. A schedule that ends by T on the real network therefore ends by
+T in ticks, in the same order, so what is infeasible here is infeasible there, whatever the tick. Where
+all times are multiples of one tick nothing is rounded, and the expansion is the network.
+
+Parallel links that cost the same and share their ports are one bundle that carries several chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Ints, Mask
+from synth.network import Network
+from synth.networks.shortest_paths import distances_s
+
+__all__ = ["UNREACHED", "Bundles", "Expansion", "Grid", "bundle", "expand", "grid_of"]
+
+UNREACHED = 1 << 40
+_FINEST = 1e-9
+_SLACK = 1e-7
+_MOST_INSTANTS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """``links[b]`` are parallel links b alike in all; resources are bundles, then ports of the network."""
+
+    network: Network
+    links: tuple[Ints, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.links)
+
+    @cached_property
+    def first(self) -> Ints:
+        """One link of each bundle: a row to read costs from."""
+        return np.array([rows[0] for rows in self.links], dtype=np.int32)
+
+    @cached_property
+    def ports(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.network.ports_of(int(link)).tolist()) for link in self.first)
+
+
+def bundle(network: Network) -> Bundles:
+    """The links of ``network`` grouped into bundles."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for link in range(network.links):
+        key = (
+            int(network.src[link]),
+            int(network.dst[link]),
+            float(network.alpha_s[link]),
+            float(network.beta_s_per_byte[link]),
+            tuple(network.ports_of(link).tolist()),
+        )
+        alike.setdefault(key, []).append(link)
+    return Bundles(network, tuple(np.array(rows, dtype=np.int32) for rows in alike.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Times as whole ticks: how long a chunk holds each bundle, how long it travels over it."""
+
+    bundles: Bundles
+    tick_s: float
+    hold: Indices
+    travel: Indices
+    exact: bool
+
+    def ticks(self, time_s: float) -> int:
+        """The last tick that is not after ``time_s``, up to rounding."""
+        return int(np.floor(time_s / self.tick_s * (1 + _SLACK) + _SLACK))
+
+    @cached_property
+    def distance(self) -> Indices:
+        """[from, to]: ticks of the shortest path; ``UNREACHED`` where there is none."""
+        network = self.bundles.network
+        cost = np.full(network.links, np.inf)
+        for at, rows in enumerate(self.bundles.links):
+            cost[rows] = self.travel[at]
+        ticks = distances_s(network, cost, np.arange(network.ranks))
+        return np.where(np.isfinite(ticks), np.round(np.minimum(ticks, UNREACHED)), UNREACHED).astype(
+            np.int64
+        )
+
+
+def grid_of(bundles: Bundles, chunk_bytes: int, horizon_s: float, *, tick_s: float | None = None) -> Grid:
+    """The grid of the coarsest tick that divides all times, if there is one; else of the finest tick.
+
+    ``tick_s`` is a coarser one instead, at most the shortest time that a link is held.
+    """
+    network = bundles.network
+    alpha_s = network.alpha_s[bundles.first]
+    held_s = network.beta_s_per_byte[bundles.first] * chunk_bytes
+    finest_s = horizon_s * _FINEST
+    tick = tick_s or _common_s(np.concatenate((alpha_s, held_s)), finest_s)
+    alpha, held = (np.floor(times_s / tick * (1 + _SLACK) + _SLACK) for times_s in (alpha_s, held_s))
+    times_s, ticks = np.concatenate((alpha_s, held_s)), np.concatenate((alpha, held))
+    hold = held + alpha if network.hold_alpha else held
+    return Grid(
+        bundles,
+        tick,
+        hold.astype(np.int64),
+        (held + alpha).astype(np.int64),
+        exact=bool(np.allclose(ticks * tick, times_s, rtol=1e-9, atol=0.0)),
+    )
+
+
+def _common_s(times_s: Floats, finest_s: float) -> float:
+    """The greatest common divisor of times, by Euclid's steps; ``finest_s`` where it would be finer."""
+    common_s = 0.0
+    for time_s in np.unique(times_s[times_s > 0]).tolist():
+        larger, smaller = max(common_s, time_s), min(common_s, time_s)
+        while smaller > larger * 1e-9 and smaller > 100 * finest_s:
+            rest = larger % smaller
+            larger, smaller = smaller, 0.0 if min(rest, smaller - rest) < 1e-9 * time_s else rest
+        if smaller:
+            return finest_s
+        common_s = larger
+    return common_s or finest_s
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """``starts[b]``: the ticks, rising, at which bundle b may start a send that arrives by ``horizon``."""
+
+    grid: Grid
+    horizon: int
+    starts: tuple[Indices, ...]
+
+    @property
+    def instants(self) -> int:
+        """How many starts there are, over all bundles."""
+        return sum(map(len, self.starts))
+
+    def thinned(self, most: int) -> Expansion:
+        """The ``most`` first instants in each stretch of the time that a bundle is held: a restriction."""
+        kept = []
+        for starts, hold in zip(self.starts, self.grid.hold.tolist(), strict=True):
+            slot = starts // hold
+            place = np.arange(len(starts)) - np.searchsorted(slot, slot)
+            kept.append(starts[place < most])
+        return replace(self, starts=tuple(kept))
+
+    def until(self, horizon: int) -> Expansion:
+        """The same instants for a nearer horizon."""
+        return replace(self, horizon=horizon)
+
+    @cached_property
+    def arrivals(self) -> Indices:
+        """Every tick at which some send can arrive, rising: the horizons worth asking about."""
+        ticks = [starts + travel for starts, travel in zip(self.starts, self.grid.travel, strict=True)]
+        return np.unique(np.concatenate(ticks or [np.zeros(0, np.int64)]))
+
+
+def expand(grid: Grid, held: Mask, horizon: int, *, most: int = _MOST_INSTANTS) -> Expansion | None:
+    """All instants up to the horizon, or None if a bundle would have more than ``most``.
+
+    ``held`` (ranks × chunks) says who has something to send at tick 0.
+
+    A bundle may start at 0 if a source is at its tail, when a chunk arrives there, and when a send
+    over a bundle that shares one of its resources ends. O(instants · resources).
+    """
+    bundles = grid.bundles
+    network = bundles.network
+    src, dst = network.src[bundles.first].tolist(), network.dst[bundles.first].tolist()
+    leaving: list[list[int]] = [[] for _ in range(network.ranks)]
+    sharing: list[list[int]] = [[] for _ in network.ports]
+    for at in range(bundles.count):
+        leaving[src[at]].append(at)
+        for port in bundles.ports[at]:
+            sharing[port].append(at)
+    starts: list[set[int]] = [set() for _ in range(bundles.count)]
+    sources = np.any(held, axis=1).tolist()
+    waiting = [(at, 0) for at in range(bundles.count) if sources[src[at]]]
+    while waiting:
+        at, tick = waiting.pop()
+        arrival = tick + int(grid.travel[at])
+        if tick in starts[at] or arrival > horizon:
+            continue
+        starts[at].add(tick)
+        if len(starts[at]) > most:
+            return None
+        waiting += [(other, arrival) for other in leaving[dst[at]]]
+        end = tick + int(grid.hold[at])
+        waiting += [(other, end) for port in bundles.ports[at] for other in sharing[port]]
+        waiting.append((at, end))
+    return Expansion(grid, horizon, tuple(np.array(sorted(ticks), dtype=np.int64) for ticks in starts))

@@ -1,0 +1,183 @@
+"""Whole trees in whole capacities: as many rooted trees as Edmonds allows, none too many on a link.
+
+Every rank v is the root of m trees, every link carries at most its capacity of them. That is possible if and
+only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees
+grow one by one, link by link; a link may be taken if afterwards the roots that have not grown yet can still
+flow to the rank it enters. The flow to each rank is kept and repaired where a link it used is gone, so a
+step costs a few searches and no max-flow.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.columns import Indices, Mask
+from synth.kernels.compiled import compiled
+
+__all__ = ["Rows", "flows_fit", "whole_trees"]
+
+Rows: TypeAlias = NDArray[np.int64]
+
+
+@compiled
+def _path(
+    origin: int, goal: int, flow: Rows, capacity: Rows, src: Indices, dst: Indices,
+    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, came: Rows, queue: Rows,
+) -> bool:  # fmt: skip
+    """Breadth first from ``origin`` to ``goal`` where flow can grow; afterwards it has grown by one."""
+    came[:] = -1
+    queue[0] = origin
+    came[origin] = -2
+    first, last = 0, 1
+    links = len(src)
+    while first < last and came[goal] == -1:
+        rank = queue[first]
+        first += 1
+        for at in range(out_start[rank], out_start[rank + 1]):
+            link = out_links[at]
+            if flow[link] < capacity[link] and came[dst[link]] == -1:
+                came[dst[link]] = link
+                queue[last] = dst[link]
+                last += 1
+        for at in range(in_start[rank], in_start[rank + 1]):
+            link = in_links[at]
+            if flow[link] > 0 and came[src[link]] == -1:
+                came[src[link]] = links + link
+                queue[last] = src[link]
+                last += 1
+    if came[goal] == -1:
+        return False
+    rank = goal
+    while rank != origin:
+        step = came[rank]
+        if step < links:
+            flow[step] += 1
+            rank = src[step]
+        else:
+            flow[step - links] -= 1
+            rank = dst[step - links]
+    return True
+
+
+@compiled
+def flows_fit(
+    capacity: Rows, supply: Rows, src: Indices, dst: Indices,
+    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, flow: Rows,
+) -> Mask:  # fmt: skip
+    """Fill ``flow[v]`` so that what each rank supplies reaches v; a set that cannot get it all, or none."""
+    ranks = len(supply)
+    came, queue = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
+    for sink in range(ranks):
+        for rank in range(ranks):
+            for _ in range(supply[rank] if rank != sink else 0):
+                if not _path(
+                    rank, sink, flow[sink], capacity, src, dst,
+                    out_start, out_links, in_start, in_links, came, queue,
+                ):  # fmt: skip
+                    inside = np.zeros(ranks, np.bool_)
+                    inside[came == -1] = True
+                    return inside
+    return np.zeros(ranks, np.bool_)
+
+
+@compiled
+def _withdraw(root: int, sink: int, flow: Rows, dst: Indices, out_start: Indices, out_links: Indices) -> None:
+    """One unit from ``root`` to ``sink`` less."""
+    rank = root
+    while rank != sink:
+        for at in range(out_start[rank], out_start[rank + 1]):
+            link = out_links[at]
+            if flow[link] > 0:
+                flow[link] -= 1
+                rank = dst[link]
+                break
+
+
+@compiled
+def whole_trees(
+    roots: Rows, capacity: Rows, flow: Rows, src: Indices, dst: Indices,
+    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, seed: int,
+) -> tuple[Rows, Rows]:  # fmt: skip
+    """(links of each tree in the order they joined, height of each), a tree for each of ``roots``, in order.
+
+    ``flow[v]`` brings one unit from every root to v within ``capacity``; both are used up. Low trees are
+    preferred: links join level by level, those with most capacity left first. O(trees · ranks · links) at
+    worst, mostly a few searches a link.
+    """
+    np.random.seed(seed)
+    ranks = len(out_start) - 1
+    came, queue = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
+    table, height = np.full((len(roots), ranks - 1), -1), np.zeros(len(roots), np.int64)
+    member = np.empty(ranks, np.int64)
+    for number in range(len(roots)):
+        root = roots[number]
+        for sink in range(ranks):
+            if sink != root:
+                _withdraw(root, sink, flow[sink], dst, out_start, out_links)
+        depth = np.full(ranks, -1)
+        depth[root] = 0
+        member[0] = root
+        begin, size = 0, 1
+        while begin < size < ranks:
+            end = size
+            for link in _offers(member[begin:end], capacity, out_start, out_links):
+                rank = dst[link]
+                if depth[rank] >= 0 or capacity[link] <= 0:
+                    continue
+                if _may_take(
+                    link, flow[rank], capacity, src, dst,
+                    out_start, out_links, in_start, in_links, came, queue,
+                ):  # fmt: skip
+                    depth[rank] = depth[src[link]] + 1
+                    table[number, size - 1] = link
+                    member[size] = rank
+                    size += 1
+            begin = end
+        height[number] = depth.max()
+    return table, height
+
+
+@compiled
+def _offers(level: Rows, capacity: Rows, out_start: Indices, out_links: Indices) -> Rows:
+    """The links that leave ``level``, those with most capacity left first, about equals by chance."""
+    count = 0
+    for rank in level:
+        count += out_start[rank + 1] - out_start[rank]
+    offered, left = np.empty(count, np.int64), np.empty(count)
+    count = 0
+    for rank in level:
+        for at in range(out_start[rank], out_start[rank + 1]):
+            offered[count] = out_links[at]
+            left[count] = np.random.random() - capacity[out_links[at]]
+            count += 1
+    return offered[np.argsort(left)]
+
+
+@compiled
+def _may_take(
+    link: int, flow: Rows, capacity: Rows, src: Indices, dst: Indices,
+    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, came: Rows, queue: Rows,
+) -> bool:  # fmt: skip
+    """Take one of ``link``'s capacity if the flow to the rank it enters can do without."""
+    for other in range(len(src)):
+        while flow[other] > capacity[other]:
+            flow[other] -= 1
+            _path(
+                src[other], dst[other], flow, capacity, src, dst,
+                out_start, out_links, in_start, in_links, came, queue,
+            )  # fmt: skip
+    capacity[link] -= 1
+    if flow[link] <= capacity[link]:
+        return True
+    flow[link] -= 1
+    if _path(
+        src[link], dst[link], flow, capacity, src, dst,
+        out_start, out_links, in_start, in_links, came, queue,
+    ):  # fmt: skip
+        return True
+    flow[link] += 1
+    capacity[link] += 1
+    return False

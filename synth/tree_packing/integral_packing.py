@@ -1,0 +1,65 @@
+"""The throughput-optimal trees of an all_gather, every rank the root of as many (ForestColl)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from synth.network import Network
+from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte
+from synth.tree_packing.integral_arborescences import Rows, whole_trees
+from synth.tree_packing.integral_capacities import Rates, TreeUnits, exact_trees, rates, units
+
+__all__ = ["Optimum", "gathering_trees", "optimum"]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """``best``: the rate, in the unit of ``rates``, at which each rank can be sent to from every other; it
+    takes ``trees_a_root`` trees, or a multiple of them. ``s_per_byte`` is the least time per byte.
+    """
+
+    rates: Rates
+    best: Fraction
+    trees_a_root: int
+    s_per_byte: float
+
+
+@lru_cache(maxsize=4)
+def optimum(network: Network) -> Optimum:
+    """What no all_gather exceeds, exactly; NotApplicableError where bandwidths have no common unit."""
+    s_per_byte = least_s_per_byte(network)
+    found = rates(network)
+    best, trees = exact_trees(found, _every_rank(network), 1.0 / (network.ranks * s_per_byte))
+    return Optimum(found, best, trees, s_per_byte)
+
+
+def gathering_trees(network: Network, chunks: int, seed: int = 0) -> RootedPacking:
+    """Trees for ``chunks`` chunks a root: the fewest that are optimal if these are a multiple, or one each.
+
+    Raises NotApplicableError where bandwidths have no common unit, or ports cannot be divided.
+    """
+    least = optimum(network)
+    trees = least.trees_a_root if chunks % least.trees_a_root == 0 else chunks
+    fitted = _units(network, trees)
+    roots = np.random.default_rng(seed).permutation(np.tile(np.arange(network.ranks), trees))
+    table, _ = whole_trees(
+        roots, fitted.capacity.copy(), fitted.flow.copy(), network.src, network.dst,
+        *network.out_links, *network.in_links, seed,
+    )  # fmt: skip
+    share = np.full(len(roots), 1.0 / len(roots))
+    s_per_byte = least.s_per_byte * float(fitted.time * least.best / trees)
+    return RootedPacking(table, roots, share, s_per_byte, least.s_per_byte)
+
+
+@lru_cache(maxsize=4)
+def _units(network: Network, trees: int) -> TreeUnits:
+    least = optimum(network)
+    return units(least.rates, _every_rank(network), least.best, trees)
+
+
+def _every_rank(network: Network) -> Rows:
+    return np.ones(network.ranks, dtype=np.int64)

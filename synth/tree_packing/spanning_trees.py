@@ -1,0 +1,186 @@
+"""Fractional packing of spanning trees: which trees, and how much of the buffer each should carry.
+
+An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it
+uses each edge once in both directions. Shares x of trees load a resource (a link or a port) with the
+sum of x·beta over their edges that need it; the least possible largest load is the time per byte
+that trees allow. Where directions cost the same and nothing is shared it is the partition bound of
+Nash-Williams and Tutte, so no algorithm that reduces at ranks does better.
+
+Column generation: a linear program chooses shares among the trees so far, its duals price the
+resources, and the cheapest trees at these prices and at their running mean join, until none is cheaper
+than the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csc_array
+
+from probes.columns import Floats, Indices
+from synth.errors import NotApplicableError
+from synth.kernels.compiled import compiled
+from synth.network import Network, grouped
+from synth.tree_packing.packing_lp import Trees, link_load, solve
+
+__all__ = ["Edges", "Packing", "pack", "pair_links"]
+
+_FIRST_TREES = 64
+_MOST_ROUNDS = 60
+_PER_ROUND = 16
+_CLOSE = 0.002
+_STEADY = 0.7
+_LOWERING_ROUNDS = 6
+_RECENT = 6 * _PER_ROUND
+_PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Pairs of opposite links as undirected edges: ``there[e]`` leads a[e] → b[e], ``back[e]`` b → a."""
+
+    network: Network
+    a: Indices
+    b: Indices
+    there: Indices
+    back: Indices
+
+    @property
+    def count(self) -> int:
+        return len(self.a)
+
+    @cached_property
+    def load(self) -> csc_array:
+        """(resources, edges): seconds per byte that each edge, used both ways, keeps each resource busy."""
+        one_way = link_load(self.network)
+        return csc_array(one_way[:, self.there] + one_way[:, self.back])
+
+    @cached_property
+    def around(self) -> tuple[Indices, Indices, Indices]:
+        """(start, edge, other end) of the edges at each rank."""
+        ends = np.concatenate((self.a, self.b))
+        others = np.concatenate((self.b, self.a))
+        edge = np.concatenate((np.arange(self.count), np.arange(self.count)))
+        start, order = grouped(ends, self.network.ranks)
+        return start, edge[order], others[order]
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Trees as rows of edge numbers, each with its ``share`` of the bytes; shares sum to 1.
+
+    ``s_per_byte`` is the load of the busiest resource, ``bound_s_per_byte`` a proven least load of any
+    packing of spanning trees.
+    """
+
+    edges: Edges
+    trees: Indices
+    share: Floats
+    s_per_byte: float
+    bound_s_per_byte: float
+
+
+def pair_links(network: Network) -> Edges:
+    """Opposite links of each two ranks, paired in the order of their cost.
+
+    Raises NotApplicableError if the pairs do not connect all ranks.
+    """
+    order = np.argsort(network.beta_s_per_byte, kind="stable")
+    waiting: dict[tuple[int, int], list[int]] = {}
+    rows: list[tuple[int, int, int, int]] = []
+    for link in order.tolist():
+        src, dst = int(network.src[link]), int(network.dst[link])
+        opposite = waiting.get((dst, src))
+        if opposite:
+            rows.append((dst, src, opposite.pop(0), link))
+        else:
+            waiting.setdefault((src, dst), []).append(link)
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    edges = Edges(network, table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+    joined_by, _ = _grow(*edges.around, np.zeros(edges.count), 0, 0.0)
+    if (joined_by < 0).sum() > 1:
+        raise NotApplicableError(f"{network.name}: spanning trees need links both ways between ranks")
+    return edges
+
+
+def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Packing:
+    """The packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
+
+    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached.
+    O(rounds · (linear program + ranks · links)).
+    """
+    random = np.random.default_rng(seed)
+    busy = edges.load
+    trees = Trees()
+    used = np.zeros(busy.shape[0])
+    for _ in range(_FIRST_TREES):
+        used += busy[:, trees.add(*_cheapest(edges, used, random))].sum(axis=1)
+    bound, lately, before = enough_s_per_byte, 0, 0
+    steady = np.zeros_like(used)
+    for rounds in range(_MOST_ROUNDS + 1):
+        found = solve(busy, trees, np.ones(1))
+        # Rounds after the least load is reached only look for lower trees of the same load.
+        lately += found.s_per_byte <= bound * (1 + _CLOSE)
+        if lately > _LOWERING_ROUNDS or rounds == _MOST_ROUNDS or len(trees) == before:
+            break
+        trees.keep(found.share > 1e-9, _RECENT)
+        before = len(trees)
+        # The program's own prices jump from round to round; their running mean finds trees that last.
+        latest = found.price / (found.price.sum() or 1.0)
+        steady = latest if rounds == 0 else _STEADY * steady + (1 - _STEADY) * latest
+        cost = np.asarray(busy.T @ steady)
+        for at in range(_PER_ROUND):
+            prices = latest if at % 2 else steady
+            tree, height = _cheapest(edges, prices, random, _PER_LEVEL[at % len(_PER_LEVEL)])
+            trees.add(tree, height)
+            if at == 0 and steady.sum():
+                bound = max(bound, float(cost[tree].sum() / steady.sum()))
+    kept = found.share > 1e-9
+    share = found.share[kept] / found.share[kept].sum()
+    return Packing(edges, trees.table[kept], share, found.s_per_byte, bound)
+
+
+def _cheapest(
+    edges: Edges, prices: Floats, random: np.random.Generator, per_level: float = 1e-6
+) -> tuple[Indices, int]:
+    """(edges, height) of a cheapest spanning tree at these prices; among about equals a low one."""
+    cost = np.asarray(edges.load.T @ prices)
+    scale = float(cost.max(initial=0.0)) or 1.0
+    noise = random.random(edges.count) * 1e-7
+    root = int(random.integers(edges.network.ranks))
+    joined_by, depth = _grow(*edges.around, cost / scale + noise, root, per_level)
+    return joined_by[joined_by >= 0], int(depth.max())
+
+
+@compiled
+def _grow(
+    start: Indices, edge: Indices, other: Indices, cost: Floats, root: int, per_level: float
+) -> tuple[Indices, Indices]:
+    """Prim's tree: (for each rank the edge that joins it, -1 at the root and if unreached; its depth).
+
+    ``per_level`` is added for each level below the root, so that equal costs give a low tree.
+    """
+    ranks = len(start) - 1
+    best = np.full(ranks, np.inf)
+    joined_by = np.full(ranks, -1)
+    depth = np.zeros(ranks, np.int64)
+    done = np.zeros(ranks, np.bool_)
+    best[root] = 0.0
+    for _ in range(ranks):
+        rank = -1
+        for at in range(ranks):
+            if not done[at] and best[at] < np.inf and (rank < 0 or best[at] < best[rank]):
+                rank = at
+        if rank < 0:
+            break
+        done[rank] = True
+        for at in range(start[rank], start[rank + 1]):
+            near = other[at]
+            key = cost[edge[at]] + per_level * (depth[rank] + 1)
+            if not done[near] and key < best[near]:
+                best[near] = key
+                joined_by[near] = edge[at]
+                depth[near] = depth[rank] + 1
+    return joined_by, depth

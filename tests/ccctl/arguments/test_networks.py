@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ccctl import console
+from ccctl.arguments.collectives import parse_collectives
+from ccctl.arguments.networks import load_network, parse_failures, parse_ranks
+from ccctl.artifacts import codec
+from ccctl.errors import CcctlError, DataError, MissingInputError, UsageError
+from probes.topology import FabricLink, Gpu, Host, Nic, Topology
+
+
+def test_ranks():
+    assert parse_ranks("0,2, 4-7") == (0, 2, 4, 5, 6, 7)
+    for text in ("", "a", "3-1", "1,,2", "-1"):
+        with pytest.raises(UsageError, match="--ranks"):
+            parse_ranks(text)
+
+
+def test_failures():
+    network, _ = load_network("rfs:2x2x3", "0", "1GB/s")
+    failed = parse_failures("rank:7,link:3-4,link:5>6,rank:1-2,host:n0", network)
+    assert failed.ranks == (0, 1, 2, 3, 7)
+    assert failed.links == ((3, 4), (4, 3), (5, 6))
+    for text in ("rank", "rank:x", "link:3", "host:nowhere", "7"):
+        with pytest.raises(UsageError, match="--without"):
+            parse_failures(text, network)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "ranks", "links"),
+    [
+        ("dgx-a100:2", {}, 16, 240),
+        ("dragonfly:5x4", {"bandwidth": "400,200GB/s"}, 20, 80),
+        ("switch:4", {"bandwidth": "1GB/s", "unwind": "1"}, 4, 4),
+        ("switch_switch:4x2", {"bandwidth": "1GB/s", "unwind": "3,1"}, 8, 32),
+        ("mesh:4x4", {"bandwidth": "1GB/s", "failed": "rank:5"}, 16, 40),
+        ("ring:4", {"bandwidth": "1GB/s", "failed": "link:0>1"}, 4, 7),
+    ],
+)
+def test_networks_by_name(spec, options, ranks, links):
+    alpha, bandwidth = options.pop("alpha", None), options.pop("bandwidth", None)
+    network, digests = load_network(spec, alpha, bandwidth, **options)
+    assert (network.ranks, network.links) == (ranks, links)
+    assert digests == {}
+    assert network.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "alpha", "bandwidth", "options", "words"),
+    [
+        ("dgx-a100", None, "1GB/s", {}, "--bandwidth: only for families"),
+        ("dgx-a100", None, None, {"unwind": "1"}, "--unwind: only"),
+        ("mesh:4", None, None, {}, "bandwidth of its links"),
+        ("switch:4", None, "1GB/s", {"unwind": "x"}, "--unwind"),
+        ("nothing", None, None, {}, "neither a file"),
+        ("mesh:4", None, "1GB/s", {"failed": "rank:9"}, "rank:9"),
+    ],
+)
+def test_networks_that_make_no_sense(spec, alpha, bandwidth, options, words):
+    with pytest.raises(UsageError, match=words):
+        load_network(spec, alpha, bandwidth, **options)
+
+
+def kinds(wishes):
+    return [(wish.kind, wish.root, wish.members) for wish in wishes]
+
+
+def test_collectives_by_name():
+    assert kinds(parse_collectives("all_reduce", 8)) == [("all_reduce", 0, ())]
+    assert kinds(parse_collectives("broadcast", 8, members="2,5-6")) == [("broadcast", 2, (2, 5, 6))]
+    assert kinds(parse_collectives("reduce@3", 8)) == [("reduce", 3, ())]
+    assert kinds(parse_collectives("broadcast@3:0,2-4,all_reduce:5-7,reduce_scatter:0-1", 8)) == [
+        ("broadcast", 3, (0, 2, 3, 4)),
+        ("all_reduce", 5, (5, 6, 7)),
+        ("reduce_scatter", 0, (0, 1)),
+    ]
+
+
+def test_survivors_take_part():
+    assert kinds(parse_collectives("all_gather", 5, failed=[1, 3])) == [("all_gather", 0, (0, 2, 4))]
+    assert kinds(parse_collectives("broadcast", 4, failed=[0])) == [("broadcast", 1, (1, 2, 3))]
+    with pytest.raises(UsageError, match="rank 2 has failed"):
+        parse_collectives("broadcast", 4, root=2, failed=[2])
+    with pytest.raises(UsageError, match="no rank"):
+        parse_collectives("all_gather:0-1,all_reduce:2-3", 4, failed=[2, 3])
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("all_magic", {}),
+        ("broadcast:0-3,all_reduce:4-7", {"members": "0-3"}),
+        ("broadcast:0-3", {"members": "0-3"}),
+        ("broadcast:x", {}),
+    ],
+)
+def test_collectives_that_make_no_sense(text, options):
+    with pytest.raises(UsageError):
+        parse_collectives(text, 8, **options)
+
+
+TOML = """
+[[collective]]
+kind = "all_reduce"
+ranks = "0-3"
+
+[[chunk]]
+from = 0
+to = [1, 2]
+count = 2
+
+[[chunk]]
+from = "4-6"
+to = 5
+reduce = true
+"""
+
+
+def test_a_file_of_collectives_and_chunks(tmp_path):
+    path = tmp_path / "wanted.toml"
+    path.write_text(TOML)
+    listed, own = parse_collectives(str(path), 8)
+    assert (listed.kind, listed.members) == ("all_reduce", (0, 1, 2, 3))
+    assert own.sets.chunks == 3
+    assert own.sets.reduced.tolist() == [False, False, True]
+    assert own.sets.wanted().sum(axis=1).tolist() == [0, 2, 2, 0, 0, 1, 0, 0]
+    with pytest.raises(UsageError, match="rank 2, which has failed"):
+        parse_collectives(str(path), 8, failed=[2])
+
+
+def test_the_same_in_json(tmp_path):
+    path = tmp_path / "wanted.json"
+    path.write_text(json.dumps({"chunk": [{"from": [0], "to": "1-3"}]}))
+    (own,) = parse_collectives(str(path), 4)
+    assert own.sets.targets.of(0).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[chunk]]\nfrom = 0\n", r"chunk\[0\].to: expected"),
+        ("[[chunk]]\nfrom = 9\nto = 1\n", "no rank 9"),
+        ("[[chunk]]\nfrom = 0\nto = 1\ncount = 0\n", "count: expected 1"),
+        ('[[chunk]]\nfrom = 0\nto = 1\nreduce = "no"\n', "true or false"),
+        ("[[chunk]]\nfrom = 0\nto = 1\nwhen = 3\n", "when: unknown"),
+        ('[[collective]]\nkind = "x"\n', r"collective\[0\].kind"),
+        ("[[collectives]]\n", "collectives: unknown"),
+        ("chunk = 3\n", "list of tables"),
+        ("", "expected tables"),
+        ("[[[", "expected TOML"),
+    ],
+)
+def test_files_that_make_no_sense(tmp_path, text, words):
+    path = tmp_path / "wanted.toml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=words):
+        parse_collectives(str(path), 4)
+
+
+def test_files_that_are_not_there():
+    with pytest.raises(MissingInputError):
+        parse_collectives("nowhere.toml", 4)
+    with pytest.raises(CcctlError):
+        load_network("nowhere.csv", None, None)
+
+
+def test_synth_on_what_is_left(run_ccctl, tmp_path):
+    (tmp_path / "wanted.toml").write_text(TOML)
+    asked = ["synth", "--network", "mesh:3x3", "--bandwidth", "1GB/s", "--chunk", "1K", "-o", "s.json"]
+    for extra in (
+        ["--collective", "wanted.toml"],
+        ["--collective", "all_reduce", "--without", "rank:4,link:0>1"],
+        ["--collective", "all_to_all", "--ranks", "0,2,8"],
+        ["--collective", "broadcast:0-3,all_gather:4-8"],
+    ):
+        done = run_ccctl(*asked, *extra)
+        assert done.returncode == 0, done.stderr
+        done = run_ccctl("verify", "s.json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        done = run_ccctl("compile", "s.json", "-o", "p.json")
+        assert done.returncode == 0, done.stderr
+        assert run_ccctl("verify", "p.json").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["²", "٣", "0-²", "9" * 5000, "0-99999999999", "65536", "5-", "-", "0--1", ",", "1 2"]
+)
+def test_ranks_are_bounded_and_written_in_ascii(text):
+    with pytest.raises(UsageError, match="--ranks") as caught:
+        parse_ranks(text)
+    assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("spec", ["9" * 5000, "dgx-a100:²", "dgx-a100:99999999999", "ring:4/x" * 1000, "\0"])
+def test_what_no_network_has_for_a_name_is_refused(spec):
+    with pytest.raises(CcctlError) as caught:
+        load_network(spec, None, None)
+    assert caught.value.message
+
+
+def test_a_topology_whose_nvlinks_nobody_told_is_doubted_and_a_machine_named(tmp_path, capsys):
+    gpu = Gpu("", "nccl_xml", vendor="nvidia", name="A100 SXM4 40GB", method_of={"arch": "table"})
+    gpus = tuple(replace(gpu, index=n, bus_id=f"0000:{n:02x}:00.0") for n in range(8))
+    nics = (Nic("mlx5_0", "sysfs", physical=True),)
+    hosts = tuple(Host(name, "nccl_xml", gpus=gpus, nics=nics) for name in ("n1", "n2"))
+    path = str(tmp_path / "topology.json")
+    codec.write(path, "topology", Topology(hosts))
+    load_network(path, None, None)
+    said = capsys.readouterr().err
+    assert "n[1-2]: its 8 A100 SXM4 40GB, have NVLinks and no source tells of them" in said
+    assert said.endswith("or use --network dgx-a100:2\n")
+    console.summary({"time_s": 1.0})
+    assert "no source tells of them" in json.loads(capsys.readouterr().out)["findings"][0]
+    console.summary({"time_s": 1.0})
+    assert "findings" not in capsys.readouterr().out
+
+
+def test_a_topology_with_a_rate_that_no_link_has_is_refused(tmp_path):
+    gpus = tuple(Gpu(f"0000:0{number}:00.0", "test", number, usable=True) for number in range(2))
+    links = tuple(
+        FabricLink(a.bus_id, b.bus_id, "gpu", "nvlink", 1, "test", gbs=2e151) for a, b in (gpus, gpus[::-1])
+    )
+    path = tmp_path / "topology.json"
+    codec.write(str(path), "topology", Topology((Host("h", "test", 1, gpus=gpus, fabric=links),)))
+    with pytest.raises(DataError, match=r"beta_s_per_byte\[0\]: expected a number > 0"):
+        load_network(str(path), None, None)

@@ -1,0 +1,444 @@
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ccctl.artifacts import codec
+from ccctl.commands.bench import _judge, _judge_change, _sizes
+from ccctl.errors import CannotWriteError, FoundProblem, UsageError
+from ccctl.summaries.bench_rows import BenchRows
+from exec.benchmark.runner import BenchRequest
+from synth.selection import Range
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def folder(schedule, samples, tmp_path):
+    """Where ccctl runs: a schedule on four ranks, a program on two, a profile of two."""
+    codec.write(str(tmp_path / "schedule.json"), "schedule", schedule)
+    codec.write(str(tmp_path / "program.json"), "program", samples["program"])
+    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+    return tmp_path
+
+
+@pytest.mark.mpi
+def test_rows_have_the_keys_of_the_design_and_nothing_is_wrong(run_ccctl, folder):
+    done = run_ccctl(
+        "bench", "schedule.json", "-b", 16, "-e", "256K", "-f", 128, "--iters", 3, "--vs", "mpi", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["size_bytes"] for row in rows] == [16, 2048, 262144]
+    for row in rows:
+        assert row.keys() >= {"collective", "time_us", "p50_us", "p99_us", "algbw_gbs", "busbw_gbs", "peers"}
+        assert row["wrong"] == row["in_place"]["wrong"] == 0
+        assert row["predicted_us"] > 0
+        assert row["peers"]["mpi"] > 0
+        assert row["busbw_gbs"] == pytest.approx(row["algbw_gbs"] * 3 / 4)
+
+
+@pytest.mark.mpi
+def test_the_report_is_written_and_the_table_drawn(run_ccctl, folder):
+    done = run_ccctl("bench", "program.json", "-b", "1K", "-e", "1K", "-d", "double", "-o", "report.json")
+    assert done.returncode == 0, done.stderr
+    assert "#wrong" in done.stdout
+    report = codec.read(str(folder / "report.json"), "report").body
+    (row,) = report.rows
+    assert (row.dtype, row.count, row.size_bytes, row.predicted_s, row.peers) == (
+        "float64",
+        128,
+        1024,
+        None,
+        {},
+    )
+    assert row.out_of_place.wrong == row.in_place.wrong == 0
+
+
+WRONG = {
+    "sizes that are none": (["schedule.json", "-b", "many"], "-b: expected a size"),
+    "sizes that run backwards": (["schedule.json", "-b", "1M", "-e", "1K"], "-b 1M is larger than -e 1K"),
+    "a type that is not known": (["schedule.json", "-d", "float32,complex"], "'complex'"),
+    "an operator that is not known": (["schedule.json", "--op", "xor"], "'xor'"),
+    "a peer that is not known": (
+        ["schedule.json", "--vs", "mpi,rccl"],
+        "--vs: expected mpi, gloo, nccl, found 'rccl'",
+    ),
+    "an algorithm of gloo": (["schedule.json", "--vs", "gloo:ring"], "gloo has no algorithms"),
+    "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "-t: a rank is a process"),
+    "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-J: -o FILE writes"),
+    "calls that do not wait": (["schedule.json", "-z", "0"], "-z 0: a call returns when it is done"),
+    "an operator, as nccl-tests has it": (["schedule.json", "-o", "sum"], "Write --op sum"),
+    "iterations, as nccl-tests has them": (["schedule.json", "-n", "20"], "-n is --iters here"),
+    "another root": (["program.json", "-r", "1"], "-r 1: the root of pass on is 0"),
+    "a root of a collective without one": (["schedule.json", "-r", "0"], "all_gather has no root"),
+    "two collectives": (["schedule.json", "program.json"], "only one collective can be compared"),
+    "parameters of a schedule": (["schedule.json", "-p", "ranks=4"], "schedule.json has no parameters"),
+    "a placement that is not known": (["schedule.json", "--placement", "up"], "--placement: expected out"),
+    "more ranks than the artifact has": (["schedule.json", "-n", "5"], "-n asks for 5 ranks"),
+    "a profile of other ranks": (["schedule.json", "--profile", "profile.json"], "profile.json has 2"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_request_is_refused_before_any_rank_starts(run_ccctl, folder, name):
+    arguments, said = WRONG[name]
+    done = run_ccctl("bench", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.mpi
+def test_a_world_of_one_is_refused_when_more_was_asked(run_ccctl, folder):
+    # Open MPI leaves the memory of a rank behind that no launcher started: let that be in the test's folder.
+    started = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+    started["OMPI_MCA_btl_sm_backing_directory"] = str(folder)
+    done = run_ccctl("bench", "schedule.json", **started)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "4 ranks" in done.stderr
+    assert "world of 1" in done.stderr
+
+
+def test_a_program_that_is_wrong_is_not_run(run_ccctl, samples, folder):
+    wrong = replace(samples["program"], dst_slot=samples["program"].dst_slot + 7)
+    codec.write(str(folder / "wrong.json"), "program", wrong)
+    done = run_ccctl("bench", "wrong.json")
+    assert done.returncode == 1
+    assert "rank 1 threadblock 0 step 0 (r) writes o[7:8]" in done.stderr
+
+
+def test_a_wrong_element_is_a_problem_that_names_size_and_placement(samples):
+    (row,) = samples["report"].rows
+    _judge(samples["report"])
+    wrong = replace(row, in_place=replace(row.out_of_place, wrong=3))
+    with pytest.raises(FoundProblem, match="all_reduce of 1024 bytes, float sum, in place: 3 wrong"):
+        _judge(replace(samples["report"], rows=(wrong,)))
+
+
+def test_wrong_elements_of_a_peer_are_its_own_and_only_said(samples, capsys):
+    (row,) = samples["report"].rows
+    wrong = replace(row, peers={"mpi:sparbit": replace(row.out_of_place, wrong=3)})
+    _judge(replace(samples["report"], rows=(wrong,)))
+    assert "mpi:sparbit itself gave 3 wrong elements" in capsys.readouterr().err
+
+
+@pytest.mark.mpi
+def test_several_programs_types_operators_and_algorithms_at_once(run_ccctl, folder):
+    shutil.copy(EXAMPLES / "ring_allreduce.py", folder / "ring.py")
+    shutil.copy(EXAMPLES / "ring_allreduce.py", folder / "again.py")
+    given = ["ring.py", "again.py", "-p", "ranks=2", "-b", "1K", "-e", "1K", "--iters", 3, "-m", 2, "-N", 2]
+    done = run_ccctl(
+        "bench", *given, "-d", "float,int64", "--op", "max,min", "--vs", "mpi:ring,mpi", "-I", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    rows = summary["rows"]
+    # Two programs, two types, two operators, gone through twice.
+    assert len(rows) == 16
+    assert {row["program"] for row in rows} == {"ring.py", "again.py"}
+    assert {(row["dtype"], row["redop"]) for row in rows} == set(
+        itertools.product(("float32", "int64"), ("max", "min"))
+    )
+    for row in rows:
+        assert row["wrong"] == 0
+        assert row["peers"].keys() == row["peers_over_ours"].keys() == {"mpi:ring", "mpi"}
+        assert row["peers_wrong"] == {"mpi:ring": 0, "mpi": 0}
+        assert len(row["times_us"]) == 3
+        assert len(row["rank_us"]) == 2
+    assert summary["machine"].keys() >= {"python", "kernel", "cpu", "mpi4py", "mpi"}
+    assert not any("PATH" in name for name in summary["machine"])
+
+
+@pytest.mark.mpi
+def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccctl, folder):
+    given = [
+        "program.json",
+        "--profile",
+        "profile.json",
+        "-b",
+        "1K",
+        "-e",
+        "4K",
+        "--iters",
+        2,
+        "-c",
+        0,
+        "--window",
+    ]
+    done = run_ccctl("bench", *given, "--json")
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["rows"]:
+        assert row["predicted_us"] > 0
+        assert row["achieved"] == pytest.approx(row["predicted_us"] / row["time_us"])
+        assert row["wrong"] is None
+
+
+@pytest.mark.mpi
+def test_an_algorithm_that_the_library_lacks_is_named_with_those_it_has(run_ccctl, folder):
+    done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "mpi:quantum")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mpi:quantum" in done.stderr
+    assert "ring" in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+def test_gloo_without_torch_says_what_is_missing(run_ccctl, folder):
+    done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "gloo")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "needs torch on every host" in done.stderr
+    assert "pip install torch" in done.stderr
+
+
+def test_a_row_slower_than_in_the_baseline_is_a_problem_that_names_it(samples):
+    report = samples["report"]
+    (row,) = report.rows
+    once = replace(row.out_of_place, time_s=2 * row.out_of_place.time_s)
+    slower = replace(report, rows=(replace(row, out_of_place=once),))
+    _judge_change(report, report, 0.1, "old.json")
+    _judge_change(report, slower, 0.1, "old.json")
+    with pytest.raises(FoundProblem, match=r"1024 bytes, float sum, out of place: 2000.0 us, was 1000.0 us"):
+        _judge_change(slower, report, 0.1, "old.json")
+    other = replace(report, rows=(replace(row, size_bytes=4),))
+    with pytest.raises(UsageError, match=r"old.json: it has no row of the same collective, size"):
+        _judge_change(other, report, 0.1, "old.json")
+
+
+@pytest.mark.mpi
+def test_a_baseline_is_compared_row_by_row(run_ccctl, folder):
+    given = ["bench", "program.json", "-b", "1K", "-e", "1K", "--iters", 5]
+    assert run_ccctl(*given, "-o", "now.json").returncode == 0
+    report = codec.read(str(folder / "now.json")).body
+    (row,) = report.rows
+    slow = replace(row, out_of_place=replace(row.out_of_place, p50_s=1e6), in_place=None)
+    codec.write(str(folder / "slow.json"), "report", replace(report, rows=(slow,)))
+    done = run_ccctl(*given, "--baseline", "slow.json", "--json")
+    assert done.returncode == 0, done.stderr
+    (change,) = json.loads(done.stdout)["baseline"]
+    assert change["row"] == "broadcast of 1024 bytes, float32, out of place"
+    assert (change["old_us"], change["slower"]) == (1e12, False)
+
+
+def test_sizes_step_as_in_nccl_tests():
+    assert _sizes("8", "128", 2, None) == (8, 16, 32, 64, 128)
+    assert _sizes("1K", "3K", 2, "1K") == (1024, 2048, 3072)
+    with pytest.raises(UsageError, match="-i"):
+        _sizes("1K", "3K", 2, "0")
+
+
+@pytest.mark.mpi
+def test_a_killed_rank_ends_the_command_and_is_named(folder):
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "ccctl",
+        "bench",
+        "schedule.json",
+        "-e",
+        "8K",
+        "--iters",
+        "1000000",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as started:
+        workers = _workers(started.pid, 4)
+        scratch = workers[2].environ()["CCCTL_SCRATCH"]
+        workers[2].kill()
+        killed_s = time.monotonic()
+        out, said = started.communicate(timeout=60)
+    assert time.monotonic() - killed_s < 10
+    assert (started.returncode, out) == (1, ""), said
+    assert f"rank 2 (host {os.uname().nodename}, pid {workers[2].pid})" in said
+    assert signal.Signals.SIGKILL.name in said
+    assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
+    _, alive = psutil.wait_procs(workers.values(), timeout=5)
+    assert alive == []
+
+
+def _workers(pid, ranks):
+    """The command's workers by rank, once all of them are inside MPI and busy."""
+    deadline_s = time.monotonic() + 60
+    found = {}
+    while time.monotonic() < deadline_s:
+        found = {}
+        for child in psutil.Process(pid).children(recursive=True):
+            try:
+                if "ccctl.launcher.worker" in child.cmdline() and sum(child.cpu_times()[:2]) > 1:
+                    found[int(child.environ()["OMPI_COMM_WORLD_RANK"])] = child
+            except (psutil.Error, KeyError):
+                continue
+        if len(found) == ranks:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"only ranks {sorted(found)} came to work")
+
+
+@pytest.mark.mpi
+def test_a_selection_runs_what_it_chooses_for_each_size(run_ccctl, folder, samples):
+    selection = samples["selection"]
+    (ring,) = selection.algorithms
+    ranges = (Range(1, 4095, 0), Range(4096, 1 << 20, 1))
+    points = tuple(replace(point, algorithm=1) for point in selection.points)
+    algorithms = (ring, replace(ring, method="other"))
+    both = replace(selection, algorithms=algorithms, ranges=ranges, points=points)
+    codec.write(str(folder / "table.json"), "selection", both)
+    given = ["table.json", "schedule.json", "-b", "1K", "-e", "16K", "-f", "16", "--iters", 2, "--json"]
+    done = run_ccctl("bench", *given)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    chosen = [row["program"] for row in rows if row["program"].startswith("table.json")]
+    assert chosen == ["table.json: ring", "table.json: other"]
+    assert len(rows) == 4
+    assert all(row["wrong"] == 0 and row["predicted_us"] > 0 for row in rows)
+
+
+ENDS = {
+    "Ctrl-C": (lambda command, _: command.send_signal(signal.SIGINT), 130, "Ctrl-C"),
+    "SIGTERM": (lambda command, _: command.send_signal(signal.SIGTERM), 143, "SIGTERM"),
+    "a killed rank": (lambda _, rank: rank.kill(), 1, "rank 1 (host"),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ENDS)
+def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, name):
+    end, status, why = ENDS[name]
+    given = ["program.json", "-b", "1K", "-e", "64M", "-f", "2", "--iters", "100", "-o", "report.json"]
+    command = [sys.executable, "-P", "-m", "ccctl", "bench", *given]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as started:
+        lines = iter(started.stdout.readline, "")
+        first = next(line for line in lines if line.split()[0] == "1024")
+        # What is on disk says that it is not whole, even if nobody could write again.
+        written = codec.read(str(folder / "report.json"), "report").body
+        workers = {child.environ().get("OMPI_COMM_WORLD_RANK"): child for child in _ranks(started.pid)}
+        end(started, workers["1"])
+        # communicate would lose what readline has read ahead.
+        rest, said = started.stdout.read(), started.stderr.read()
+    assert first.split()[3] == "none"
+    assert written.interrupted.startswith("the run had not ended when this was written; ")
+    assert started.returncode == status, said
+    report = codec.read(str(folder / "report.json"), "report").body
+    assert why in report.interrupted
+    assert report.interrupted.endswith(f"; {17 - len(report.rows)} of 17 rows not measured")
+    assert f"{len(report.rows)} of 17 rows were measured until then, and are in report.json" in said
+    assert rest.splitlines()[-1] == f"# interrupted          : {report.interrupted}"
+    printed = [line for line in [first, *rest.splitlines()] if not line.startswith("#")]
+    assert [int(line.split()[0]) for line in printed] == [row.size_bytes for row in report.rows]
+
+
+def _ranks(pid):
+    return [
+        one
+        for one in psutil.Process(pid).children(recursive=True)
+        if "ccctl.launcher.worker" in one.cmdline()
+    ]
+
+
+@pytest.mark.mpi
+def test_a_time_limit_leaves_one_object_of_what_there_is(run_ccctl, folder):
+    given = ["program.json", "-b", "1K", "-e", "1M", "-f", "2", "--iters", "50", "-N", "1000"]
+    done = run_ccctl("bench", *given, "--timeout", 8, "--json")
+    assert done.returncode == 124, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["interrupted"].startswith("not done within 8 s; ")
+    assert summary["rows"][0]["size_bytes"] == 1024
+
+
+def pieces_of(report, count):
+    """What a rank gives away of a report of ``count`` sizes."""
+    (row,) = report.rows
+    rows = [replace(row, size_bytes=4 << at, count=1 << at, dtype="float32") for at in range(count)]
+    return [replace(report, rows=()), *(replace(report, rows=(row,)) for row in rows)]
+
+
+def asked_for(samples, count):
+    counts = tuple(1 << at for at in range(count))
+    return [
+        BenchRequest(samples["program"], counts, (None,) * count, "float32", "sum", 1, 1, (False,), ("mpi",))
+    ]
+
+
+def test_rows_that_are_printed_one_by_one_stand_below_each_other(samples, capsys):
+    rows = BenchRows(asked_for(samples, 12), None, {}, json=False)
+    for piece in pieces_of(samples["report"], 12):
+        rows.keep(piece)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 + 2 + 12
+    assert len({len(line) for line in lines[4:]}) == 1
+
+
+def test_a_full_disk_is_told_once_while_rows_go_on_and_a_reader_that_leaves_costs_no_file(
+    samples, tmp_path, capsys, monkeypatch
+):
+    def full(*_):
+        raise CannotWriteError("report.json: No space left on device")
+
+    path = str(tmp_path / "report.json")
+    first, *others = pieces_of(samples["report"], 3)
+    rows = BenchRows(asked_for(samples, 3), path, {}, json=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(codec, "write", full)
+        for piece in (first, *others[:2]):
+            rows.keep(piece)
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 7
+    assert told.err == "warning: report.json: No space left on device\n"
+
+    def gone(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("ccctl.console.data", gone)
+    rows.keep(others[2])
+    rows.rescue("enough")
+    assert len(codec.read(path).body.rows) == 3
+
+
+def test_before_the_first_row_nothing_is_written_over(samples, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text("yesterday's")
+    rows = BenchRows(asked_for(samples, 3), str(path), {}, json=True)
+    rows.keep(pieces_of(samples["report"], 0)[0])
+    assert rows.rescue("Ctrl-C") == ""
+    assert path.read_text() == "yesterday's"
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_that_is_full_in_the_end_costs_the_file_and_not_the_rows(run_ccctl, folder):
+    (folder / "report.json").symlink_to("/dev/full")
+    done = run_ccctl("bench", "program.json", "-b", "1K", "-e", "2K", "-f", 2, "-o", "report.json")
+    assert done.returncode == 73, done.stderr
+    assert "No space left on device" in done.stderr
+    assert len([line for line in done.stdout.splitlines() if not line.startswith("#")]) == 4
+
+
+def test_a_baseline_and_pictures_say_that_a_run_was_interrupted(run_ccctl, samples, folder):
+    partial = replace(samples["report"], interrupted="SIGTERM; 3 of 4 rows not measured")
+    codec.write(str(folder / "partial.json"), "report", partial)
+    for given in (["show", "partial.json"], ["show", "partial.json", "partial.json"]):
+        assert "SIGTERM; 3 of 4 rows not measured" in run_ccctl(*given).stdout
+    done = run_ccctl("bench", "schedule.json", "-n", 7, "--baseline", "partial.json")
+    assert "partial.json is of a run that was interrupted: SIGTERM" in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("size", ["4T", "512T"])
+def test_what_no_host_has_memory_for_is_refused_before_it_is_taken(run_ccctl, folder, size):
+    done = run_ccctl("bench", "program.json", "-b", size, "-e", size)
+    assert (done.returncode, done.stdout) == (69, ""), done.stderr
+    assert f"{os.uname().nodename}: broadcast of " in done.stderr
+    assert "GiB are free" in done.stderr

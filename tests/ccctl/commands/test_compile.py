@@ -1,0 +1,252 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ccctl.artifacts import codec
+from ccctl.commands.simulate import simulate
+from ccctl.errors import FoundProblem, UsageError
+from probes.columns import ints
+from synth.check.program import judge
+
+
+@pytest.fixture
+def schedule_file(schedule, tmp_path):
+    """The sample schedule, in the folder where ccctl runs."""
+    codec.write(str(tmp_path / "schedule.json"), "schedule", schedule)
+    return tmp_path / "schedule.json"
+
+
+def test_a_schedule_becomes_a_proven_program(run_ccctl, schedule_file, tmp_path):
+    done = run_ccctl("compile", "schedule.json", "-o", "program.json", "--name", "mine")
+    assert done.returncode == 0, done.stderr
+    found = codec.read(str(tmp_path / "program.json"), "program")
+    assert found.body.name == "mine"
+    assert judge(found.body) == []
+    document = json.loads((tmp_path / "program.json").read_bytes())
+    assert document["inputs"] == {"schedule": codec.read(str(schedule_file)).sha256}
+
+
+def test_the_summary_has_the_keys_of_the_design(run_ccctl, schedule_file, tmp_path):
+    done = run_ccctl("compile", "schedule.json", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary.keys() >= {"ranks", "instructions", "threadblocks_max", "channels", "compile_s"}
+    # Four ranks send their chunk, pass on two, receive a last one and copy their own.
+    assert (summary["ranks"], summary["instructions"], summary["channels"]) == (4, 20, 1)
+    assert list(tmp_path.iterdir()) == [schedule_file]
+
+
+def test_it_pipes(run_ccctl, schedule_file):
+    compiled = run_ccctl("compile", "-", "-o", "-", stdin=schedule_file.read_text())
+    assert compiled.returncode == 0, compiled.stderr
+    assert codec.decode(compiled.stdout.encode(), "stdout", "program").kind == "program"
+
+
+def test_a_schedule_that_is_not_proven_is_refused(run_ccctl, schedule, tmp_path):
+    wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
+    codec.write(str(tmp_path / "wrong.json"), "schedule", wrong)
+    done = run_ccctl("compile", "wrong.json", "-o", "program.json")
+    assert done.returncode == 1
+    assert "ccctl: wrong.json: send " in done.stderr
+    assert not (tmp_path / "program.json").exists()
+
+
+def test_what_is_no_schedule_is_refused(run_ccctl, samples, tmp_path):
+    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+    assert run_ccctl("compile", "profile.json").returncode == 65
+    assert run_ccctl("compile", "nothing.json").returncode == 66
+
+
+RING = """from synth.lang import chunk, program
+
+
+@program("all_reduce", lambda ranks: ranks, chunks=lambda ranks: ranks, in_place=True)
+def ring(ranks=4, wrong=False, fails=False):
+    if fails:
+        nothing = 1 // 0
+    for c in range(ranks):
+        passed = chunk("input", c, c)
+        for step in range(1, ranks):
+            passed = chunk("input", (c + step) % ranks, c).reduce(passed)
+        for step in range(ranks, 2 * ranks - 1 - wrong):
+            passed = passed.assign("input", (c + step) % ranks, c)
+"""
+
+
+@pytest.fixture
+def ring_file(tmp_path):
+    (tmp_path / "ring.py").write_text(RING)
+    return tmp_path / "ring.py"
+
+
+def test_the_chunk_language_becomes_xml_and_back(run_ccctl, ring_file, tmp_path):
+    done = run_ccctl(
+        "compile", "ring.py", "-p", "ranks=6", "--instances", 2, "--target", "msccl", "-o", "p.xml"
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.xml").read_text().startswith('<algo name="ring" ')
+    read = codec.read(str(tmp_path / "p.xml")).body
+    assert (read.ranks, read.channels, judge(read)) == (6, 2, [])
+    assert run_ccctl("verify", "p.xml").returncode == 0
+    back = run_ccctl("compile", "p.xml", "-o", "p.json")
+    assert back.returncode == 0, back.stderr
+    again = run_ccctl("compile", "p.json", "-o", "q.xml")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "q.xml").read_bytes() == (tmp_path / "p.xml").read_bytes()
+    assert "lanes" in run_ccctl("show", "p.xml").stdout
+
+
+def test_a_wrong_algorithm_is_refused_by_compile_and_found_by_verify(run_ccctl, ring_file, tmp_path):
+    compiled = run_ccctl("compile", "ring.py", "-p", "wrong=true", "-o", "p.xml")
+    assert compiled.returncode == 1
+    assert "must end with chunk" in compiled.stderr
+    assert not (tmp_path / "p.xml").exists()
+    found = run_ccctl("verify", "ring.py", "-p", "wrong=true", "--json")
+    assert found.returncode == 1
+    findings = json.loads(found.stdout)["findings"]
+    assert findings
+    assert all("must end with chunk" in finding for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["ring.py", "-p", "fails=true"], 65, "ring.py:7: ZeroDivisionError"),
+        (["ring.py", "-p", "ranks"], 2, "expected NAME=VALUE"),
+        (["ring.py", "-p", "nodes=2"], 2, "no parameter nodes"),
+        (["ring.py:other"], 2, "has no program other"),
+        (["ring.py:ring"], 0, "proven"),
+        (["ring.py", "-p", "ranks=90", "--target", "rccl"], 1, "rccl: rank 0 threadblock 0 has 179 steps"),
+        (["ring.py", "--target", "vulkan"], 2, "--target: expected msccl or rccl"),
+        (["nothing.py"], 66, "nothing.py"),
+        (["bad.py"], 65, "bad.py:1: "),
+        (["empty.py"], 65, "no function in it is decorated"),
+        (["stale.py"], 65, "stale.py:8: input[0] of rank 1 was overwritten by line 7"),
+        (["schedule.json", "-p", "a=1"], 2, "has no parameters"),
+    ],
+)
+def test_mistakes_in_algorithms_are_told(
+    run_ccctl, ring_file, schedule_file, tmp_path, arguments, status, says
+):
+    (tmp_path / "bad.py").write_text("def (:\n")
+    (tmp_path / "empty.py").write_text("print\n")
+    (tmp_path / "stale.py").write_text(
+        "from synth.lang import chunk, program\n\n\n"
+        '@program("all_reduce", 2, in_place=True)\ndef stale():\n'
+        '    old = chunk("input", 1, 0)\n    chunk("input", 1, 0).reduce(chunk("input", 0, 0))\n'
+        '    old.assign("input", 0, 0)\n'
+    )
+    done = run_ccctl("compile", *arguments)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_verify_says_what_is_known_of_xml(run_ccctl, ring_file, tmp_path):
+    assert run_ccctl("compile", "ring.py", "-o", "p.xml").returncode == 0
+    found = json.loads(run_ccctl("verify", "p.xml", "--json").stdout)
+    assert (found["ok"], found["findings"], found["cautions"], found["fifo_depth"]) == (True, [], [], 2)
+    shallow = run_ccctl("verify", "p.xml", "--fifo", 1)
+    assert shallow.returncode == 1
+    assert "waits for rank 1 to receive on channel 0" in shallow.stdout
+    (tmp_path / "p.xml").write_text((tmp_path / "p.xml").read_text()[:500])
+    broken = run_ccctl("verify", "p.xml")
+    assert (broken.returncode, "expected XML" in broken.stderr) == (65, True)
+
+
+def test_programs_are_simulated(run_ccctl, ring_file):
+    where = ["--network", "ring:4", "--bandwidth", "10GB/s", "--size", "1M"]
+    done = run_ccctl("simulate", "ring.py", *where, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["time_s"] >= found["bound_s"] > 0
+    assert found["limited_by"].startswith("transfers")
+    assert run_ccctl("simulate", "ring.py").returncode == 2
+
+
+def test_other_bits_are_a_caution_unless_they_must_be_the_same(run_ccctl, tmp_path):
+    """Rank 0 adds its own to what came first, rank 2 begins with what rank 1 has."""
+    (tmp_path / "bits.py").write_text(
+        "from synth.lang import chunk, program\n\n\n"
+        '@program("all_reduce", 3)\ndef bits():\n'
+        "    for rank in range(3):\n"
+        '        total = chunk("input", rank, 0).assign("output", rank, 0)\n'
+        "        for step in (1, 2):\n"
+        '            total = total.reduce(chunk("input", (rank + step) % 3, 0))\n'
+    )
+    allowed = run_ccctl("verify", "bits.py", "--json")
+    found = json.loads(allowed.stdout)
+    assert (allowed.returncode, found["ok"], found["findings"]) == (0, True, [])
+    assert "different orders" in found["cautions"][0]
+    refused = run_ccctl("verify", "bits.py", "--json", "--same-bits")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["findings"] == found["cautions"]
+    assert json.loads(refused.stdout)["cautions"] == []
+
+
+def test_nothing_is_told_of_what_is_not_proven(run_ccctl, ring_file, schedule, samples, tmp_path):
+    wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
+    codec.write(str(tmp_path / "wrong.json"), "schedule", wrong)
+    chosen = replace(samples["selection"].algorithms[0], chunk=wrong.chunk)
+    several = replace(samples["selection"], algorithms=(chosen,))
+    codec.write(str(tmp_path / "several.json"), "selection", several)
+    stray = replace(samples["program"], dst_slot=samples["program"].dst_slot + 7)
+    codec.write(str(tmp_path / "program.json"), "program", stray)
+    where = ("--network", "ring:4", "--bandwidth", "10GB/s", "--size", "1M")
+    for command, says in (
+        (("simulate", "wrong.json"), "send "),
+        (("simulate", "wrong.json", "--size", "1G", "--json"), "send "),
+        (("simulate", "several.json"), "ranges[0], 1 bytes: send "),
+        (("simulate", "several.json", "--size", "1M", "--trace", "-"), "send "),
+        (("simulate", "program.json", *where), "writes o[7:8]"),
+        (("simulate", "ring.py", "-p", "wrong=true", *where), "must end with chunk"),
+        (("show", "wrong.json", "-o", "busy.svg"), "send "),
+        (("compile", "wrong.json"), "send "),
+    ):
+        done = run_ccctl(*command)
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert says in done.stderr
+    assert not (tmp_path / "busy.svg").exists()
+
+
+def test_show_draws_what_is_not_proven_without_times(run_ccctl, schedule, samples, tmp_path):
+    wrong = replace(schedule, chunk=ints(schedule.chunk[::-1]))
+    chosen = replace(samples["selection"].algorithms[0], chunk=wrong.chunk)
+    several = replace(samples["selection"], algorithms=(chosen,))
+    for kind, value, claims in (("schedule", wrong, "outcome"), ("selection", several, "points")):
+        codec.write(str(tmp_path / "wrong.json"), kind, value)
+        drawn = run_ccctl("show", "wrong.json")
+        assert drawn.returncode == 0, drawn.stderr
+        assert "wrong.json: not proven, so no times are shown: " in drawn.stderr
+        assert "all_gather on " in drawn.stdout
+        assert "optimal" not in drawn.stdout
+        assert "time " not in drawn.stdout
+        told = json.loads(run_ccctl("show", "--json", "wrong.json").stdout)
+        assert told["proven"] is False
+        assert claims not in told
+
+
+DATA = Path(__file__).parents[4] / "shared" / "data" / "programs"
+NETWORKS = ("fully_connected:8", "fully_connected:16", "switch:16", "dgx-a100:2", "ring:16", "mesh:2x2")
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} does not exist")
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.xml")), ids=lambda path: path.stem)
+def test_a_program_on_another_network_is_timed_or_refused_clearly(path, capsys):
+    """In this process: starting one for each of so many would take longer than what is tested."""
+    for spec in NETWORKS:
+        costs = {} if spec.startswith("dgx") else {"bandwidth": "50GB/s"}
+        try:
+            simulate(str(path), network=spec, size="1M", json=True, **costs)
+        except UsageError as error:
+            assert re.search(r"has \d+ ranks|has no such link", error.message)
+        except FoundProblem as error:
+            assert "rank" in error.message
+        else:
+            told = json.loads(capsys.readouterr().out)
+            assert 0 <= told["bound_s"] <= told["time_s"] * (1 + 1e-9)
+            # What no file calls by its name has no postcondition, and so no bound.
+            assert told["time_s"] > 0

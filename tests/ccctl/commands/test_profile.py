@@ -1,0 +1,279 @@
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from ccctl import profile_run
+from ccctl.artifacts import codec
+from ccctl.commands.profile import profile
+from ccctl.errors import TimeoutExpired
+from ccctl.launcher.watchdog import RankFailed
+from ccctl.render.text.profile import draw
+from probes.columns import floats
+from probes.errors import CcctlError, LostRankError, UnavailableError
+from probes.files.host_lock import HostLock, _host
+from probes.profiling.assemble import assemble
+from probes.profiling.task import Begun
+from probes.sampling.packet_trains import Trains
+from probes.sampling.samples import Place, Samples
+
+pytestmark = pytest.mark.mpi
+CCCTL = [sys.executable, "-P", "-m", "ccctl"]
+
+
+def ccctl(*arguments, **options):
+    return subprocess.run([*CCCTL, *arguments], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_a_profile_is_written_and_drawn(tmp_path):
+    path = tmp_path / "profile.json"
+    done = ccctl("profile", "-n", "4", "-o", str(path))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    body = codec.read(str(path), "profile").body
+    assert len(body.ranks) == 4
+    assert len(body.links.src) == 12
+    assert "12 links" in done.stderr
+    drawn = ccctl("show", str(path))
+    assert drawn.returncode == 0, drawn.stderr
+    assert "bandwidth, GB/s" in drawn.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+
+
+def test_the_summary_is_one_object(tmp_path):
+    done = ccctl("profile", "-n", "2", "--quick", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary.keys() >= {"ranks", "links", "findings", "seconds"}
+    assert (summary["ranks"], summary["links"]) == (2, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_artifact_alone_goes_to_stdout():
+    done = ccctl("profile", "-n", "2", "--quick", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    assert codec.decode(done.stdout.encode(), "stdin", "profile").kind == "profile"
+
+
+@pytest.mark.parametrize("arguments", [["-n", "1"], [], ["-n", "0"], ["-n", "8", "--hosts", "a[1-2]"]])
+def test_what_cannot_be_profiled_is_a_usage_error(arguments):
+    done = ccctl("profile", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ccctl: ")
+
+
+def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(tmp_path):
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("1 0 1\n1 2 0  # back\n2 1 2\n")
+    done = ccctl("profile", "-n", "3", "--pairs", str(pairs), "--sizes", "256K:1M", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    found = codec.decode(done.stdout.encode(), "stdin", "profile").body
+    assert list(zip(found.links.src, found.links.dst, strict=True)) == [(0, 1), (1, 2), (2, 0)]
+    assert found.findings[0] == f"left out ({pairs} names the pairs): 3 links not measured"
+
+
+def test_a_budget_is_kept_and_what_it_left_out_is_told():
+    done = ccctl("profile", "-n", "4", "--budget", "0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["findings"][0].startswith("left out (budget of 0.2 s): ")
+    assert 1 <= told["links"] <= 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["-n", "2", "--pairs", "none.txt"], 66, "none.txt: there is no such file"),
+        (["-n", "2", "--pairs", "bad.txt"], 65, "bad.txt: line 2: expected SRC DST"),
+        (["-n", "2", "--pairs", "far.txt"], 65, "far.txt: line 1: there is no rank or host '7'"),
+        (["-n", "2", "--sizes", "4M:1M"], 2, "--sizes: expected FROM:TO with FROM ≤ TO"),
+        (["-n", "2", "--sizes", "big"], 2, "--sizes: expected a size"),
+        (["-n", "2", "--from", "far.txt"], 2, "--from far.txt measures nothing"),
+        (["-n", "2", "--prometheus", "links.txt"], 2, "expected a file ending in .prom"),
+        (["-n", "2", "--prometheus", "no/links.prom"], 73, "there is no folder no"),
+        (["-n", "2", "--baseline", "far.txt"], 65, "far.txt: "),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_measured(tmp_path, arguments, status, said):
+    (tmp_path / "bad.txt").write_text("0 1\n0\n")
+    (tmp_path / "far.txt").write_text("0 7\n")
+    done = ccctl("profile", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+
+
+def test_two_files_are_compared_without_measuring(tmp_path, samples):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    codec.write(str(good), "profile", samples["profile"])
+    links = samples["profile"].links
+    slow = floats(4 * links.beta_s_per_byte)
+    changed = {name: slow for name in vars(links) if name.startswith("beta")}
+    worse = dataclasses.replace(samples["profile"], links=dataclasses.replace(links, **changed))
+    codec.write(str(bad), "profile", worse)
+    same = ccctl("profile", "--from", str(good), "--baseline", str(good))
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "no drift: 2 links" in same.stdout
+    done = ccctl("profile", "--from", str(bad), "--baseline", str(good), "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert told["findings"][0].startswith("0 → 1: bandwidth 0.001 → 0.00025 GB/s, 25% of the baseline")
+    assert [change["worse"] for change in told["drift"]["changes"]] == [True, True]
+    assert done.stderr == f"ccctl: worse than {good}\n"
+    assert ccctl("profile", "--from", str(good), "--baseline", str(bad)).returncode == 0
+
+
+def test_its_own_timeout_is_124(tmp_path):
+    done = ccctl("profile", "-n", "2", "--timeout", "0.2", "-o", str(tmp_path / "profile.json"))
+    assert done.returncode == 124
+    assert "not done within 0.2 s" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
+def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
+    command = [*CCCTL, "profile", "-n", "8", "-o", str(tmp_path / "profile.json")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        workers = at_work(started.pid, 8)
+        scratch = workers[5].environ()["CCCTL_SCRATCH"]
+        workers[5].send_signal(number)
+        _, said = started.communicate(timeout=60)
+    assert started.returncode == 1, said
+    assert f"rank 5 (host {os.uname().nodename}, pid {workers[5].pid})" in said
+    assert how in said
+    assert list(tmp_path.iterdir()) == []
+    assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
+    _, alive = psutil.wait_procs(workers.values(), timeout=5)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "why"), [("SIGINT", 130, "Ctrl-C"), ("SIGTERM", 143, "SIGTERM")]
+)
+def test_a_signal_ends_it_with_what_was_measured(tmp_path, number, status, why):
+    path = tmp_path / "profile.json"
+    command = [*CCCTL, "profile", "-n", "4", "-o", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
+        at_work(started.pid, 4)
+        time.sleep(1.5)
+        started.send_signal(getattr(signal, number))
+        _, said = started.communicate(timeout=60)
+    assert started.returncode == status, said
+    assert f"ended by {why}" in said
+    # On a busy machine nothing may have been measured by then.
+    if path.exists():
+        partial = codec.read(str(path), "profile").body
+        assert partial.findings[0].startswith(f"interrupted: {why}; ")
+        assert partial.seconds > 0
+        assert f"{path} holds the {len(partial.links.src)} links that were measured until then" in said
+    assert [one.name for one in tmp_path.iterdir()] in ([], ["profile.json"])
+
+
+class Interrupted:
+    """Stands where run_ranks stands: ranks measure two links, then ``error`` ends the run."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, task, arguments, world, *, keep, **options):
+        found = Samples()
+        for pair in ((0, 1), (1, 0)):
+            found.trains[pair] = Trains({size << 17: [1e-9 * (size << 17)] for size in (1, 2, 4)})
+        found.round_trips_s[0, 1] = [2e-6]
+        keep(Begun((Place("a", 4), Place("b", 4), Place("c", 4)), "Some MPI", 6))
+        keep(found)
+        raise self.error
+
+
+ENDS = [
+    (LostRankError("rank 1 died", hint="Nothing was written."), "rank 1 died"),
+    (TimeoutExpired("not done within 3 s\nrank 1 waited"), "not done within 3 s"),
+    (UnavailableError("rank 2: not enough memory"), "rank 2: not enough memory"),
+    (RankFailed("rank 0 failed\nTraceback"), "rank 0 failed"),
+    (KeyboardInterrupt(), "Ctrl-C"),
+    (SystemExit(129), "SIGHUP"),
+]
+
+
+@pytest.mark.parametrize(("error", "why"), ENDS)
+@pytest.mark.parametrize("written", [True, False])
+def test_any_end_leaves_what_was_measured(tmp_path, monkeypatch, capsys, error, why, written):
+    monkeypatch.setattr(profile_run, "run_ranks", Interrupted(error))
+    path = str(tmp_path / "profile.json") if written else None
+    with pytest.raises(type(error)) as caught:
+        profile(ranks=3, output=path)
+    assert caught.value is error
+    said = capsys.readouterr()
+    if written:
+        partial = codec.read(path, "profile").body
+        assert partial.findings[0] == f"interrupted: {why}; 4 of 6 links not measured"
+        told = f"{path} holds the 2 links that were measured until then."
+    else:
+        assert f"finding: interrupted: {why}; 4 of 6 links not measured" in said.out
+        told = "what was printed holds the 2 links that were measured until then."
+    assert getattr(error, "hint", told) == told
+    assert isinstance(error, CcctlError | RankFailed) or told in said.err
+
+
+def test_where_the_file_cannot_be_written_what_was_measured_goes_elsewhere(tmp_path):
+    done = ccctl(
+        "profile", "-n", "2", "--quick", "-o", "/dev/full", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 73, done.stderr
+    (kept,) = tmp_path.iterdir()
+    assert f"hint: What was measured is in {kept}." in done.stderr
+    assert len(codec.read(str(kept), "profile").body.links.src) == 2
+
+
+def test_of_two_profiles_at_once_the_second_ends_with_75_or_waits():
+    lock = HostLock(_host())
+    assert lock.take() == ""
+    try:
+        done = ccctl("profile", "-n", "2", "--quick")
+        assert (done.returncode, done.stdout) == (75, "")
+        assert f"another measurement of this user is under way (pid {os.getpid()}, since" in done.stderr
+        assert "--wait SECONDS" in done.stderr
+        threading.Timer(3, lock.release).start()
+        done = ccctl("profile", "-n", "2", "--quick", "--wait", "60", "--json")
+        assert done.returncode == 0, done.stderr
+    finally:
+        lock.release()
+
+
+def at_work(pid, ranks):
+    """The workers of a command by rank, once each has said hello: its heartbeat thread starts after that."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        children = psutil.Process(pid).children(recursive=True)
+        found = {}
+        for child in children:
+            try:
+                if "ccctl.launcher.worker" in child.cmdline() and child.num_threads() > 1:
+                    found[int(child.environ()["OMPI_COMM_WORLD_RANK"])] = child
+            except (psutil.Error, KeyError):
+                continue
+        if len(found) == ranks:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"only ranks {sorted(found)} came to work")
+
+
+def test_many_ranks_are_drawn_by_kind_of_link(capsys):
+    found = Samples()
+    places = [Place(f"host{rank // 10}", 64) for rank in range(20)]
+    for pair in ((0, 1), (1, 0), (0, 10), (10, 0)):
+        cost = 1e-10 if places[pair[0]] == places[pair[1]] else 1e-9
+        found.trains[pair] = Trains({size << 17: [cost * (size << 17)] for size in (1, 2, 4)})
+        found.round_trips_s[pair] = [2e-6]
+    draw(assemble(found, places, library="Some MPI", seconds=1.0, rounds=1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "20 ranks on 2 hosts (host0, host1), 4 links, Some MPI"
+    assert [line.split()[:5] for line in lines if line.startswith(("inside", "between"))] == [
+        ["inside", "a", "host", "2", "10"],
+        ["between", "hosts", "2", "1", "1"],
+    ]

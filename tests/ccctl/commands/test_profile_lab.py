@@ -1,0 +1,187 @@
+"""`ccctl profile` on emulated clusters whose rates are known: what it reads, finds, and survives."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ccctl.artifacts import codec
+
+pytestmark = [pytest.mark.netns, pytest.mark.mpi]
+NUMBERS = count()
+# 1448 bytes of each frame of 1514 are ours.
+GOODPUT = 0.956
+EVERY = "100Mbit/s"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A function that makes a lab and gives its commands; it goes with the test."""
+    name = f"p{os.getpid()}-{next(NUMBERS)}"
+
+    def command(*words, **options):
+        line = [sys.executable, "-P", "-m", "ccctl", "lab", *map(str, words)]
+        environment = {**os.environ, "CCCTL_LAB": name}
+        return subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **options)
+
+    def profile(*words, file="profile.json"):
+        path = tmp_path / file
+        ccctl = [sys.executable, "-P", "-m", "ccctl", "profile", "--timeout", "90", "-o", path]
+        done = command("run", "--", *ccctl, *words)
+        body = codec.read(str(path), "profile").body if path.exists() else None
+        return done, body
+
+    def up(hosts, *lines, **rates):
+        described = [f'name = "{name}"', f'hosts = "{hosts}"', f'rate = "{EVERY}"', *lines, "[rates]"]
+        described += [f'"{target}" = "{rate}Mbit/s"' for target, rate in rates.items()]
+        (tmp_path / "lab.toml").write_text("\n".join(described) + "\n")
+        made = command("up", tmp_path / "lab.toml")
+        assert made.returncode == 0, made.stderr
+        return SimpleNamespace(command=command, profile=profile, folder=tmp_path)
+
+    yield up
+    command("down")
+
+
+def bandwidths(profile):
+    """GB/s by (host, host)."""
+    hosts = [entry.host for entry in profile.ranks]
+    links = profile.links
+    speeds = 1e-9 / links.beta_s_per_byte
+    return {
+        (hosts[src], hosts[dst]): speed for src, dst, speed in zip(links.src, links.dst, speeds, strict=True)
+    }
+
+
+def test_mixed_rates_are_read_and_told_apart(lab):
+    rates = {"gpu1 -> gpu2": 20, "gpu2 -> gpu4": 60, "gpu3.egress": 40}
+    done, profile = lab("gpu[1-4]", **rates).profile()
+    assert done.returncode == 0, done.stderr
+    found = bandwidths(profile)
+    assert len(found) == 12
+    truth = {
+        pair: min(100, rates.get(f"{pair[0]} -> {pair[1]}", 100), rates.get(f"{pair[0]}.egress", 100))
+        for pair in found
+    }
+    off = {pair: found[pair] / (truth[pair] * GOODPUT / 8e3) - 1 for pair in found}
+    assert max(map(abs, off.values())) < 0.06, off
+    slow = "; ".join(profile.findings)
+    assert "host gpu3 sends at 40% of the others" in slow
+    assert "gpu1 → gpu2 at 20%" in slow
+    assert "gpu2 → gpu4 at 60%" in slow
+    assert len(profile.findings) == 2, profile.findings
+
+
+def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
+    made = lab("gpu[1-8]", **{"gpu6 -> gpu7": 30})
+    done, profile = made.profile()
+    assert done.returncode == 0, done.stderr
+    assert len(profile.links.src) == 56
+    assert len(profile.findings) == 1, profile.findings
+    assert "1 link slower than what its ends reach: gpu6 → gpu7 at 3" in profile.findings[0]
+    (flagged,) = (row for row, flags in enumerate(profile.links.flags) if "outlier" in flags)
+    assert "retested" in profile.links.flags[flagged]
+    made.command("shape", "gpu8.egress = 60Mbit/s")
+    words = ("--quick", "--baseline", made.folder / "profile.json", "--prometheus", made.folder / "now.prom")
+    done, _ = made.profile(*words, file="now.json")
+    assert done.returncode == 1, done.stderr
+    (told,) = [line for line in done.stdout.splitlines() if line.startswith("drift: ")]
+    assert told.startswith("drift: host gpu8 sends (5 of 5 links): bandwidth 0.01")
+    assert 'ccctl_exit_code{command="profile"} 1' in (made.folder / "now.prom").read_text()
+
+
+def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(lab):
+    racks = 'racks = ["gpu[1-2]", "gpu[3-4]"]'
+    done, profile = lab("gpu[1-4]", racks, f'trunk = "{EVERY}"').profile()
+    assert done.returncode == 0, done.stderr
+    hosts = [entry.host for entry in profile.ranks]
+    links = profile.links
+    found = {
+        frozenset((hosts[links.src[row]], hosts[links.dst[row]]) for row in port.links)
+        for port in profile.ports
+        if port.method == "measured"
+    }
+    near, far = ("gpu1", "gpu2"), ("gpu3", "gpu4")
+    assert found == {
+        frozenset((a, b) for a in near for b in far),
+        frozenset((b, a) for a in near for b in far),
+    }
+    # Alone, each link has the whole trunk.
+    assert np.allclose(list(bandwidths(profile).values()), 100 * GOODPUT / 8e3, rtol=0.06)
+    assert not any("slower" in text for text in profile.findings)
+
+
+@pytest.mark.parametrize("each", [2, 3])
+def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, each):
+    near, far = range(each), range(each, 2 * each)
+    racks = f'racks = ["gpu[1-{each}]", "gpu[{each + 1}-{2 * each}]"]'
+    done, profile = lab(f"gpu[1-{2 * each}]", racks, 'trunk = "50Mbit/s"').profile()
+    assert done.returncode == 0, done.stderr
+    links = profile.links
+    pairs = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
+    across = [(src in near) != (dst in near) for src, dst in pairs]
+    truth = np.where(across, 50, 100) * GOODPUT / 8e3
+    assert np.allclose(1e-9 / links.beta_s_per_byte, truth, rtol=0.08), done.stderr
+    found = {frozenset(pairs[row] for row in port.links) for port in profile.ports if "trunk" in port.name}
+    assert found == {
+        frozenset((a, b) for a in near for b in far),
+        frozenset((b, a) for a in near for b in far),
+    }
+    assert not any("slower" in text for text in profile.findings), profile.findings
+
+
+def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
+    made = lab("gpu[1-4]")
+    cut = threading.Thread(target=cut_off, args=(made, "gpu3", 3_000_000))
+    cut.start()
+    began_s = time.monotonic()
+    done, profile = made.profile("--json")
+    cut.join()
+    assert done.returncode == 1, done.stderr
+    # Its own limit is 90 s; a host that does not answer is missed long before.
+    assert time.monotonic() - began_s < 60
+    assert "(host gpu3, pid" in done.stderr
+    assert "profile.json holds the " in done.stderr
+    assert profile.problems() == []
+    assert profile.findings[0].startswith("interrupted: rank 2 (host gpu3")
+    assert json.loads(done.stdout)["findings"] == list(profile.findings)
+
+
+def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
+    made = lab("gpu[1-4]")
+    made.command("shape", "--down-host", "gpu3")
+    done, profile = made.profile("--quick", "--json")
+    assert done.returncode == 1, done.stderr
+    assert "gpu3 gave nothing; 3 of 4 hosts were measured" in done.stderr
+    assert [entry.host for entry in profile.ranks] == ["gpu1", "gpu2", "gpu4"]
+    assert len(profile.links.src) == 6
+    assert profile.findings[0].startswith("host gpu3 is not measured: ")
+    assert json.loads(done.stdout)["findings"] == list(profile.findings)
+
+
+def test_where_few_hosts_are_equal_the_worst_is_named_first(lab):
+    rates = {"gpu1.egress": 40, "gpu1.ingress": 40, "gpu3.egress": 10}
+    done, profile = lab("gpu[1-4]", **rates).profile()
+    assert done.returncode == 0, done.stderr
+    assert profile.findings[0].startswith("host gpu3 sends at 10% of the others")
+    assert {text.partition(" at ")[0] for text in profile.findings[1:]} == {
+        "host gpu1 sends",
+        "host gpu1 receives",
+    }
+
+
+def cut_off(made, host, after_bytes):
+    """Pull the cable of ``host`` once it has sent so much."""
+    for _ in range(200):
+        hosts = json.loads(made.command("status", "--json").stdout)["hosts"]
+        if next(one["sent_bytes"] for one in hosts if one["name"] == host) > after_bytes:
+            break
+        time.sleep(0.1)
+    made.command("shape", "--down-host", host)

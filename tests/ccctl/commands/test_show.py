@@ -1,0 +1,104 @@
+"""`ccctl show` as a user runs it: every kind, from a file and from a pipe, and what is wrong."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ccctl.artifacts import codec
+from synth.selection import Range
+
+SAYS = {
+    "topology": ["host"],
+    "profile": ["0", "1"],
+    "schedule": ["all_gather on 4 ranks: 4M in 4 chunks of 1M", "ring:4", "% of optimal", "rank 3", "copy"],
+    "program": [
+        "pass on: broadcast on 2 ranks",
+        "rank 0, threadblock 0",
+        "sends to 1",
+        "receives from 0",
+        "o[0]",
+    ],
+    "selection": ["all_gather on", "1 range", "1M", "ring", "50.0", "2 ms"],
+    "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "0.90x", "1.00x", "#wrong"],
+}
+
+
+@pytest.mark.parametrize("kind", codec.KINDS)
+def test_every_kind_is_drawn(kind, samples, run_ccctl, tmp_path):
+    path = tmp_path / "a.json"
+    codec.write(str(path), kind, samples[kind])
+    done = run_ccctl("show", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    for words in SAYS[kind]:
+        assert words in done.stdout
+    assert run_ccctl("show", "-", stdin=path.read_text()).stdout == done.stdout
+
+
+@pytest.mark.parametrize("kind", codec.KINDS)
+def test_json_outlines_what_is_there(kind, samples, run_ccctl, tmp_path):
+    path = tmp_path / "a.json"
+    codec.write(str(path), kind, samples[kind])
+    found = json.loads(run_ccctl("show", "--json", path).stdout)
+    assert found["kind"] == kind
+    assert found["sha256"] == codec.read(str(path)).sha256
+
+
+def test_what_is_cut_is_said(samples, run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "s.json"), "schedule", samples["schedule"])
+    codec.write(str(tmp_path / "p.json"), "program", samples["program"])
+    schedule = run_ccctl("show", "--lines", 3, "s.json").stdout
+    assert "… and 1 more ranks; --lines 4 shows all" in schedule
+    assert "… and 9 more sends; --lines 12 shows all" in schedule
+    assert "… and 2 more steps; --lines 3 shows all" in run_ccctl("show", "--lines", 1, "p.json").stdout
+
+
+def test_the_timeline_shows_who_is_busy(samples, run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "s.json"), "schedule", samples["schedule"])
+    lanes = [
+        line.split()[2]
+        for line in run_ccctl("show", "s.json").stdout.splitlines()
+        if line.startswith("rank ")
+    ]
+    assert len(lanes) == 4
+    # In a ring every rank sends and receives all the time.
+    assert all(set(lane) == {"#"} for lane in lanes)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (None, 66, "there is no such file"),
+        ("", 65, "empty, expected an artifact"),
+        ('{"schema": "ccctl/pro', 65, "truncated"),
+        ('{"schema": "ccctl/profile/9", "body": {}}', 65, "version 1, the file is version 9"),
+        ('{"schema": "ccctl/profile/1", "body": {}}', 65, "body.links: missing"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_printed(content, status, message, run_ccctl, tmp_path):
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content)
+    done = run_ccctl("show", path)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert all(line.startswith((f"ccctl: {path}: ", "hint: ")) for line in done.stderr.splitlines())
+    assert message in done.stderr
+
+
+def test_a_selection_is_plotted(samples, run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "table.json"), "selection", samples["selection"])
+    assert run_ccctl("show", "table.json", "-o", "table.svg").returncode == 0
+    content = (tmp_path / "table.svg").read_text()
+    assert content.startswith("<svg")
+    assert "ring, 4 chunks" in content
+    assert "proven bound" in content
+
+
+def test_ranges_of_sizes_meet_in_one_spelling(samples, run_ccctl, tmp_path):
+    """A range that ends before 319K ends there: 326655 and 319K would look as if they overlapped."""
+    selection = samples["selection"]
+    ranges = (Range(1 << 10, (319 << 10) - 1, 0), Range(319 << 10, 1 << 20, 0))
+    codec.write(str(tmp_path / "table.json"), "selection", replace(selection, ranges=ranges))
+    lines = run_ccctl("show", "table.json").stdout.splitlines()[2:4]
+    assert [line.split()[:2] for line in lines] == [["1K", "<319K"], ["319K", "1M"]]

@@ -1,0 +1,159 @@
+"""`ccctl synth`, `verify` and `simulate` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ccctl.artifacts import codec
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+
+MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
+
+
+def test_summary_of_a_synthesis(run_ccctl):
+    done = run_ccctl("synth", *MESH, "--collective", "all_gather", "--chunk", "1MiB", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["percent_of_optimal"] == pytest.approx(100)
+    assert summary["checked"] is True
+    assert summary["binding_bound"] == "ingress of rank 0"
+    assert summary["sends"] == 16 * 15
+    assert summary["time_s"] == pytest.approx(157.25e-6, rel=1e-6)
+    assert {"method", "bound_s", "synthesis_s"} <= set(summary)
+
+
+@pytest.mark.parametrize("method", ["ilp", "adapcc"])
+def test_integer_programs_say_what_they_leave_open(run_ccctl, method):
+    asked = ("--network", "mesh:2x3", "--bandwidth", "50GB/s", "--alpha", "0.5us", "--time-limit", "20")
+    asked += ("--collective", "broadcast", "--chunk", "1MiB", "--method", method)
+    summary = json.loads(run_ccctl("synth", *asked, "--json").stdout)
+    assert summary["method"] == method
+    assert summary["status"] == "optimal"
+    assert 0 <= summary["gap_percent"] < 100
+    assert "integer programs leave a gap of" in run_ccctl("synth", *asked).stdout
+
+
+def test_without_output_nothing_is_written(run_ccctl, tmp_path):
+    done = run_ccctl("synth", *MESH)
+    assert done.returncode == 0
+    assert "% of optimal, bound: " in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"])
+def test_pipes_into_verify_and_simulate(run_ccctl, kind):
+    made = run_ccctl("synth", *MESH, "--collective", kind, "--size", "1M", "-o", "-")
+    assert made.returncode == 0, made.stderr
+    judged = run_ccctl("verify", "-", stdin=made.stdout)
+    assert judged.returncode == 0
+    assert judged.stdout.startswith("proven: ")
+    timed = run_ccctl("simulate", "-", "--json", stdin=made.stdout)
+    body = json.loads(made.stdout)["body"]
+    assert json.loads(timed.stdout)["time_s"] == pytest.approx(body["outcome"]["time_s"])
+
+
+def test_on_one_host_that_was_measured_steps_cost(run_ccctl, tmp_path):
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    rates = 17.1, 18.3, 18.8, 18.9, 19.5, 17.7, 18.0, 17.5, 18.5, 17.9, 17.9, 19.3
+    beta_s_per_byte = floats([1e-9 / rate for rate in rates])
+    costs = [beta_s_per_byte * 0 + 7e-7] * 3 + [beta_s_per_byte] * 5 + [beta_s_per_byte * 0]
+    src, dst = ints([src for src, _ in pairs]), ints([dst for _, dst in pairs])
+    links = Links(src, dst, *costs, ints([9] * len(pairs)), ("",) * len(pairs))
+    ways = [(f"core {core}", [dst % 2 == core for _, dst in pairs]) for core in (0, 1)]
+    ways += [(f"out {rank}", [src == rank for src, _ in pairs]) for rank in range(4)]
+    ways += [(f"in {rank}", [dst == rank for _, dst in pairs]) for rank in range(4)]
+    ports = tuple(SharedPort(name, tuple(np.flatnonzero(rows).tolist()), "cores") for name, rows in ways)
+    ranks = tuple(ProfiledRank(rank, "host") for rank in range(4))
+    profile = Profile(ranks, links, ports, "mpi", "test", 1.0, 1)
+    codec.write(str(tmp_path / "profile.json"), "profile", profile)
+    found = {}
+    for method in ("auto", "ring"):
+        asked = ("--network", "profile.json", "--size", "16M", "--method", method, "-o", "s.json")
+        assert run_ccctl("synth", *asked).returncode == 0
+        found[method] = codec.read(str(tmp_path / "s.json"), "schedule").body
+    # By links alone forests of a thousand chunks are a few percent sooner; they took 20 times as long.
+    assert found["auto"].sends <= found["ring"].sends
+
+
+def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):
+    run_ccctl("synth", *MESH, "--size", "1M", "-o", "s.json")
+    document = json.loads((tmp_path / "s.json").read_text())
+    for column in ("chunk", "link", "op"):
+        document["body"][column] = document["body"][column][1:]
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    judged = run_ccctl("verify", "s.json", "--json")
+    assert judged.returncode == 1
+    assert json.loads(judged.stdout)["ok"] is False
+    assert any("ends without the complete chunk" in f for f in json.loads(judged.stdout)["findings"])
+    assert "this schedule is wrong" in judged.stderr
+
+
+def test_simulate_at_another_size_and_on_another_network(run_ccctl, tmp_path):
+    run_ccctl("synth", *MESH, "--size", "1M", "--method", "greedy", "-o", "s.json")
+    once, twice = (
+        json.loads(run_ccctl("simulate", "s.json", "--size", size, "--json").stdout)
+        for size in ("64M", "128M")
+    )
+    assert twice["time_s"] == pytest.approx(2 * once["time_s"], rel=0.05)
+    run_ccctl("synth", "--network", "mesh:2x2", "--bandwidth", "1GB/s", "-o", "small.json")
+    refused = run_ccctl("simulate", "s.json", "--network", "small.json")
+    assert refused.returncode == 2
+    assert "it has 4 ranks, the schedule 16" in refused.stderr
+
+
+def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
+    for name in ("a.json", "b.json"):
+        run_ccctl("synth", *MESH, "--seed", "5", "-o", name, SOURCE_DATE_EPOCH="0")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--network", "mesh:4x4"), 2, "needs the bandwidth"),
+        (("--network", "mesh:4x4", "--bandwidth", "fast"), 2, "--bandwidth: expected a rate"),
+        (("--network", "mesh:4x4", "--bandwidth", "1GB/s", "--alpha", "5"), 2, "--alpha: expected a time"),
+        (("--network", "nonsense"), 2, "neither a file nor a network that has a name"),
+        (("--network", "missing.json"), 66, "missing.json: there is no such file"),
+        ((*MESH, "--collective", "all_sum"), 2, "unknown collective"),
+        ((*MESH, "--size", "1M", "--chunk", "1K"), 2, "exclude each other"),
+        ((*MESH, "--chunks", "4"), 2, "add --chunk"),
+        ((*MESH, "--method", "magic"), 2, "unknown method"),
+        ((*MESH, "--solver", "magic"), 2, "--solver magic: unknown solver"),
+        (("--network", "dgx-a100:24", "--method", "adapcc"), 2, "columns for flows"),
+        ((*MESH, "--root", "77", "--collective", "reduce"), 2, "there is no rank 77"),
+        ((*MESH, "-o", "no/such/folder.json"), 73, "no/such/folder.json"),
+    ],
+)
+def test_refuses_and_says_why(run_ccctl, tmp_path, arguments, status, words):
+    done = run_ccctl("synth", *arguments)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert done.stdout == "" or "-o" in arguments
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_gives_the_schedule_of_each_range_and_every_later_stage_reads_it(run_ccctl, tmp_path):
+    path = str(tmp_path / "table.json")
+    network = ("--network", "ring:4", "--alpha", "1us", "--bandwidth", "50GB/s")
+    done = run_ccctl("synth", *network, "--sizes", "1K:16M", "-f", "64", "--json", "-o", path)
+    told = json.loads(done.stdout)
+    assert [row["size_bytes"] for row in told["sizes"]] == [1 << 10, 1 << 16, 1 << 22, 1 << 24]
+    assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 1 << 24)
+    assert json.loads(run_ccctl("verify", path, "--json").stdout)["ok"]
+    assert json.loads(run_ccctl("simulate", path, "--json").stdout)["sizes"] == told["sizes"]
+    one = json.loads(run_ccctl("simulate", path, "--size", "64K", "--json").stdout)
+    assert one["time_s"] == told["sizes"][1]["time_s"]
+
+
+@pytest.mark.parametrize(
+    "more", [("--sizes", "1K"), ("--sizes", "1M:1K"), ("--sizes", "1K:1M", "--size", "1M")]
+)
+def test_a_sweep_that_makes_no_sense_is_a_usage_error(run_ccctl, more):
+    done = run_ccctl("synth", "--network", "dgx-a100:1", *more)
+    assert done.returncode == 2
+    assert "--sizes" in done.stderr

@@ -1,0 +1,122 @@
+"""Ranks are let in by their key; strangers are neither believed nor able to keep ranks out."""
+
+import contextlib
+import os
+import pickle
+import queue
+import socket
+import struct
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ccctl.launcher import protocol
+from ccctl.launcher.greeter import Greeter, listen
+from ccctl.launcher.protocol import Hello, Job, authenticated
+from probes.errors import UnavailableError
+
+KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"
+STRANGER = 54321
+
+
+@contextlib.contextmanager
+def greeting(listener, ranks=1):
+    arrived = queue.SimpleQueue()
+    greeter = Greeter(listener, KEY, Job("a:b", None, ranks), lambda hello, _: arrived.put(hello))
+    try:
+        yield arrived
+    finally:
+        greeter.close()
+        listener.close()
+
+
+def reached(listener):
+    end = socket.socket(listener.family)
+    end.connect(listener.getsockname())
+    return end
+
+
+def greeted(listener, key=KEY):
+    connection = authenticated(reached(listener), key, asks_first=False)
+    connection.send(Hello(3, "host", 1))
+    with connection:
+        return connection.recv()
+
+
+class Harm:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def framed(content):
+    return struct.pack("!i", len(content)) + content
+
+
+@pytest.fixture(params=["here", "outside"])
+def listener(request, tmp_path):
+    return listen(tmp_path, outside=request.param == "outside")
+
+
+def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listener, tmp_path):
+    rude = [b"", b"\0", b"\xff" * 4, b"\x7f\xff\xff\xff", framed(b"x" * 300), b"GET / HTTP/1.1\r\n\r\n"]
+    rude += [framed(pickle.dumps(Harm(tmp_path / "harm"))), framed(b"#CHALLENGE#" + bytes(32))]
+    with greeting(listener) as arrived, contextlib.ExitStack() as stack:
+        for said in rude * 4:
+            stack.enter_context(reached(listener)).sendall(said)
+        assert greeted(listener) == Job("a:b", None, 1)
+        assert arrived.get(timeout=10) == Hello(3, "host", 1) and arrived.empty()
+    assert not (tmp_path / "harm").exists()
+
+
+def test_who_does_not_know_the_key_gets_nothing(listener):
+    with greeting(listener) as arrived, pytest.raises((OSError, EOFError)):
+        greeted(listener, KEY[:-1] + b"!")
+    assert arrived.empty()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as two users")
+def test_no_other_user_reaches_the_socket_of_a_run_on_one_host():
+    with tempfile.TemporaryDirectory() as folder, listen(Path(folder), outside=False) as listener:
+        os.seteuid(STRANGER)
+        try:
+            with pytest.raises(PermissionError):
+                reached(listener)
+        finally:
+            os.seteuid(0)
+
+
+def test_in_a_folder_of_a_long_name_it_is_the_loopback_address(tmp_path):
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    with listen(folder, outside=False) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+
+
+def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
+    monkeypatch.setattr(protocol, "_ANSWERED_S", 1)
+    with contextlib.ExitStack() as stack:
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener = socket.create_server(("127.0.0.1", 0))
+        named = [f"127.0.0.1:{end.getsockname()[1]}" for end in (silent, listener)]
+        arrived = stack.enter_context(greeting(listener))
+        for addresses in (named, named[:1]):
+            for name, value in protocol.environment(addresses, KEY, SCRATCH).items():
+                monkeypatch.setenv(name, value)
+            if addresses == named:
+                protocol.connect().send(Hello(0, "host", 1))
+                assert arrived.get(timeout=10).rank == 0
+            else:
+                with pytest.raises(UnavailableError, match="cannot reach the command"):
+                    protocol.connect()
+
+
+def test_closing_wakes_who_waits_for_ranks(listener):
+    with greeting(listener):
+        pass
+    assert listener.fileno() == -1

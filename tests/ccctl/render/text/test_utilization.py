@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccctl.render.text.utilization import classes, over_time, port_busy, summary
+from synth.network import Link, build
+
+slices = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted), min_size=1, max_size=20)
+
+
+@given(slices, st.integers(1, 7))
+def test_over_time_holds_all_that_is_held(slices, slots):
+    start_s, end_s = (np.array(column) for column in zip(*slices, strict=True))
+    share = over_time(start_s, end_s, 1.0, slots, 1)
+    edges = np.linspace(0, 1, slots + 1)
+    for slot, (low, high) in enumerate(pairwise(edges)):
+        inside = np.clip(end_s, low, high) - np.clip(start_s, low, high)
+        assert share[slot] == pytest.approx(inside.sum() * slots, abs=1e-9)
+
+
+def test_links_of_a_port_add_up_and_classes_follow_hosts():
+    links = [Link(0, 1, 0, 1e-9), Link(0, 2, 0, 1e-9, ("nic",)), Link(1, 2, 0, 1e-9, ("nic",))]
+    network = build("two hosts", ["a", "a", "b"], links)
+    busy = np.array([0.5, 0.25, 0.5])
+    assert port_busy(network, busy).tolist() == [0.75]
+    assert {name: chosen.tolist() for name, chosen in classes(network)} == {
+        "links_in_hosts": [True, False, False],
+        "links_between_hosts": [False, True, True],
+    }
+    told = summary(network, busy)
+    assert (told["links_between_hosts"]["mean"], told["ports"]["max"]) == (0.375, 0.75)
+    assert [one["name"] for one in told["busiest"]] == ["port nic", "link 0→1", "link 1→2", "link 0→2"]

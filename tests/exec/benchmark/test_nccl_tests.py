@@ -1,0 +1,139 @@
+"""What nccl-tests writes, as text in three styles and as JSON, read as a report."""
+
+import copy
+import json
+
+import pytest
+
+from exec.benchmark.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+from probes.errors import DataError
+
+HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   4242 on     gpu01 device  0 [0000:07:00] NVIDIA H100
+#  Rank  1 Group  0 Pid   4243 on     gpu02 device  0 [0000:07:00] NVIDIA H100
+#
+#                                              out-of-place                       in-place
+#  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#   (B)  (elements)                    (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+FOOT = """# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 120.5
+"""
+ALL_REDUCE = "  33554432  8388608  float  sum  -1  200.0  160.00  160.00  0  201.0  159.00  159.00  3\n"
+DETAILED = (
+    "  1024  256  half  sum  -1  20.0  0.05  0.05  0  19.0  31.0  30.0  4.2"
+    "  22.0  0.04  0.04  N/A  20.0  33.0  32.0  5.1\n"
+)
+DOCUMENT = {
+    "version": 3,
+    "args": ["./build/all_gather_perf", "-J", "out.json"],
+    "env": ["SECRET=hunter2"],
+    "nccl_version": 22807,
+    "config": {
+        "iterations": 20,
+        "warmup_iters": 1,
+        "devices": [{"rank": 0, "hostname": "gpu01"}, {"rank": 1, "hostname": "gpu01"}],
+    },
+    "results": [
+        {
+            "size": 2048,
+            "count": 256,
+            "type": "float",
+            "redop": "none",
+            "root": "    -1",
+            "out_of_place": {"time": 20.0, "alg_bw": 0.1, "bus_bw": 0.05, "nwrong": 0.0},
+            "in_place": {"time": 21.0, "alg_bw": 0.1, "bus_bw": 0.05, "nwrong": None},
+            "out_of_place_per_iter": {
+                "p50_us": 19.0,
+                "p99_us": 30.0,
+                "stdev_us": 2.0,
+                "times_us": [18.0, 19.0, 19.0, 20.0, 30.0],
+            },
+        }
+    ],
+}
+
+
+def test_a_table_is_read_with_its_ranks_and_both_placements():
+    text = HEAD + ALL_REDUCE + FOOT
+    assert is_nccl_text(text)
+    report = parse_nccl_text(text, "x")
+    assert (report.ranks, report.hosts, report.warmup, report.iterations) == (2, ("gpu01", "gpu02"), 5, 20)
+    (row,) = report.rows
+    assert (row.collective, row.size_bytes, row.dtype, row.redop) == (
+        "all_reduce",
+        33554432,
+        "float32",
+        "sum",
+    )
+    assert row.out_of_place.time_s == pytest.approx(200e-6)
+    assert (row.out_of_place.busbw_gbs, row.out_of_place.wrong, row.in_place.wrong) == (160.0, 0, 3)
+    assert row.out_of_place.spread is None
+
+
+def test_a_table_with_statistics_of_iterations_keeps_the_placements_apart():
+    (row,) = parse_nccl_text(HEAD + DETAILED + FOOT, "x").rows
+    assert row.dtype == "float16"
+    assert row.out_of_place.time_s == pytest.approx(20e-6)
+    assert row.in_place.time_s == pytest.approx(22e-6)
+    assert row.in_place.wrong is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ("float sum -1 10.0 100.0 100.0", "all_reduce"),
+        ("float sum -1 10.0 100.0 50.0", "reduce_scatter"),
+        ("float none -1 10.0 100.0 50.0", "all_gather"),
+        ("float none 0 10.0 100.0 100.0", "broadcast"),
+        ("float sum 0 10.0 100.0 100.0", "reduce"),
+    ],
+)
+def test_the_columns_tell_the_collective_and_a_name_overrules_them(cells, kind):
+    line = f"  1024  256  {cells}  0\n"
+    assert parse_nccl_text(HEAD + line, "x").rows[0].collective == kind
+    named = "# Collective test starting: alltoall_perf\n"
+    assert parse_nccl_text(named + HEAD + line, "x").rows[0].collective == "all_to_all"
+
+
+def test_runs_apart_are_not_taken_for_one_of_all():
+    with pytest.raises(DataError, match="2 ranks call themselves 0: these are runs apart") as caught:
+        parse_nccl_text(HEAD.replace("Rank  1", "Rank  0") + ALL_REDUCE, "x")
+    assert "MPI=1" in caught.value.hint
+
+
+def test_json_is_read_without_its_environment():
+    assert is_nccl_json(DOCUMENT)
+    report = parse_nccl_json(DOCUMENT, "x")
+    assert "hunter2" not in repr(report)
+    assert (report.ranks, report.library) == (2, "NCCL 2.28.7")
+    (row,) = report.rows
+    assert (row.collective, row.root) == ("all_gather", -1)
+    assert row.out_of_place.p99_s == pytest.approx(30e-6)
+    assert row.out_of_place.spread.samples == 5
+    assert row.in_place.wrong is None
+
+
+@pytest.mark.parametrize("name", ["size", "out_of_place", "redop"])
+def test_an_entry_that_is_wrong_is_named(name):
+    broken = copy.deepcopy(DOCUMENT)
+    broken["results"][0][name] = {} if name == "out_of_place" else None
+    if name == "redop":
+        del broken["results"][0][name]
+    with pytest.raises(DataError, match=r"results\[0\]"):
+        parse_nccl_json(broken, "x")
+
+
+def test_other_texts_and_documents_are_not_taken_for_it():
+    assert not is_nccl_text("algbw is a word")
+    assert not is_nccl_json({"schema": "ccctl/report/1"})
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "1e999", "9" * 5000, "-1", "²"])
+def test_a_time_that_is_no_number_is_refused(word):
+    changed = json.loads(json.dumps(DOCUMENT))
+    changed["results"][0]["out_of_place"]["time"] = word
+    with pytest.raises(DataError, match=r"results\[0\]"):
+        parse_nccl_json(changed, "x")

@@ -1,0 +1,136 @@
+"""The benchmark over every collective, ours and the library's, with what they must end with."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
+
+from exec.benchmark.runner import BenchRequest, busbw_factor
+from exec.program import expected_output
+from exec.program.buffers import Buffers
+from exec.program.dtypes import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
+from exec.program.layout import Layout
+from probes.errors import UsageError
+from synth.collective import KINDS
+from synth.compiler.lower import lower
+
+WORKER = """
+import pickle, sys
+from mpi4py import MPI
+from exec.benchmark.runner import bench_task
+from probes.progress import SILENT
+
+with open(sys.argv[1], "rb") as stream:
+    requests = pickle.load(stream)
+reports = [bench_task(MPI.COMM_WORLD, request, SILENT) for request in requests]
+if MPI.COMM_WORLD.Get_rank() == 0:
+    with open(sys.argv[2], "wb") as stream:
+        pickle.dump(reports, stream)
+"""
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    dtype=st.sampled_from(DTYPES),
+    redop=st.sampled_from(REDOPS),
+    count=st.integers(1, 40),
+    in_place=st.booleans(),
+)
+def test_buffers_of_every_type_know_what_they_must_end_with(kind, dtype, redop, count, in_place):
+    layout = Layout(lower(random_schedule(kind, 3, 2, 0)), count)
+    in_place = in_place and layout.program.in_place
+    for rank in range(3):
+        buffers = Buffers(layout, rank, dtype_of(dtype), in_place=in_place)
+        buffers.fill(redop)
+        right = expected_output.expected(layout, rank, buffers.dtype, redop)
+        assert right.dtype == buffers.recv.dtype and right.size == buffers.recv.size
+        buffers.recv[:] = right
+        assert buffers.wrong(buffers.recv, redop) == 0
+
+
+@pytest.mark.mpi
+def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_path):
+    requests = []
+    for number, kind in enumerate(KINDS):
+        program = lower(random_schedule(kind, 3, 2, 1))
+        placements = (False, True)[: 1 + program.in_place]
+        for order in {placements, placements[::-1]}:
+            dtype, redop = ("float32", "int64")[number % 2], REDOPS[number % 4]
+            predicted = (1e-6, None, 1e-3)
+            requests.append(
+                BenchRequest(program, (1, 17, 9000), predicted, dtype, redop, 1, 3, order, ("mpi",))
+            )
+    (tmp_path / "requests").write_bytes(pickle.dumps(requests))
+    (tmp_path / "worker.py").write_text(WORKER)
+    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
+    worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "requests", tmp_path / "reports"]
+    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    reports = pickle.loads((tmp_path / "reports").read_bytes())
+    for request, report in zip(requests, reports, strict=True):
+        assert report.ranks == 3
+        for row, count in zip(report.rows, request.counts, strict=True):
+            owned = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
+            blocks = 3 if row.collective in owned else 1
+            assert (row.count, row.size_bytes) == (count, blocks * count * dtype_of(request.dtype).itemsize)
+            found = {False: row.out_of_place, True: row.in_place}
+            for in_place, measured in found.items():
+                assert (measured is None) == (in_place not in request.placements)
+            for measured in [*filter(None, found.values()), row.peers["mpi"]]:
+                assert measured.wrong == 0, (row.collective, row.count)
+                assert 0 < measured.p50_s <= measured.p99_s
+                assert 0 <= measured.slowest_rank < 3
+                factor = busbw_factor(row.collective, 3)
+                assert measured.busbw_gbs == pytest.approx(measured.algbw_gbs * factor)
+
+
+def test_bandwidth_factors_are_those_of_nccl_tests():
+    factors = {kind: busbw_factor(kind, 4) for kind in KINDS}
+    assert factors.pop("all_reduce") == 1.5
+    assert factors.pop("broadcast") == factors.pop("reduce") == factors.pop("all_to_next") == 1.0
+    assert set(factors.values()) == {0.75}
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    count=st.integers(1, 9000),
+    redop=st.sampled_from(REDOPS),
+    element=st.integers(0, 1 << 30),
+)
+def test_one_wrong_element_is_counted(kind, count, redop, element):
+    layout = Layout(lower(random_schedule(kind, 3, 1, 0)), count)
+    rank = layout.program.collective.root
+    buffers = Buffers(layout, rank, np.dtype("float32"), in_place=False)
+    buffers.fill(redop)
+    assert buffers.wrong(buffers.recv, redop) == buffers.recv.size
+    buffers.recv[:] = expected_output.expected(layout, rank, buffers.dtype, redop)
+    assert buffers.wrong(buffers.recv, redop) == 0
+    buffers.recv[element % buffers.recv.size] += 1
+    assert buffers.wrong(buffers.recv, redop) == 1
+
+
+def test_out_of_place_a_changed_input_is_wrong():
+    layout = Layout(lower(ring_all_reduce(2)), 8)
+    buffers = Buffers(layout, 0, np.dtype("int32"), in_place=False)
+    buffers.fill("sum")
+    buffers.recv[:] = expected_output.expected(layout, 0, buffers.dtype, "sum")
+    buffers.send[3] += 1
+    assert buffers.wrong(buffers.recv, "sum") == 1
+
+
+def test_names_of_types_and_operators():
+    assert dtype_of("double") == dtype_of("float64") == np.float64
+    assert dtype_of("float") == np.float32
+    assert dtype_of("half") == np.float16
+    assert [dtype_name(dtype_of(name)) for name in DTYPES] == list(DTYPES)
+    for refused in ("void16", "", "uint16", "object"):
+        with pytest.raises(UsageError, match="element type"):
+            dtype_of(refused)
+    with pytest.raises(UsageError, match="operator"):
+        ufunc_of("mean")

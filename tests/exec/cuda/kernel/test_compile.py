@@ -1,0 +1,66 @@
+"""The kernels compile for every GPU from Volta on; from Turing on two blocks fit on a multiprocessor."""
+
+import pytest
+from cubins import NVCC, NVRTC, by_nvcc
+
+from exec.cuda.kernel.compile import cubin
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
+from exec.cuda.kernel.source import THREADS, kernels
+from probes.errors import UnavailableError, UsageError
+
+ARCHITECTURES = (70, 75, 80, 86, 89, 90, 100)
+NAMES = {"ccctl_interpret", "ccctl_combine", "ccctl_divide"}
+# A multiprocessor of any of these has 65536 registers.
+MOST_REGISTERS = 65536 // THREADS
+needs_nvrtc = pytest.mark.skipif(
+    not NVRTC, reason="NVRTC is not installed (cuda-bindings, nvidia-cuda-nvrtc)"
+)
+
+
+def checked(found, what, capsys, resident=2):
+    assert set(found) == NAMES
+    with capsys.disabled():
+        told = ", ".join(
+            f"{name} {need.registers} registers, {need.spilled_bytes} bytes spilled"
+            for name, need in sorted(found.items())
+        )
+        print(f"\n{what}: {told}", end="")
+    for need in found.values():
+        assert need.registers <= MOST_REGISTERS // resident
+        assert need.spilled_bytes == 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture(architecture, capsys):
+    resident = 1 if architecture < 75 else 2
+    checked(cubin("float32", "sum", architecture).needs, f"sm_{architecture}", capsys, resident)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ELEMENTS)
+def test_every_type(dtype, capsys):
+    checked(cubin(dtype, "sum", 80).needs, dtype, capsys)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("redop", OPERATORS)
+def test_every_operator(redop, capsys):
+    checked(cubin("bfloat16", redop, 75).needs, redop, capsys)
+
+
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+def test_the_toolkits_compiler(tmp_path, capsys):
+    checked(by_nvcc(kernels("float16", "sum"), 90, tmp_path), "nvcc, sm_90", capsys)
+
+
+@pytest.mark.parametrize("arguments", [("float8", "sum"), ("float32", "xor")])
+def test_unknown_types_and_operators_are_refused(arguments):
+    with pytest.raises(UsageError, match="expected one of"):
+        kernels(*arguments)
+
+
+@needs_nvrtc
+def test_a_gpu_that_nvrtc_does_not_know_is_named():
+    with pytest.raises(UnavailableError, match="this GPU is sm_7000"):
+        cubin("float32", "sum", 7000)

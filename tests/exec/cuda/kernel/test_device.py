@@ -1,0 +1,24 @@
+"""What is refused before anything runs on a GPU."""
+
+import sys
+
+import pytest
+
+from exec.cuda.kernel.device import Device, refuse_too_many
+from probes.errors import UnavailableError
+
+
+def test_too_many_threadblocks_are_refused_with_the_numbers():
+    refuse_too_many(264, 2, 132)
+    with pytest.raises(UnavailableError) as caught:
+        refuse_too_many(265, 2, 132)
+    assert "265 threadblocks" in caught.value.message
+    assert "264 at once: 2 on each of 132 multiprocessors" in caught.value.message
+    assert "fewer instances" in caught.value.hint
+
+
+def test_without_cupy_the_hint_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(UnavailableError, match="CuPy cannot be loaded") as caught:
+        Device()
+    assert "cupy-cuda12x" in caught.value.hint

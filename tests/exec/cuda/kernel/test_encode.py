@@ -1,0 +1,90 @@
+"""The kernel's tables say what the program says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
+
+from exec.cuda.kernel.encode import BLOCK, encoded
+from exec.cuda.kernel.rows import DOES, STEP
+from exec.program.layout import Layout
+from probes.columns import ints
+from probes.errors import DataError
+from synth.collective import KINDS
+from synth.compiler.lower import lower
+
+
+def column(table, name):
+    return table.steps[:, STEP.index(name)]
+
+
+def block(table, name):
+    return table.blocks[:, BLOCK.index(name)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    kind=st.sampled_from(KINDS),
+    ranks=st.integers(2, 5),
+    chunks=st.integers(1, 4),
+    count=st.integers(1, 100),
+    seed=st.integers(0, 1 << 30),
+    itemsize=st.sampled_from([1, 2, 4, 8]),
+    tile_bytes=st.sampled_from([16, 100, 1 << 20]),
+)
+def test_every_message_that_is_sent_is_received(kind, ranks, chunks, count, seed, itemsize, tile_bytes):
+    program = lower(random_schedule(kind, ranks, chunks, seed))
+    table = encoded(Layout(program, count), itemsize, tile_bytes=tile_bytes)
+    does, length = column(table, "does"), column(table, "length")
+    owner = np.repeat(np.arange(program.threadblocks), block(table, "steps"))
+    for fifo in range(len(table.room)):
+        sender, receiver = (int(np.flatnonzero(table.fifos[:, end] == fifo)[0]) for end in (0, 1))
+        sent = length[(owner == sender) & (does & DOES["sends"] > 0)]
+        got = length[(owner == receiver) & (does & DOES["receives"] > 0)]
+        np.testing.assert_array_equal(sent, got)
+        assert block(table, "sends")[sender] == block(table, "receives")[receiver] == len(sent)
+        assert block(table, "room_out")[sender] == block(table, "room_in")[receiver] == table.room[fifo]
+    assert table.place_bytes % 16 == 0
+    assert (table.tiles - 1) * table.tile < table.layout.largest <= table.tiles * table.tile
+
+
+def test_waits_point_at_rows_that_signal():
+    program = lower(random_schedule("all_reduce", 4, 3, 11))
+    table = encoded(Layout(program, 10), 4)
+    waits = np.flatnonzero(column(table, "wait_block") >= 0)
+    assert len(waits)
+    for row in waits:
+        other = int(column(table, "wait_block")[row])
+        awaited = int(block(table, "first")[other] + column(table, "wait_step")[row])
+        assert column(table, "signals")[awaited] == 1
+        mine = int(np.searchsorted(block(table, "first"), row, side="right")) - 1
+        assert block(table, "rank")[mine] == block(table, "rank")[other]
+
+
+def test_blocks_of_a_rank_are_its_threadblocks():
+    program = lower(random_schedule("all_to_all", 4, 2, 3))
+    table = encoded(Layout(program, 10), 4)
+    found = [block(table, "rank")[list(table.blocks_of(rank))] for rank in range(4)]
+    assert sum(map(len, found)) == program.threadblocks
+    assert all((ranks == rank).all() for rank, ranks in enumerate(found))
+
+
+def test_a_shared_end_of_a_connection_is_refused():
+    program = lower(random_schedule("all_to_all", 3, 2, 3))
+    rows = np.flatnonzero(program.tb_rank == 0)
+    send = program.tb_send.copy()
+    send[rows] = send[send >= 0][0]
+    channel = program.tb_channel.copy()
+    channel[rows] = 0
+    with pytest.raises(DataError, match=r"and rank 0 threadblock \d share one end"):
+        encoded(Layout(replace(program, tb_send=ints(send), tb_channel=ints(channel)), 6), 4)
+
+
+def test_a_copy_moves_twice_what_it_copies():
+    table = encoded(Layout(lower(ring_all_reduce(2), fuse=False), 100), 4)
+    # Each rank of two sends its half, adds what it received to its other half and the same again, copied.
+    received_and_added, sent, received = 3 * 50, 2 * 50, 2 * 50
+    assert table.moved_bytes == 2 * 4 * (sent + received_and_added + sent + received)

@@ -1,0 +1,253 @@
+"""The interpreter kernel, built for this machine's processor, against the exact results."""
+
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
+
+from ccctl.arguments.dsl_file import compiled_algorithm
+from ccctl.arguments.proven import proven_program
+from ccctl.errors import CcctlError
+from exec.cuda.kernel.diagnosis import waiters
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
+from exec.cuda.kernel.encode import encoded
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.program import expected_output
+from exec.program.layout import Layout
+from probes.columns import bytes_of
+from synth.collective import KINDS
+from synth.compiler.lower import lower
+from synth.program import OPS
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.py"))
+SHARED = Path(__file__).parents[5] / "shared" / "data" / "programs"
+HELPERS = Path(__file__).parents[3] / "helpers"
+
+
+def storage(dtype):
+    """The type whose values the exact results are computed in."""
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
+def wrong(program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, **how):
+    """Elements that are not what they must be, over all ranks."""
+    layout = Layout(program, count)
+    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+    of = "sum" if redop == "avg" else redop
+    inputs = [
+        bits_of(expected_output.given(layout, rank, storage(dtype), of), dtype)
+        for rank in range(program.ranks)
+    ]
+    found = run_on_host(table, inputs, dtype, redop, **how)
+    assert waiters(table, found.records) == []
+    bad = 0
+    for rank, output in enumerate(found.outputs):
+        right = expected_output.expected(layout, rank, storage(dtype), of)
+        if redop == "avg" and program.collective.reduces:
+            right = np.trunc(right / program.ranks) if right.dtype.kind in "iu" else right / program.ranks
+        bad += int(np.count_nonzero(output != bits_of(right, dtype)))
+    return bad
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3, 4])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_exact(example, instances):
+    program, _ = compiled_algorithm(str(example), [], instances=instances)
+    for count in (1, 96, 3001):
+        for in_place in [False] * program.out_of_place + [True] * program.in_place:
+            assert wrong(program, count, in_place=in_place, launches=2) == 0
+
+
+FOR_ALL_OPERATORS = ("float16", "bfloat16", "int8", "int64")
+# The exact inputs have negative numbers, whose order uint8 does not keep.
+CASES = [
+    (dtype, redop)
+    for dtype in ELEMENTS
+    for redop in OPERATORS
+    if (dtype in FOR_ALL_OPERATORS or redop in ("sum", "avg", "max")) and (dtype, redop) != ("uint8", "max")
+]
+
+
+@pytest.mark.parametrize(("dtype", "redop"), CASES)
+def test_types_and_operators_are_exact(dtype, redop):
+    example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
+    program, _ = compiled_algorithm(str(example), ["nodes=2", "gpus=2"], instances=2)
+    assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64) == 0
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_exact_with_a_launch_for_each_rank(example):
+    program, _ = compiled_algorithm(str(example), [], instances=2)
+    assert wrong(program, 999, in_place=not program.out_of_place, launches=2, apart=True) == 0
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared programs are not here")
+def test_every_correct_xml_is_exact():
+    ran = 0
+    for path in sorted(SHARED.glob("*.xml")):
+        try:
+            program = proven_program(str(path)).program
+        except CcctlError:
+            continue
+        if program.ranks <= 16:
+            ran += 1
+            assert wrong(program, 7 * program.collective.share, in_place=not program.out_of_place) == 0
+    assert ran > 10
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    kind=st.sampled_from(KINDS),
+    ranks=st.integers(2, 5),
+    chunks=st.integers(1, 3),
+    count=st.integers(1, 200),
+    seed=st.integers(0, 1 << 30),
+    tile_bytes=st.sampled_from([16, 64, 1 << 20]),
+    slice_bytes=st.sampled_from([16, 48, 1 << 20]),
+    threads=st.sampled_from([1, 1, 3]),
+)
+def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, threads):
+    program = lower(random_schedule(kind, ranks, chunks, seed))
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes}
+    assert wrong(program, count, "int32", threads=threads, launches=2, **cut) == 0
+
+
+def test_local_reductions_of_many_sources_are_exact():
+    program, _ = compiled_algorithm(
+        str(next(path for path in EXAMPLES if path.stem == "allpairs_allreduce")), [], instances=1
+    )
+    table = encoded(Layout(program, 800), 4)
+    assert table.steps[:, 10].max() > 0
+    assert wrong(program, 800, in_place=not program.out_of_place, threads=2) == 0
+
+
+def without(program, op, rank):
+    """The program with one step of ``rank`` left out."""
+    steps = np.flatnonzero((program.op == OPS.index(op)) & (program.tb_rank[program.tb_of] == rank))
+    changed = program.op.copy()
+    changed[steps[0]] = OPS.index("nop")
+    return replace(program, op=bytes_of(changed)), int(steps[0])
+
+
+def test_a_missing_send_names_who_waits():
+    program = lower(ring_all_reduce(3), fuse=False)
+    table = encoded(Layout(program, 300), 4)
+    broken, step = without(program, "s", 1)
+    tb = int(broken.tb_of[step])
+    row = int(table.blocks[tb, 2]) + step - int(program.tb_start[tb])
+    steps = table.steps.copy()
+    steps[row, 0] = 0
+    inputs = [expected_output.given(table.layout, rank, np.dtype("float32"), "sum") for rank in range(3)]
+    found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5)
+    told = waiters(table, found.records)
+    to = int(program.tb_send[tb])
+    assert told
+    assert any(line.startswith(f"rank {to} ") and "a message from rank 1 on channel" in line for line in told)
+    assert all(line.startswith("rank ") and " threadblock " in line and " step " in line for line in told)
+
+
+def test_a_missing_receive_names_who_waits_for_room():
+    program = lower(ring_all_reduce(2), fuse=False)
+    table = encoded(Layout(program, 4000), 4, tile_bytes=64)
+    rows = np.flatnonzero(table.steps[:, 0] & 1)
+    steps = table.steps.copy()
+    steps[rows, 0] = 0
+    inputs = [np.ones(4000, np.float32)] * 2
+    found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5)
+    assert any("to receive on channel 0" in line for line in waiters(table, found.records))
+
+
+def test_arenas_do_not_overlap():
+    program = lower(random_schedule("all_to_all", 4, 2, 7))
+    table = encoded(Layout(program, 1000), 4)
+    places = arenas(table)
+    spans = [
+        (int(owner[fifo]), int(offset[fifo]), int(size))
+        for owner, offset, sizes in (
+            (places.receiver, places.head, np.full(len(table.room), 8)),
+            (places.sender, places.credit, np.full(len(table.room), 8)),
+            (places.receiver, places.slots, table.room * table.place_bytes),
+        )
+        for fifo, size in enumerate(sizes)
+    ]
+    spans.sort()
+    for (rank, start, size), (other, following, _) in itertools.pairwise(spans):
+        assert other > rank or start + size <= following
+    assert all(start + size <= places.sizes[rank] for rank, start, size in spans)
+
+
+@pytest.mark.parametrize("redop", ["sum", "prod", "min", "max"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint8", "int32", "int64"])
+def test_arithmetic_is_numpys_on_any_bits(dtype, redop):
+    storage_type = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+    random = np.random.default_rng(5)
+    first, second = (
+        np.frombuffer(random.bytes(4096 * storage_type.itemsize), storage_type).copy() for _ in range(2)
+    )
+    combined = np.zeros_like(first)
+    kernel = library(dtype, redop)
+    addresses = (each.ctypes.data for each in (first, second, combined))
+    kernel.run_combine(1, 1, *map(_address, addresses), None, _count(len(first)))
+    function = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[redop]
+    with np.errstate(all="ignore"):
+        right = function(values_of(first, dtype), values_of(second, dtype))
+    if dtype != "bfloat16":
+        np.testing.assert_array_equal(combined, right)
+        return
+    # Rounded to the nearest of two neighbours: half of the distance between them is the most it is off.
+    found = values_of(combined, dtype)
+    sane = np.isfinite(right) & np.isfinite(found) & (np.abs(right) > 1e-37)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
+    assert (np.abs(found[sane] - right[sane]) <= np.abs(right[sane]) / 256).all()
+    assert sane.sum() > 2000
+
+
+def _address(number):
+    from ctypes import c_void_p
+
+    return c_void_p(number)
+
+
+def _count(number):
+    from ctypes import c_int64
+
+    return c_int64(number)
+
+
+def sanitized(*flags):
+    """The exit status of programs run with ThreadSanitizer; a skip where it is not installed."""
+    found = subprocess.run([COMPILER, "-print-file-name=libtsan.so"], capture_output=True, text=True)
+    if not Path(found.stdout.strip()).is_absolute():
+        pytest.skip("ThreadSanitizer is not installed")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": found.stdout.strip(),
+        "TSAN_OPTIONS": "exitcode=66:halt_on_error=1",
+        "PYTHONPATH": str(HELPERS),
+    }
+    # The sanitizer wants the memory laid out as it expects it.
+    command = ["setarch", "-R", sys.executable, "-P", str(HELPERS / "interpret_sanitized.py")]
+    done = subprocess.run(
+        [*command, "-fsanitize=thread", *flags], env=environment, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode not in (0, 1, 66) or "unexpected memory mapping" in done.stderr:
+        pytest.skip(f"ThreadSanitizer does not run here: {done.stderr[-200:]}")
+    return done.returncode
+
+
+def test_no_data_races():
+    assert sanitized() == 0
+
+
+def test_without_release_order_there_would_be_data_races():
+    assert sanitized("-DCCCTL_RELEASE=__ATOMIC_RELAXED") == 66

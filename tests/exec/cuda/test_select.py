@@ -1,0 +1,58 @@
+"""The executor and the wires, from tables of machines."""
+
+from dataclasses import replace
+
+import pytest
+from sample_schedules import ring_all_reduce
+
+from exec.cuda.select import Facts, choose
+from synth.compiler.lower import lower
+
+PROGRAM = lower(ring_all_reduce(4))
+BOX = Facts(
+    hosts=("a",) * 4,
+    gpus=("0", "1", "2", "3"),
+    reachable=frozenset(("a", str(one), str(two)) for one in range(4) for two in range(4) if one != two),
+    room=(264,) * 4,
+    nccl=False,
+    cuda_aware=False,
+)
+PAIRS = {"hosts": ("a", "a", "b", "b"), "gpus": ("0", "1", "0", "1")}
+PAIRS["reachable"] = frozenset((host, *pair) for host in "ab" for pair in (("0", "1"), ("1", "0")))
+
+
+def test_a_box_of_peers_gets_the_persistent_kernel():
+    found = choose(PROGRAM, BOX)
+    assert found.executor == "interpreter"
+    assert set(found.wires) == {(0, 1), (1, 2), (2, 3), (3, 0)}
+    assert set(found.wires.values()) == {"peer"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "wires"),
+    [
+        (
+            PAIRS,
+            "rank 1 sends to rank 2, whose memory its GPU cannot reach",
+            ["peer", "staged", "peer", "staged"],
+        ),
+        ({**PAIRS, "cuda_aware": True}, "rank 1 sends", ["peer", "direct", "peer", "direct"]),
+        ({**PAIRS, "cuda_aware": True, "nccl": True}, "rank 1 sends", ["peer", "nccl", "peer", "nccl"]),
+        ({"reachable": frozenset()}, "rank 0 sends to rank 1", ["staged"] * 4),
+        ({"gpus": ("0",) * 4, "nccl": True}, "ranks 0 and 1 share GPU 0 of a", ["peer"] * 4),
+        ({"gpus": ("0", "0", "1", "1"), "nccl": True}, "ranks 0 and 1 share", ["peer"] * 4),
+        ({"room": (264, 0, 264, 264)}, "rank 1 has 1 threadblocks, its GPU holds 0 at once", ["peer"] * 4),
+    ],
+)
+def test_what_the_kernel_cannot_do_goes_to_contexts(changes, why, wires):
+    found = choose(PROGRAM, replace(BOX, **changes))
+    assert found.executor == "contexts"
+    assert why in found.why
+    assert [found.wires[pair] for pair in sorted(found.wires)] == wires
+
+
+def test_nccl_is_not_used_where_ranks_share_a_gpu():
+    shared = replace(BOX, hosts=("a", "a", "b", "b"), gpus=("0", "0", "0", "0"), nccl=True)
+    found = choose(PROGRAM, shared)
+    assert found.wires[1, 2] == "staged"
+    assert found.wires[0, 1] == "peer"

@@ -1,0 +1,88 @@
+"""The classes of a lab's interfaces, as values: no kernel is asked."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab_traffic import MBIT, sample_lab
+
+from exec.lab.htb import commands, port, shapes
+from exec.lab.model import DEVICE, Lab, LabHost, PairRate
+
+RATES = st.none() | st.integers(1, 1000).map(lambda mbit: float(mbit * MBIT))
+
+
+@st.composite
+def labs(draw):
+    names = "abcd"[: draw(st.integers(1, 4))]
+    ends = [(src, dst) for src in names for dst in names if src != dst]
+    chosen = draw(st.lists(st.sampled_from(ends), unique=True)) if ends else []
+    racks = draw(st.sampled_from([(), (tuple(names[:1]), tuple(names[1:]))])) if len(names) > 1 else ()
+    return Lab(
+        "any",
+        tuple(LabHost(name, 1, draw(RATES), draw(RATES)) for name in names),
+        tuple(PairRate(src, dst, float(draw(st.integers(1, 1000)) * MBIT)) for src, dst in chosen),
+        racks,
+        draw(RATES) if racks else None,
+    )
+
+
+@given(labs())
+def test_no_interface_promises_more_than_it_has(lab):
+    for host in lab.hosts:
+        classes = shapes(lab)[lab.namespace(host.name), DEVICE]
+        leaves = [one for one in classes if one.parent]
+        if host.egress_bytes_per_s is not None and leaves:
+            assert sum(one.sure_bytes_per_s for one in leaves) <= host.egress_bytes_per_s * (1 + 1e-9)
+            assert max(one.most_bytes_per_s for one in leaves) <= host.egress_bytes_per_s
+
+
+@given(labs())
+def test_what_a_path_carries_is_the_least_of_the_classes_on_it(lab):
+    made = shapes(lab)
+    for number, dst in enumerate(lab.hosts):
+        for src in lab.hosts:
+            if src is dst:
+                continue
+            egress = made[lab.namespace(src.name), DEVICE]
+            own = [one for one in egress if one.dst == lab.address(dst.name)]
+            limits = [one.most_bytes_per_s for one in own or [one for one in egress if not one.dst]]
+            limits += [one.most_bytes_per_s for one in made[lab.switch, port(number)]]
+            if lab.rack(src.name) != lab.rack(dst.name) and lab.trunk_bytes_per_s is not None:
+                limits.append(lab.trunk_bytes_per_s)
+            assert min(limits, default=None) == lab.rate_bytes_per_s(src.name, dst.name)
+
+
+@given(labs())
+def test_what_stays_as_it_is_costs_no_command(lab):
+    assert [line for classes in shapes(lab).values() for line in commands("eth0", classes, classes)] == []
+
+
+def egress(lab):
+    return shapes(lab)[lab.namespace("a"), DEVICE]
+
+
+def test_another_rate_changes_a_class_in_place():
+    lab = sample_lab(2, pairs=[("a", "b", 10)])
+    faster = dataclasses.replace(lab, pairs=(PairRate("a", "b", 20.0 * MBIT),))
+    (line,) = commands("eth0", egress(lab), egress(faster))
+    assert line.startswith("class change dev eth0 parent 1:1 classid 1:11 htb rate ")
+    assert "ceil 20000000bit" in line
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("a", "b", 10)), (("a", "b", 10), ())])
+def test_another_pair_replaces_the_shape_of_its_sender_alone(before, after):
+    old = sample_lab(2, pairs=[before] if before else [])
+    new = dataclasses.replace(old, pairs=sample_lab(2, pairs=[after] if after else []).pairs)
+    lines = {device: commands(device[1], shapes(old)[device], shapes(new)[device]) for device in shapes(old)}
+    touched = [device for device, wanted in lines.items() if wanted]
+    assert touched == [(old.namespace("a"), DEVICE)]
+    assert lines[touched[0]][0] == "qdisc del dev eth0 root"
+
+
+def test_no_limit_is_no_queue():
+    lab = sample_lab(2, rate_mbit=None)
+    assert set(shapes(lab).values()) == {()}
+    limited = sample_lab(2)
+    assert commands("eth0", egress(limited), egress(lab)) == ["qdisc del dev eth0 root"]

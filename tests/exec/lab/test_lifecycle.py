@@ -1,0 +1,184 @@
+"""A lab is real: shaped wires that bytes cross, and nothing left when it goes."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab_traffic import python_in, rate_mbit, sample_lab
+
+from exec.errors import NameTakenError
+from exec.lab import lifecycle as kernel
+from exec.lab.iproute import namespaces
+from exec.lab.model import Lab
+from probes.errors import UnavailableError
+
+pytestmark = pytest.mark.netns
+# Of each 1514 bytes on the wire, headers take 66.
+GOODPUT = 1448 / 1514
+
+
+@pytest.fixture
+def build():
+    """A function that makes a lab, which goes with the test."""
+    made = []
+
+    def up(lab):
+        made.append(lab)
+        kernel.up(lab)
+        return lab
+
+    yield up
+    for lab in made:
+        kernel.down(lab.name)
+
+
+def traces(lab):
+    """All that a lab leaves on this machine outside its own namespaces."""
+    found = [name for name in namespaces() if lab.name in name]
+    found += [path.name for path in Path("/etc/netns").glob(f"*{lab.name}*")]
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    return [*found, *(line for line in links.splitlines() if lab.name in line)]
+
+
+def links_here():
+    return subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
+
+
+def test_down_leaves_nothing_and_may_be_repeated(build):
+    before = links_here()
+    lab = build(sample_lab(3, pairs=[("a", "b", 10)]))
+    assert len(kernel.standing(lab.name)) == 4
+    assert links_here() == before
+    assert kernel.down(lab.name)
+    assert (traces(lab), links_here()) == ([], before)
+    assert not kernel.down(lab.name)
+
+
+def test_down_ends_what_runs_inside(build):
+    lab = build(sample_lab(1))
+    with python_in(lab, "a", "print(flush=True); input()", stdin=subprocess.PIPE) as inside:
+        inside.stdout.readline()
+        kernel.down(lab.name)
+        assert inside.wait(5) == -signal.SIGKILL
+    assert traces(lab) == []
+
+
+def test_down_spares_a_lab_whose_name_begins_alike(build):
+    lab = build(sample_lab(1))
+    longer = build(dataclasses.replace(lab, name=f"{lab.name}0"))
+    kernel.down(lab.name)
+    assert kernel.standing(longer.name) == [longer.namespace("a"), longer.switch]
+
+
+def test_a_taken_name_is_refused_and_what_has_it_is_left_alone(build):
+    lab = build(sample_lab(1))
+    with pytest.raises(NameTakenError, match=lab.name):
+        kernel.up(lab)
+    assert len(kernel.standing(lab.name)) == 2
+
+
+def test_rates_of_hosts_and_pairs_are_those_described(build):
+    lab = build(sample_lab(3, pairs=[("a", "b", 20)]))
+    slow, fast = rate_mbit(lab, "a", "b", 400_000), rate_mbit(lab, "a", "c", 2_000_000)
+    assert slow == pytest.approx(20 * GOODPUT, rel=0.15)
+    assert 4 < fast / slow < 6
+    assert 4 < rate_mbit(lab, "b", "a", 2_000_000) / slow < 6
+
+
+def test_a_trunk_is_what_racks_share(build):
+    lab = build(sample_lab(3, racks=(("a", "b"), ("c",)), trunk_bytes_per_s=2_500_000))
+    assert rate_mbit(lab, "a", "c", 400_000) == pytest.approx(20 * GOODPUT, rel=0.15)
+    assert rate_mbit(lab, "c", "b", 400_000) == pytest.approx(20 * GOODPUT, rel=0.15)
+    assert rate_mbit(lab, "a", "b", 2_000_000) > 60
+
+
+def test_ingress_is_what_senders_share(build):
+    lab = sample_lab(2)
+    slow = dataclasses.replace(lab.hosts[1], ingress_bytes_per_s=2_500_000)
+    lab = build(dataclasses.replace(lab, hosts=(lab.hosts[0], slow)))
+    assert rate_mbit(lab, "a", "b", 400_000) == pytest.approx(20 * GOODPUT, rel=0.15)
+    assert rate_mbit(lab, "b", "a", 2_000_000) > 60
+
+
+def test_a_rate_changes_while_the_lab_is_up(build):
+    lab = build(sample_lab(2, pairs=[("a", "b", 10)]))
+    assert rate_mbit(lab, "a", "b", 200_000) == pytest.approx(10 * GOODPUT, rel=0.15)
+    faster = dataclasses.replace(lab, pairs=(dataclasses.replace(lab.pairs[0], bytes_per_s=5_000_000),))
+    kernel.shape(lab, faster)
+    assert rate_mbit(lab, "a", "b", 800_000) == pytest.approx(40 * GOODPUT, rel=0.15)
+    free = dataclasses.replace(lab, pairs=())
+    kernel.shape(faster, free)
+    assert rate_mbit(lab, "a", "b", 2_000_000) > 60
+
+
+def test_the_switch_counts_what_crosses_it(build):
+    lab = build(sample_lab(3))
+    before = kernel.traffic(lab)
+    rate_mbit(lab, "a", "b", 300_000, tries=1)
+    after = kernel.traffic(lab)
+    crossed = {host: (after[host][0] - before[host][0], after[host][1] - before[host][1]) for host in before}
+    assert 300_000 <= crossed["a"][0] < 345_000
+    assert 300_000 <= crossed["b"][1] < 345_000
+    assert max(crossed["a"][1], *crossed["c"]) < 30_000
+
+
+def test_a_pulled_cable_cuts_a_host_off_until_it_is_put_back(build):
+    reach = "import socket, sys; socket.create_connection((sys.argv[1], 5000), timeout=0.5)"
+    serve = "import socket; s = socket.create_server(('', 5000)); print(flush=True); input()"
+    lab = build(sample_lab(2))
+    with python_in(lab, "b", serve, stdin=subprocess.PIPE) as server:
+        server.stdout.readline()
+        kernel.set_cable(lab, "b", connected=False)
+        assert kernel.cables(lab) == {"a": True, "b": False}
+        assert python_in(lab, "a", reach, lab.address("b"), stderr=subprocess.DEVNULL).wait() != 0
+        kernel.set_cable(lab, "b", connected=True)
+        assert kernel.cables(lab) == {"a": True, "b": True}
+        assert python_in(lab, "a", reach, lab.address("b")).wait() == 0
+        server.communicate("\n")
+
+
+@pytest.fixture
+def other_tc(tmp_path, monkeypatch):
+    """A function that puts a program of our own in the place of tc."""
+
+    def put(script):
+        (tmp_path / "tc").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "tc").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    return put
+
+
+def test_a_kernel_without_htb_is_told_and_nothing_is_left(other_tc):
+    other_tc("echo 'Error: Specified qdisc kind is unknown.' >&2; exit 2")
+    lab = sample_lab(2)
+    with pytest.raises(UnavailableError, match="qdisc kind is unknown") as caught:
+        kernel.up(lab)
+    assert "htb" in caught.value.hint
+    assert traces(lab) == []
+
+
+def test_an_interrupted_up_leaves_nothing(other_tc):
+    other_tc("echo waiting; exec sleep 60")
+    lab = sample_lab(2)
+    script = f"from exec.lab import lifecycle as lab\nfrom exec.lab.model import *\nlab.up({lab!r})"
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as building:
+        deadline_s = time.monotonic() + 20
+        while len(kernel.standing(lab.name)) < 3 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        assert len(kernel.standing(lab.name)) == 3
+        building.send_signal(signal.SIGINT)
+        building.wait(20)
+    assert building.returncode != 0
+    assert traces(lab) == []
+
+
+def test_a_lab_needs_root(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UnavailableError, match="needs root"):
+        kernel.up(Lab("never", ()))

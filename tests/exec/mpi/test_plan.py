@@ -1,0 +1,312 @@
+"""The MPI executor must give what the interpreter gives, bit for bit, and nobody may wait for ever."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from assembler import Assembler
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_schedules import random_schedule, ring_all_reduce
+
+from ccctl.arguments.dsl_file import compiled_algorithm
+from ccctl.launcher import mpirun
+from exec.mpi.encode import tiling_of
+from exec.mpi.traffic import traffic
+from exec.program import expected_output
+from exec.program.dtypes import DTYPES, REDOPS, dtype_of
+from exec.program.interpreter import interpret
+from exec.program.layout import Layout
+from exec.program.moves import moves
+from synth.check.program import judge
+from synth.collective import KINDS, collective
+from synth.compiler.lower import lower
+from synth.msccl.read import read_xml
+from synth.program import INPUT, OPS, OUTPUT, SCRATCH
+
+ROOT = Path(__file__).parents[3]
+# Runs on every rank: programs and inputs from a pickle, compared with what the interpreter gave.
+WORKER = """
+import pickle, sys
+import numpy as np
+from mpi4py import MPI
+from exec.program.layout import Layout
+from exec.mpi import connections
+from exec.mpi.plan import Plan
+from exec.mpi.shared_memory import host_key, shared_array
+from synth.program import INPUT, OUTPUT
+
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+with open(sys.argv[1], "rb") as stream:
+    cases = pickle.load(stream)
+# How many ranks a host has, as far as the plans see.
+per_host = int(sys.argv[2])
+connections.host_key = lambda: (*host_key(), rank // per_host)
+connections._TILE_BYTES, connections._WIRE_TILE_BYTES = (int(size) for size in sys.argv[3:5])
+wrong = []
+for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
+    layout, dtype = Layout(program, count), inputs[rank].dtype
+    # Some ranks have their buffers in the window, some have not.
+    shared = (number >> rank) & 1
+    make = shared_array if shared else np.zeros
+    if in_place:
+        total, first, last = layout.in_place(rank)
+        whole = make(total, dtype)
+        send, recv = whole[first], whole[last]
+    else:
+        send = make(layout.elements(rank, INPUT), dtype)
+        recv = make(layout.elements(rank, OUTPUT), dtype)
+    plan = Plan(layout, comm, send, recv, redop)
+    for repetition in range(3):
+        recv.view(np.uint8)[:] = 99
+        send[:] = inputs[rank]
+        plan.run()
+        if recv.tobytes() != outputs[rank].tobytes():
+            wrong.append((number, repetition, program.name, count, dtype, redop, in_place))
+        if not in_place and send.tobytes() != inputs[rank].tobytes():
+            wrong.append((number, "input"))
+    plan.close()
+every = comm.gather(wrong)
+if rank == 0:
+    print(every)
+    sys.exit(any(every))
+"""
+
+
+def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_bytes=4 << 20):
+    """Run the cases on so many ranks; hosts of ``per_host`` ranks are told apart by the plans alone."""
+    (tmp_path / "cases").write_bytes(pickle.dumps(cases))
+    (tmp_path / "worker.py").write_text(WORKER)
+    launcher = mpirun.find()
+    arguments = [tmp_path / "cases", str(per_host), str(tile_bytes), str(wire_tile_bytes)]
+    command = mpirun.command(
+        launcher,
+        ranks,
+        (),
+        [sys.executable, "-P", "-m", "mpi4py", str(tmp_path / "worker.py"), *map(str, arguments)],
+    )
+    environment = mpirun.variables(ranks, str(tmp_path), str(tmp_path))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def exchange(ops, scratch=0):
+    """Two ranks that send the same slot that they receive into: a program that needs buffering."""
+    build = Assembler(collective("all_reduce", 2, 1))
+    for me, peer in ((0, 1), (1, 0)):
+        tb = build.threadblock(me, peer, peer)
+        for op, src, dst in ops:
+            build.step(tb, OPS.index(op), src or (0, -1), dst or (0, -1))
+    return build.program("exchange", [scratch, scratch])
+
+
+EXCHANGES = [
+    exchange([("s", (INPUT, 0), None), ("rrc", (INPUT, 0), (OUTPUT, 0))]),
+    exchange(
+        [
+            ("cpy", (INPUT, 0), (SCRATCH, 0)),
+            ("s", (SCRATCH, 0), None),
+            ("r", None, (SCRATCH, 0)),
+            ("cpy", (INPUT, 0), (OUTPUT, 0)),
+            ("re", (SCRATCH, 0), (OUTPUT, 0)),
+        ],
+        scratch=1,
+    ),
+]
+
+
+def fused_ring():
+    """Three ranks, one threadblock each, every fused operation."""
+    build = Assembler(collective("all_reduce", 3, 1))
+    steps = [
+        (0, 1, 2, "s", (INPUT, 0), (0, -1)),
+        (1, 2, 0, "rrs", (INPUT, 0), (0, -1)),
+        (2, 0, 1, "rrcs", (INPUT, 0), (OUTPUT, 0)),
+        (0, 1, 2, "rcs", (0, -1), (OUTPUT, 0)),
+        (1, 2, 0, "r", (0, -1), (OUTPUT, 0)),
+    ]
+    for rank, send, recv, op, src, dst in steps:
+        build.step(build.threadblock(rank, send, recv), OPS.index(op), src, dst)
+    return build.program("fused ring", [0, 0, 0])
+
+
+def wide_broadcast():
+    """One message of three chunks, relayed through scratch: uneven chunks must be taken apart."""
+    build = Assembler(collective("broadcast", 3, 3))
+    build.step(build.threadblock(0, send=1), OPS.index("s"), src=(INPUT, 0), count=3)
+    build.step(build.threadblock(0), OPS.index("cpy"), src=(INPUT, 0), dst=(OUTPUT, 0), count=3)
+    relay = build.threadblock(1, send=2, recv=0)
+    build.step(relay, OPS.index("r"), dst=(SCRATCH, 0), count=3)
+    build.step(relay, OPS.index("s"), src=(SCRATCH, 0), count=3)
+    build.step(relay, OPS.index("cpy"), src=(SCRATCH, 0), dst=(OUTPUT, 0), count=3)
+    build.step(build.threadblock(2, recv=1), OPS.index("r"), dst=(OUTPUT, 0), count=3)
+    return build.program("wide broadcast", [0, 3, 0])
+
+
+def programs(ranks):
+    kinds = [kind for kind in KINDS if ranks > 1 or kind != "all_to_next"]
+    found = [lower(random_schedule(kind, ranks, 2, seed)) for kind in kinds for seed in range(2)]
+    if ranks > 1:
+        found.append(lower(ring_all_reduce(ranks, 2)))
+    if ranks == 2:
+        found += EXCHANGES
+    if ranks == 3:
+        found += [fused_ring(), wide_broadcast()]
+    return found
+
+
+def case(program, count, dtype, redop, in_place, seed=None):
+    """A program with the inputs of the benchmark or random ones, and what the interpreter makes of them."""
+    layout = Layout(program, count)
+    inputs = [expected_output.given(layout, rank, dtype, redop) for rank in range(program.ranks)]
+    if seed is not None:
+        random = np.random.default_rng(seed)
+        inputs = [random.standard_normal(given.size).astype(dtype) for given in inputs]
+    return (program, count, inputs, redop, in_place, interpret(program, inputs, redop, in_place=in_place))
+
+
+# Hosts, bytes of a tile on one host and over wires: whole messages, many tiles, slots used again.
+WORLDS = [(1, 1, 128 << 10, 4 << 20), (2, 2, 4096, 4096), (2, 1, 4096, 16384), (3, 3, 4096, 4096)]
+WORLDS += [(3, 1, 4096, 1 << 20), (4, 2, 4096, 8192), (4, 4, 64, 4096)]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "per_host", "tile_bytes", "wire_tile_bytes"), WORLDS)
+def test_programs_equal_the_interpreter(ranks, per_host, tile_bytes, wire_tile_bytes, tmp_path):
+    cases = []
+    # The largest is beyond every eager limit, so that a send ends only once it is received.
+    for number, program in enumerate(programs(ranks)):
+        assert judge(program) == []
+        for count in (1, 7, 9_000):
+            redop, dtype = (
+                REDOPS[(number + count) % 5],
+                dtype_of(("float32", "bfloat16", "int64")[number % 3]),
+            )
+            cases += [
+                case(program, count, dtype, redop, in_place)
+                for in_place in (False, True)[: 1 + program.in_place]
+            ]
+    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes, wire_tile_bytes)
+
+
+@pytest.mark.mpi
+def test_every_type_and_operator_equals_the_interpreter(tmp_path):
+    program = lower(ring_all_reduce(2, 2))
+    cases = [
+        case(program, 3001, dtype_of(dtype), redop, in_place)
+        for dtype in DTYPES
+        for redop in REDOPS
+        for in_place in (False, True)
+    ]
+    on_ranks(tmp_path, 2, cases, per_host=2)
+
+
+def all_programs():
+    """Every example and every correct program of others, by its number of ranks."""
+    found = {}
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        program, _ = compiled_algorithm(str(path), None)
+        found.setdefault(program.ranks, []).append(program)
+    for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
+        program = read_xml(path.read_bytes(), path.name)
+        # Of a custom program nothing says what its results must be.
+        if program.ranks <= 16 and not program.input_chunks and not judge(program):
+            found.setdefault(program.ranks, []).append(program)
+    return found
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "per_host"), [(4, 4), (4, 2), (8, 8)])
+def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_host, tmp_path):
+    chosen = all_programs().get(ranks, [])
+    if not chosen:
+        pytest.skip(f"no program of {ranks} ranks is here")
+    cases = [
+        case(program, count, dtype_of("float32"), "sum", in_place, seed=number)
+        for number, program in enumerate(chosen)
+        for count in (1 + number, 6000)
+        for in_place in (False, True)
+        if (program.in_place if in_place else program.out_of_place)
+    ]
+    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=8192)
+
+
+def followed(layout, *, in_place, readable=True, wired=False):
+    every = moves(layout)
+    found = traffic(
+        layout,
+        every,
+        in_place=in_place,
+        readable=lambda connection, span: readable,
+        wired=lambda connection: wired,
+    )
+    return every, found
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    ranks=st.integers(2, 6),
+    chunks=st.integers(1, 4),
+    seed=st.integers(0, 1 << 30),
+    in_place=st.booleans(),
+    wired=st.booleans(),
+)
+def test_no_rank_can_wait_for_itself(kind, ranks, chunks, seed, in_place, wired):
+    layout = Layout(lower(random_schedule(kind, ranks, chunks, seed)), 12)
+    every, found = followed(layout, in_place=in_place and layout.program.in_place, wired=wired)
+    moment = {move.step: at for at, move in enumerate(every)}
+    for step, messages in found.waits.items():
+        for message in messages:
+            # What is written over has been sent before, by the same rank, and read before or copied.
+            assert message.sent < moment[step]
+            assert every[message.sent].rank == every[moment[step]].rank
+            assert message.copied or wired or message.received < moment[step]
+    for message in found.outgoing.values():
+        assert message.sent < message.received
+    numbers = {}
+    for move in every:
+        if move.to >= 0:
+            numbers.setdefault(move.to, []).append(found.outgoing[move.step].number)
+    assert all(of_one == list(range(len(of_one))) for of_one in numbers.values())
+
+
+@pytest.mark.parametrize("program", EXCHANGES, ids=["reduce", "copy"])
+def test_an_exchange_through_one_slot_is_copied_on_one_host_and_waited_for_on_wires(program):
+    layout = Layout(program, 12)
+    _, near = followed(layout, in_place=True)
+    # The receiver cannot write before its own message is read: one of the two must be a copy.
+    assert any(message.copied for message in near.outgoing.values())
+    _, far = followed(layout, in_place=True, wired=True)
+    assert not any(message.copied or message.landed for message in far.outgoing.values())
+    assert sum(map(len, far.waits.values())) == 2
+
+
+def test_what_cannot_be_read_in_place_is_copied_and_nothing_waits_for_it():
+    layout = Layout(lower(ring_all_reduce(4, 3)), 12)
+    _, found = followed(layout, in_place=True, readable=False)
+    assert all(message.copied for message in found.outgoing.values())
+    assert not any(found.waits.values())
+
+
+@given(
+    largest=st.integers(1, 1 << 20),
+    item_bytes=st.sampled_from([1, 2, 4, 8]),
+    tile_bytes=st.integers(64, 1 << 20),
+)
+def test_tiles_cover_every_chunk(largest, item_bytes, tile_bytes):
+    layout = Layout(lower(ring_all_reduce(2)), 2 * largest)
+    tiling = tiling_of(layout, item_bytes, tile_bytes)
+    assert (tiling.tiles - 1) * tiling.tile < layout.largest <= tiling.tiles * tiling.tile
+    if tiling.tiles > 1:
+        assert tiling.tile * item_bytes % 64 == 0
+
+
+def test_deadlocks_are_found_before_any_rank_starts():
+    program = exchange([("rrc", (INPUT, 0), (OUTPUT, 0)), ("s", (INPUT, 0), None)])
+    with pytest.raises(Exception, match="waits for a message"):
+        moves(Layout(replace(program, name="stuck"), 4))

@@ -1,0 +1,137 @@
+import itertools
+
+import pytest
+
+from probes.profiling.assemble import assemble, to_retest
+from probes.sampling.packet_trains import Trains
+from probes.sampling.samples import Place, Samples
+from probes.sharing.model import Share, ports
+
+SIZES = [128 << 10 << step for step in range(6)]
+
+
+def samples(ranks, beta_of=lambda src, dst: 1e-9):
+    found = Samples()
+    for src, dst in itertools.permutations(range(ranks), 2):
+        cost = beta_of(src, dst)
+        found.trains[src, dst] = Trains({size: [1e-6 + cost * size] * 5 for size in SIZES})
+        if src < dst:
+            found.round_trips_s[src, dst] = [2e-6, 3e-6, 9e-6]
+    return found
+
+
+def assembled(found, places):
+    return assemble(found, places, library="Some MPI 1.0", seconds=1.23456, rounds=3)
+
+
+def test_a_profile_holds_what_was_timed():
+    profile = assembled(samples(3), [Place("a", 8)] * 3)
+    assert profile.problems() == []
+    assert list(zip(profile.links.src, profile.links.dst, strict=True)) == list(
+        itertools.permutations(range(3), 2)
+    )
+    assert profile.links.alpha_s == pytest.approx([1e-6] * 6)
+    assert profile.links.alpha_median_s == pytest.approx([1.5e-6] * 6)
+    assert profile.links.beta_s_per_byte == pytest.approx([1e-9] * 6)
+    assert list(profile.links.samples) == [30] * 6
+    assert profile.links.flags == ("",) * 6
+    assert profile.findings == ()
+    assert (profile.library, profile.rounds) == ("Some MPI 1.0", 3)
+
+
+def test_a_slow_link_is_flagged_told_and_measured_again():
+    found = samples(4, lambda src, dst: 3e-9 if (src, dst) == (1, 2) else 1e-9)
+    places = [Place("a", 8)] * 4
+    profile = assembled(found, places)
+    rows = [row for row, flag in enumerate(profile.links.flags) if flag]
+    assert [(profile.links.src[row], profile.links.dst[row]) for row in rows] == [(1, 2)]
+    assert profile.links.flags[rows[0]] == "asymmetric"
+    assert profile.findings == ("1 link looked slow, but there was no time to measure again: not reported",)
+    found.again[1, 2] = found.trains[1, 2]
+    profile = assembled(found, places)
+    assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
+    assert profile.findings == (
+        "1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s): "
+        "a ring all_reduce through the first takes 3.0 times as long, unless it goes around",
+    )
+    assert to_retest(found, places) == [(1, 2)]
+
+
+def test_alone_a_link_is_what_it_can_do_and_keeps_who_held_it_up():
+    hosts = [Place(name, 8) for name in "abcd"]
+    found = samples(4, lambda src, dst: 3e-9 if (src, dst) == (1, 2) else 1e-9)
+    found.again[1, 2] = Trains({size: [1e-6 + 1e-9 * size] * 5 for size in SIZES})
+    profile = assembled(found, hosts)
+    assert profile.findings == ()
+    assert [flag for flag in profile.links.flags if flag] == ["retested,contended"]
+    assert profile.links.beta_s_per_byte == pytest.approx([1e-9] * 12)
+
+
+def test_a_slow_sender_is_one_finding_and_not_three():
+    found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
+    places = [Place(name, 8) for name in ("gpu0", "gpu1", "gpu2", "gpu3")]
+    assert set(to_retest(found, places)) == {(3, 0), (3, 1), (3, 2)}
+    found.again[3, 1] = found.trains[3, 1]
+    assert assembled(found, places).findings == (
+        "host gpu3 sends at 40% of the others (0.4 GB/s): "
+        "a ring all_reduce takes 2.5 times as long, any other at least 1.7 times",
+    )
+
+
+def test_a_fit_that_is_refused_is_flagged_and_measured_again():
+    found = samples(3)
+    found.trains[0, 1] = Trains({size: [1e-3 / size] for size in SIZES})
+    places = [Place("a", 8)] * 3
+    assert to_retest(found, places)[0] == (0, 1)
+    profile = assembled(found, places)
+    assert "unsound" in profile.links.flags[0]
+    assert profile.problems() == []
+
+
+def test_a_link_without_alpha_or_beta_is_left_out():
+    found = samples(3)
+    del found.trains[0, 1]
+    del found.round_trips_s[1, 2]
+    links = assembled(found, [Place("a", 8)] * 3).links
+    assert list(zip(links.src, links.dst, strict=True)) == [(0, 2), (1, 0), (2, 0)]
+
+
+PAIRS = list(itertools.permutations(range(4), 2))
+
+
+def named(places):
+    return {port.name: [PAIRS[row] for row in port.links] for port in ports(PAIRS, places, [])}
+
+
+def test_a_process_is_a_port_each_way():
+    found = named([Place("a", 8)] * 4)
+    assert found["rank 1 egress"] == [(1, 0), (1, 2), (1, 3)]
+    assert found["rank 1 ingress"] == [(0, 1), (2, 1), (3, 1)]
+    assert set(found) == {f"rank {rank} {way}" for rank in range(4) for way in ("egress", "ingress")}
+
+
+def test_the_ranks_of_a_host_share_its_nic_towards_other_hosts():
+    found = named([Place("a", 8), Place("a", 8), Place("b", 8), Place("b", 8)])
+    assert found["a NIC egress"] == found["b NIC ingress"] == [(0, 2), (0, 3), (1, 2), (1, 3)]
+    assert (0, 1) not in found["a NIC egress"]
+
+
+def test_ranks_without_a_core_of_their_own_share_one():
+    found = named([Place("a", 2)] * 4)
+    assert found["a core 0"] == [pair for pair in PAIRS if pair[1] in (0, 2)]
+    assert found["a core 1"] == [pair for pair in PAIRS if pair[1] in (1, 3)]
+
+
+def test_what_was_tried_takes_the_place_of_what_is_assumed():
+    places = [Place("a", 8), Place("a", 8), Place("b", 8), Place("b", 8)]
+    shares = [
+        Share("a NIC egress"),
+        Share("a NIC 0 egress", ((0, 2), (0, 3))),
+        Share("rail", ((0, 2), (9, 9))),
+    ]
+    found = {port.name: port for port in ports(PAIRS, places, shares)}
+    assert "a NIC egress" not in found
+    assert found["b NIC ingress"].method == "host"
+    assert [PAIRS[row] for row in found["a NIC 0 egress"].links] == [(0, 2), (0, 3)]
+    assert [PAIRS[row] for row in found["rail"].links] == [(0, 2)]
+    assert found["rail"].method == "measured"

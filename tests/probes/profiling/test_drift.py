@@ -1,0 +1,138 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank
+from probes.profiling.drift import compare
+
+HOSTS = tuple(f"gpu{host}" for host in range(6))
+
+
+def profile(
+    bandwidth_of=lambda src, dst: 10e9, *, hosts=HOSTS, spread=0.01, seed=0, alpha_s=5e-6, pairs=None
+):
+    """Links whose samples wander by ``spread``, as one run would show them."""
+    pairs = list(itertools.permutations(range(len(hosts)), 2)) if pairs is None else pairs
+    rng = np.random.default_rng(seed)
+    beta = np.array([1 / bandwidth_of(src, dst) for src, dst in pairs])
+    beta *= np.exp(rng.normal(0, spread / 2, len(pairs)))
+    alpha = np.full(len(pairs), alpha_s) * np.exp(rng.normal(0, 0.05, len(pairs)))
+    links = Links(
+        src=ints([src for src, _ in pairs]),
+        dst=ints([dst for _, dst in pairs]),
+        alpha_s=floats(alpha),
+        alpha_median_s=floats(alpha * 1.1),
+        alpha_p90_s=floats(alpha * 1.3),
+        beta_s_per_byte=floats(beta),
+        beta_median_s_per_byte=floats(beta * (1 + spread)),
+        beta_p90_s_per_byte=floats(beta * (1 + 3 * spread)),
+        beta_low_s_per_byte=floats(beta * (1 - spread / 2)),
+        beta_high_s_per_byte=floats(beta * (1 + spread / 2)),
+        residual=floats(np.zeros(len(pairs))),
+        samples=ints(np.full(len(pairs), 50)),
+        flags=("",) * len(pairs),
+    )
+    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
+    return Profile(ranks, links, (), "mpi", "Some MPI", 1.0, 5)
+
+
+@pytest.mark.parametrize("spread", [0.002, 0.01, 0.05, 0.3])
+def test_two_runs_of_one_cluster_hardly_ever_differ(spread):
+    runs = [
+        compare(profile(seed=2 * n, spread=spread), profile(seed=2 * n + 1, spread=spread)) for n in range(60)
+    ]
+    assert all(found.compared == 30 for found in runs)
+    # Of 60 comparisons of 30 links, thresholds drawn from their spread may let chance through once or so.
+    assert sum(bool(found.findings) for found in runs) <= 2
+
+
+@pytest.mark.parametrize(
+    ("share", "spread", "told"), [(0.8, 0.01, True), (0.8, 0.3, False), (0.3, 0.3, True)]
+)
+def test_how_much_is_too_much_comes_from_the_spread_of_the_baseline(share, spread, told):
+    slow = profile(lambda src, dst: 10e9 * (share if (src, dst) == (1, 4) else 1), seed=1, spread=spread)
+    found = compare(profile(spread=spread), slow)
+    assert len(found.findings) == told
+    if told:
+        assert found.findings[0].startswith("gpu1 → gpu4: bandwidth 1")
+        (change,) = found.changes
+        assert change.links == ((1, 4),)
+        assert change.now / change.before == pytest.approx(share, rel=0.3)
+        assert change.worse
+
+
+@pytest.mark.parametrize(
+    ("slow", "start"),
+    [
+        (lambda src, dst: src == 2, "host gpu2 sends (5 of 5 links): bandwidth"),
+        (lambda src, dst: dst == 2, "host gpu2 receives (5 of 5 links): bandwidth"),
+        (lambda src, dst: True, "all 30 links: bandwidth"),
+    ],
+)
+def test_what_changed_alike_is_one_finding(slow, start):
+    found = compare(profile(), profile(lambda src, dst: 6e9 if slow(src, dst) else 10e9, seed=1))
+    assert len(found.findings) == 1, found.findings
+    assert found.findings[0].startswith(start)
+    assert "% of the baseline" in found.findings[0]
+
+
+def test_what_became_faster_is_a_note():
+    found = compare(profile(), profile(lambda src, dst: 20e9 if dst == 3 else 10e9, seed=1))
+    assert found.findings == ()
+    assert found.notes[0].startswith("host gpu3 receives (5 of 5 links): bandwidth")
+
+
+def test_slow_once_is_not_slow_in_the_middle():
+    now = profile(seed=1)
+    beta = now.links.beta_s_per_byte.copy()
+    beta[3] *= 2
+    spoiled = dataclasses.replace(now.links, beta_s_per_byte=floats(beta))
+    assert compare(profile(), dataclasses.replace(now, links=spoiled)).findings == ()
+
+
+@pytest.mark.parametrize(("alpha_s", "told"), [(5.5e-6, 0), (15e-6, 1)])
+def test_latency_drifts_too(alpha_s, told):
+    found = compare(profile(), profile(seed=1, alpha_s=alpha_s))
+    assert [text.partition(": l")[0] for text in found.findings] == ["all 30 links"][:told]
+
+
+def test_a_latency_of_nothing_that_doubles_is_no_finding():
+    assert compare(profile(alpha_s=0.7e-6), profile(alpha_s=2.0e-6, seed=1)).findings == ()
+    assert compare(profile(alpha_s=0.0), profile(alpha_s=1e-6, seed=1)).findings == ()
+
+
+def test_ranks_are_matched_by_host_whatever_their_numbers():
+    moved = tuple(reversed(HOSTS))
+    slow = profile(
+        lambda src, dst: 3e9 if (moved[src], moved[dst]) == ("gpu0", "gpu5") else 10e9, hosts=moved
+    )
+    assert compare(profile(), profile(hosts=moved)).findings == ()
+    (finding,) = compare(profile(), slow).findings
+    assert finding.startswith("gpu0 → gpu5: bandwidth 10")
+
+
+def test_who_is_gone_and_who_is_new_is_named():
+    now = profile(hosts=(*HOSTS[:4], "gpu9", "gpu9"))
+    found = compare(profile(hosts=(*HOSTS[:4], *HOSTS[:2])), now)
+    assert found.findings == (
+        "rank 1 of host gpu0 of the baseline is not there",
+        "rank 1 of host gpu1 of the baseline is not there",
+    )
+    assert "host gpu9 is not in the baseline" in found.notes
+    assert found.compared == 12
+    gone = compare(profile(), profile(hosts=("other",) * 6))
+    assert len(gone.findings) == 6
+    assert (gone.compared, gone.changes) == (0, ())
+
+
+def test_links_that_one_side_lacks_are_counted():
+    some = list(itertools.permutations(range(6), 2))[:20]
+    found = compare(profile(), profile(pairs=some, seed=1))
+    assert (found.compared, found.unmeasured, found.added) == (20, 10, 0)
+    assert "10 links of the baseline were not measured now" in found.notes
+    back = compare(profile(pairs=some, seed=1), profile())
+    assert (back.compared, back.unmeasured, back.added) == (20, 0, 10)
+    assert "10 links were not measured in the baseline" in back.notes

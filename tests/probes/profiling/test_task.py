@@ -1,0 +1,74 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from ccctl.launcher.run import World, run_ranks
+from probes.errors import UsageError
+from probes.profiling.task import Begun, Effort, rescued
+from probes.sampling.packet_trains import Trains
+from probes.sampling.samples import Place, Samples
+
+TASK = "probes.profiling.task:measure_task"
+
+
+def measured(ranks, *, quick):
+    return run_ranks(TASK, Effort(quick=quick), World(ranks), label="profile", timeout_s=120)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, True), (4, False)])
+def test_every_link_is_measured_and_costs_something(ranks, quick):
+    profile = measured(ranks, quick=quick)
+    assert profile.problems() == []
+    links = profile.links
+    assert list(zip(links.src, links.dst, strict=True)) == list(itertools.permutations(range(ranks), 2))
+    assert (links.alpha_s > 0).all()
+    assert (links.alpha_median_s >= links.alpha_s).all()
+    assert (links.beta_low_s_per_byte <= links.beta_s_per_byte).all()
+    assert (links.beta_s_per_byte <= links.beta_high_s_per_byte).all()
+    assert (links.samples > 0).all()
+    # No two processes exchange less than 10 MB or more than 10 TB a second through memory.
+    assert ((links.beta_s_per_byte > 1e-13) & (links.beta_s_per_byte < 1e-7)).all()
+
+
+@pytest.mark.mpi
+def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank():
+    profile = measured(9, quick=True)
+    strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 9}
+    assert strides == {1, 2, 4, 5, 7, 8}
+    assert np.bincount(profile.links.dst, minlength=9).tolist() == [6] * 9
+    assert any(
+        text == "left out (strides 1, 2, 4, … only): 18 links not measured" for text in profile.findings
+    )
+
+
+@pytest.mark.mpi
+def test_one_rank_has_no_links():
+    with pytest.raises(UsageError, match="at least 2 ranks"):
+        measured(1, quick=True)
+
+
+def test_what_ranks_gave_away_makes_a_profile_of_the_links_that_were_whole():
+    sizes = [128 << 10 << step for step in range(3)]
+    trains = Trains({size: [1e-6 + 1e-9 * size] * 3 for size in sizes})
+    pieces = [
+        Samples(round_trips_s={(0, 1): [2e-6], (1, 2): [2e-6]}),
+        Begun((Place("a", 8), Place("b", 8), Place("c", 8)), "Some MPI", 6),
+        Samples(trains={(0, 1): trains, (0, 2): trains}),
+        Samples(trains={(1, 0): trains}),
+    ]
+    profile = rescued(pieces, "rank 2 (host c) does not answer")
+    assert profile.problems() == []
+    assert list(zip(profile.links.src, profile.links.dst, strict=True)) == [(0, 1), (1, 0)]
+    assert profile.findings[0] == ("interrupted: rank 2 (host c) does not answer; 4 of 6 links not measured")
+    assert rescued(pieces[:2], "early") is None
+    assert rescued(pieces[2:], "no word of rank 0") is None
+
+
+def test_a_quick_look_keeps_the_strides_that_connect_everybody():
+    places = [Place(f"h{rank}", 8) for rank in range(8)]
+    quick, full = (Effort(quick=quick).plan(places) for quick in (True, False))
+    assert [(pairs[0][1] - pairs[0][0]) % 8 for pairs in quick.rounds] == [1, 2, 4, 6, 7]
+    assert len(full.rounds) == 7
+    assert full.passes > quick.passes

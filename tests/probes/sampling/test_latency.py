@@ -1,0 +1,38 @@
+import threading
+
+import pytest
+from wire import wires
+
+from probes.sampling import latency, packet_trains
+
+
+def both(first, second):
+    """Run ``second`` beside ``first`` and give back what ``first`` returns."""
+    other = threading.Thread(target=second)
+    other.start()
+    value = first()
+    other.join(10)
+    assert not other.is_alive()
+    return value
+
+
+@pytest.mark.parametrize("delay_s", [1e-4, 2e-3])
+def test_no_round_trip_is_shorter_than_twice_the_flight(delay_s):
+    here, there = wires(delay_s)
+    times = both(lambda: latency.round_trips(here, 1, 0.02), lambda: latency.answer(there, 0))
+    assert len(times) >= 20
+    assert times.min() >= 2 * delay_s
+
+
+def test_a_fast_pair_plays_more_but_not_without_end():
+    here, there = wires()
+    times = both(lambda: latency.round_trips(here, 1, 1e6), lambda: latency.answer(there, 0))
+    assert len(times) == 2000
+
+
+def test_a_receiver_times_the_trains_that_it_asked_for():
+    here, there = wires()
+    found = both(lambda: packet_trains.receive(here, 1, 0.001), lambda: packet_trains.send(there, 0))
+    assert len(found.seconds) >= 3
+    assert all(values and min(values) > 0 for values in found.seconds.values())
+    assert set(there.sent_bytes) >= set(found.seconds)

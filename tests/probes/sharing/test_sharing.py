@@ -1,0 +1,152 @@
+"""NICs and trunks, searched on networks whose ports are known."""
+
+import itertools
+
+import pytest
+
+from probes.sampling.samples import Place
+from probes.sharing.model import Share
+from probes.sharing.nics import nic_shares
+from probes.sharing.trials import MOST_TRIALS, Known, SpentError, Trials
+from probes.sharing.trunks import one_at_a_time, trunk_shares
+
+
+def places(hosts, each):
+    return [Place(f"h{host}", 8) for host in range(hosts) for _ in range(each)]
+
+
+def links(where):
+    pairs = itertools.permutations(range(len(where)), 2)
+    return {pair: 1e-9 for pair in pairs if where[pair[0]].host != where[pair[1]].host}
+
+
+class Network:
+    """Answers trials: flows that have one of ``ports`` in common reach together what one does."""
+
+    def __init__(self, ports):
+        self._ports, self.asked = ports, []
+
+    def __call__(self, trials):
+        self.asked += trials
+        return [1.02 if any(a in port and b in port for port in self._ports) else 1.97 for a, b in trials]
+
+
+def nics(where, groups_of):
+    """The ports of NICs, in each direction, by the groups of local ranks that share one."""
+    found = []
+    for end in (0, 1):
+        for host in {place.host for place in where}:
+            ranks = [rank for rank, place in enumerate(where) if place.host == host]
+            for group in groups_of:
+                members = {ranks[local] for local in group}
+                found.append({pair for pair in links(where) if pair[end] in members})
+    return found
+
+
+@pytest.mark.parametrize("hosts", [3, 5])
+@pytest.mark.parametrize("groups", [[(0, 1)], [(0,), (1,)], [(0, 1), (2, 3)], [(0, 3), (1,), (2,)]])
+def test_ranks_are_sorted_by_the_nic_that_they_share(hosts, groups):
+    each = sum(map(len, groups))
+    where = places(hosts, each)
+    truth = nics(where, groups)
+    network = Network(truth)
+    found = nic_shares(Known(links(where), {}, where), Trials(network))
+    assert {frozenset(share.pairs) for share in found if share.pairs} == {frozenset(port) for port in truth}
+    names = [share.name for share in found if not share.pairs]
+    assert len(names) == (2 * hosts if len(groups) > 1 else 0)
+    assert len(network.asked) <= 2 * hosts * (each - 1) * len(groups)
+
+
+def test_hosts_with_one_rank_and_two_hosts_alone_are_not_tried():
+    for where in (places(4, 1), places(2, 2)):
+        network = Network([])
+        assert nic_shares(Known(links(where), {}, where), Trials(network)) == []
+        assert network.asked == []
+
+
+def test_when_trials_run_out_the_rest_stays_as_assumed():
+    where = places(40, 2)
+    network = Network([])
+    found = nic_shares(Known(links(where), {}, where), Trials(network))
+    assert len(network.asked) == MOST_TRIALS
+    assert len({share.name for share in found if not share.pairs}) == MOST_TRIALS
+
+
+def test_without_time_nothing_is_refuted():
+    where = places(3, 2)
+    assert (
+        nic_shares(Known(links(where), {}, where), Trials(lambda trials: [float("nan")] * len(trials))) == []
+    )
+    with pytest.raises(SpentError):
+        Trials(lambda trials: [1.0] * len(trials), made=MOST_TRIALS).shared([((0, 1), (2, 3))])
+
+
+def crossing(where, near, far):
+    return {pair for pair in links(where) if where[pair[0]].host in near and where[pair[1]].host in far}
+
+
+@pytest.mark.parametrize(("hosts", "each"), [(4, 1), (8, 1), (6, 2), (12, 1)])
+def test_a_trunk_between_two_racks_is_found_both_ways(hosts, each):
+    where = places(hosts, each)
+    near = {f"h{host}" for host in range(hosts // 2)}
+    far = {place.host for place in where} - near
+    there, back = crossing(where, near, far), crossing(where, far, near)
+    network = Network([there, back])
+    contended = dict.fromkeys([pair for pair in there | back if (pair[1] - pair[0]) % 2 == 0], 2.0)
+    found, said = trunk_shares(Known(links(where), contended, where), Trials(network))
+    assert {share.pairs for share in found} == {tuple(sorted(there)), tuple(sorted(back))}
+    assert all(share.name.startswith("trunk h") for share in found)
+    assert said == []
+    assert len(network.asked) <= 2 * hosts + 2
+
+
+def test_a_trunk_of_one_direction_is_found_in_that_direction():
+    where = places(4, 1)
+    there = crossing(where, {"h0", "h1"}, {"h2", "h3"})
+    found, _ = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 2.0}, where), Trials(Network([there])))
+    assert found == [Share("trunk h0,h1 → h2,h3", ((0, 2), (0, 3), (1, 2), (1, 3)))]
+
+
+def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
+    where = places(4, 1)
+    there = crossing(where, {"h0", "h1"}, {"h2", "h3"})
+    found, said = trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([there])))
+    assert [share.pairs for share in found] == [((0, 2), (0, 3), (1, 2), (1, 3))]
+    assert said == []
+    assert trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([]))) == ([], [])
+
+
+def test_one_trial_alone_makes_no_trunk():
+    where = places(4, 1)
+    answers = iter([1.0])
+    trials = Trials(lambda asked: [next(answers, 2.0) for _ in asked])
+    assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
+
+
+def test_contention_that_no_two_links_explain_is_told():
+    where = places(4, 1)
+    found, said = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 1.5}, where), Trials(Network([])))
+    assert found == []
+    assert "2 links" in said[0]
+    assert "2.0 times" in said[0]
+
+
+def test_without_contention_nothing_is_tried():
+    where = places(6, 1)
+    network = Network([])
+    assert trunk_shares(Known(links(where), {}, where), Trials(network)) == ([], [])
+    assert network.asked == []
+
+
+def test_links_through_trunks_are_measured_one_at_a_time_through_each():
+    where = places(6, 1)
+    near, far = {"h0", "h1", "h2"}, {"h3", "h4", "h5"}
+    ways = [crossing(where, near, far), crossing(where, far, near)]
+    shares = [Share(f"trunk {at}", tuple(sorted(way))) for at, way in enumerate(ways)]
+    pairs = sorted(ways[0] | ways[1])
+    waves = one_at_a_time(pairs, shares, where)
+    assert sorted(pair for wave in waves for pair in wave) == pairs
+    assert len(waves) < len(pairs)
+    for wave in waves:
+        assert len({rank for pair in wave for rank in pair}) == 2 * len(wave)
+        assert all(len(way & set(wave)) <= 1 for way in ways)

@@ -1,0 +1,97 @@
+"""Bounds of point-to-point collectives: known optima, and the LP against brute force over cuts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from sample_networks import networks
+
+from probes.columns import floats
+from synth.bounds.general import point_bounds
+from synth.bounds.multicommodity_lp import fits, least_time_s
+from synth.collective import collective
+from synth.network import Link, build
+from synth.networks.families import family
+
+BYTES = 1 << 20
+
+
+def _largest(network, kind, *, fluid=True, chunks=1, root=0, members=()):
+    shape = collective(kind, network.ranks, chunks, root, members)
+    return max(point_bounds(network, shape, BYTES, fluid=fluid), key=lambda bound: bound.time_s)
+
+
+@pytest.mark.parametrize(
+    ("spec", "chunk_times"),
+    [
+        # Half of the pairs cross the bisection: (N/2)² chunks over its links one way.
+        ("mesh:4x4", 64 / 4),
+        ("ring:8", 16 / 2),
+        ("mesh:10x10", 2500 / 10),
+        ("torus:4x4x4", 1024 / 32),
+        ("hypercube:64", 32 * 32 / 32),
+        ("switch:16", 15),
+    ],
+)
+def test_all_to_all_is_bounded_by_the_bisection(spec, chunk_times):
+    network = family(spec, [0.0], [50e9])
+    bound = _largest(network, "all_to_all", chunks=network.ranks)
+    assert bound.time_s == pytest.approx(chunk_times * BYTES / 50e9, rel=1e-5)
+
+
+def test_hosts_behind_a_switch_bind_all_to_all():
+    network = family("rfs:2x4x16", [5e-7], [200e9, 100e9, 50e9])
+    bound = _largest(network, "all_to_all")
+    assert bound.name == "cut into host of ranks 0–7"
+    assert bound.time_s == pytest.approx(8 * 120 / 8 * BYTES / 50e9 + 5e-7)
+
+
+@pytest.mark.parametrize(("kind", "chunks", "word"), [("scatter", 16, "egress"), ("gather", 1, "ingress")])
+def test_the_root_binds_scatter_and_gather(kind, chunks, word):
+    network = family("mesh:4x4", [0.0], [50e9])
+    bound = _largest(network, kind, chunks=chunks, root=5)
+    assert bound.name == f"{word} of rank 5"
+    assert bound.time_s == pytest.approx(15 / 4 * BYTES / 50e9)
+
+
+def test_a_far_chunk_is_bounded_by_its_way():
+    network = family("ring:8", [1e-6], [50e9])
+    bound = _largest(network, "all_to_all", fluid=False, members=(0, 4))
+    assert bound.name == "latency"
+    assert bound.time_s == pytest.approx(4 * (1e-6 + BYTES / 50e9))
+
+
+def test_what_cannot_be_reached_takes_for_ever():
+    network = build("cut", ["a", "b"], [Link(0, 1, 0, 1e-9)])
+    assert _largest(network, "all_to_all").time_s == np.inf
+
+
+@settings(max_examples=30, deadline=None)
+@given(networks(most_ranks=5))
+def test_the_flow_program_is_above_every_cut_and_every_price(network):
+    network = replace(network, alpha_s=floats(network.alpha_s * 0))
+    shape = collective("all_to_all", network.ranks, network.ranks)
+    found = {bound.name.split()[0]: bound.time_s for bound in point_bounds(network, shape, BYTES, fluid=True)}
+    flow_s = found.pop("flow")
+    found.pop("latency")
+    assert all(time_s <= flow_s * (1 + 1e-5) for time_s in found.values())
+    # Prices close most of the gap, so that networks too large for the program have a good bound too.
+    assert found["distance"] >= 0.75 * flow_s
+
+
+def test_the_flow_program_finds_the_second_way():
+    links = [Link(0, 1, 0, 1e-9), Link(0, 2, 0, 1e-9), Link(2, 1, 0, 1e-9)]
+    network = build("two ways", ["a", "b", "c"], links)
+    demands = np.zeros((3, 3))
+    demands[0, 1] = 10
+    held_s = network.hold_s(1000)
+    assert fits(network, demands)
+    assert least_time_s(network, demands, held_s) == pytest.approx(5e-6, rel=1e-4)
+    shared = build(
+        "one port", ["a", "b", "c"], [*links[:1], Link(0, 2, 0, 1e-9, ("p",)), Link(2, 1, 0, 1e-9, ("p",))]
+    )
+    # Through the port a chunk passes twice: a third of the chunks go that way.
+    assert least_time_s(shared, demands, held_s) == pytest.approx(20 / 3 * 1e-6, rel=1e-4)

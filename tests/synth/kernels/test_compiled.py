@@ -1,0 +1,111 @@
+"""Compiled loops are kept between processes, and compiled anew when what they call has changed."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CALLED = """
+from synth.kernels.compiled import compiled
+
+@compiled
+def called(x):
+    return x + {addend}
+"""
+CALLER = """
+from called import called
+from synth.kernels.compiled import compiled
+
+@compiled
+def caller(x):
+    return 2 * called(x)
+
+if __name__ != "__main__":
+    print(caller(1), sum(caller.stats.cache_hits.values()))
+"""
+SORTING = """
+import numpy as np
+from synth.kernels.compiled import compiled
+
+@compiled
+def nothing(x):
+    return x
+
+@compiled
+def ordered(values):
+    return np.sort(values)
+
+@compiled
+def order(values):
+    return np.argsort(values)
+
+values = np.arange(50.0)[::-1].copy()
+"""
+
+
+def run(folder, code="import caller"):
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_a_loop_is_compiled_anew_when_one_that_it_calls_in_another_file_has_changed(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    assert run(tmp_path) == ["22", "0"]
+    assert run(tmp_path) == ["22", "1"]
+    (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
+    assert run(tmp_path) == ["2002", "0"]
+
+
+def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(run, [tmp_path] * 4))
+    assert [value for value, _ in found] == ["22"] * 4
+    assert sorted(hits for _, hits in found) == ["0", "1", "1", "1"]
+
+
+def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; "
+    dies = (
+        "from synth.kernels import compiled; compiled._Kept.save_overload = lambda *a: os._exit(9); "
+        "import caller"
+    )
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
+    assert killed.returncode == 9
+    assert run(tmp_path) == ["22", "0"]
+
+
+def test_loops_that_different_processes_compiled_do_not_share_their_helpers(tmp_path):
+    (tmp_path / "sorting.py").write_text(SORTING)
+    run(tmp_path, "from sorting import *; ordered(values)")
+    # As many numbered functions before the one that sorts as the other process had.
+    run(tmp_path, "from sorting import *; nothing(1), nothing(1.0), nothing(True), order(values)")
+    found = run(tmp_path, "from sorting import *; ordered(values); print(*order(values))")
+    assert found == [str(49 - place) for place in range(50)]
+
+
+def test_locked_and_open_arrays_share_one_machine_code(tmp_path):
+    (tmp_path / "sorting.py").write_text(SORTING)
+    run(tmp_path, "from sorting import *; ordered(values)")
+    locked = "values.setflags(write=False); print(ordered(values)[0], *ordered.stats.cache_hits.values())"
+    assert run(tmp_path, f"from sorting import *; {locked}") == ["0.0", "1"]
+    both = "ordered(values.copy()); ordered(values); print(len(ordered.signatures))"
+    assert run(tmp_path, f"from sorting import *; values.setflags(write=False); {both}") == ["1"]
+
+
+def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    loop = CALLER.partition("if __name__")[0]
+    (tmp_path / "caller.py").write_text(f"{loop}print(type(caller).__name__, caller(1))")
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    assert run(tmp_path) == ["function", "22"]

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from synth.check.schedule import check
+from synth.methods import forest
+from synth.networks.families import family
+from synth.portfolio.synthesize import Request, synthesize
+
+
+@pytest.mark.parametrize(
+    ("spec", "bandwidth", "least"),
+    [
+        ("mesh:4x4", [50e9], 95),
+        ("mesh:3x11", [50e9], 94),
+        ("torus:6x6", [50e9], 95),
+        ("hypercube:32", [50e9], 95),
+        ("switch:8", [50e9], 97),
+        ("ring:8", [50e9], 98),
+        ("rfs:2x4x4", [200e9, 100e9, 50e9], 93),
+    ],
+)
+def test_a_large_all_reduce_is_near_its_own_bound(spec, bandwidth, least):
+    network = family(spec, [5e-7], bandwidth)
+    found = synthesize(Request(network, "all_reduce", size_bytes=256 << 20, method="forest")).schedule
+    assert check(found) == []
+    assert found.outcome.percent_of_optimal >= least
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize(
+    ("spec", "bandwidth", "least"),
+    [("mesh:7x7", [50e9], 97), ("torus:4x4x3", [50e9], 95), ("rfs:2x4x6", [200e9, 100e9, 50e9], 94)],
+)
+def test_gathering_of_many_ranks_is_near_its_bound(spec, bandwidth, least, kind):
+    network = family(spec, [5e-7], bandwidth)
+    found = synthesize(Request(network, kind, size_bytes=256 << 20, method="forest")).schedule
+    assert check(found) == []
+    assert found.outcome.percent_of_optimal >= least
+
+
+def test_chunks_are_shared_out_in_proportion():
+    network = family("rfs:2x2x3", [0.0], [200e9, 100e9, 50e9])
+    packing = forest._packing(network, 0)
+    tree_of = forest._interleaved(packing.share, 1000)
+    for tree, share in enumerate(packing.share):
+        assert abs((tree_of == tree).sum() - 1000 * share) < 1
+        assert abs((tree_of[:500] == tree).sum() - 500 * share) <= 1
+
+
+def test_trees_hang_from_their_centre():
+    network = family("mesh:5", [0.0], [1e9])
+    packing = forest._packing(network, 0)
+    up, down, depth = forest._hung(packing.edges, packing.trees[0])
+    assert sorted(depth) == [1, 1, 2, 2]
+    assert sorted(network.src[up]) == [0, 1, 3, 4]
+    assert (network.dst[down] == network.src[up]).all()

@@ -1,0 +1,49 @@
+"""The greedy near the bounds on named networks, its starts, and its time limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
+from synth.collective import collective
+from synth.methods import greedy
+from synth.networks.families import family
+from synth.simulation.schedule import replay
+
+GIB = 2.0**30
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize(
+    ("spec", "rates", "least"),
+    [
+        ("dragonfly:9x8", [50 * GIB], 0.95),
+        ("dragonfly:9x8", [400e9, 200e9], 0.95),
+        ("torus:5x5x5", [50 * GIB], 0.99),
+        ("mesh:10x10", [50 * GIB], 0.99),
+        ("hypercube:64", [50 * GIB], 0.99),
+        ("switch_switch:8x8", [200e9, 50e9], 0.95),
+    ],
+)
+def test_the_best_policy_is_near_the_bound(spec, rates, least, kind):
+    network = family(spec, [5e-7], rates)
+    shape = collective(kind, network.ranks)
+    bound_s = bounds(network, shape, 1 << 20)[0].time_s
+    found = [greedy.synthesize(network, shape, 1 << 20, policy=each) for each in greedy.policies(network)]
+    best = min(found, key=lambda schedule: replay(schedule).time_s)
+    assert check(best) == []
+    assert bound_s / replay(best).time_s >= least
+
+
+def test_after_the_time_limit_the_first_start_is_the_answer(monkeypatch):
+    network = family("dragonfly:5x4", [5e-7], [50 * GIB])
+    shape = collective("all_gather", network.ranks)
+    limited = greedy.synthesize(network, shape, 1 << 20, seed=3, time_limit_s=0.0)
+    whole = greedy.synthesize(network, shape, 1 << 20, seed=3)
+    monkeypatch.setattr(greedy, "_MOST_STARTS", 1)
+    first = greedy.synthesize(network, shape, 1 << 20, seed=3)
+    assert (limited.chunk == first.chunk).all()
+    assert (limited.link == first.link).all()
+    assert replay(whole).time_s <= replay(first).time_s
+    assert check(limited) == []

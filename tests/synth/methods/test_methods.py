@@ -1,0 +1,168 @@
+"""Every method on every network for every collective, judged by the checker; bounds hold for all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_networks import NAMED, named, networks
+
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
+from synth.collective import collective
+from synth.errors import NotApplicableError
+from synth.methods import greedy, paths, ring, tree
+from synth.network import Link, build
+from synth.portfolio.rank_subsets import serve
+from synth.portfolio.synthesize import KINDS, METHODS
+from synth.schedule import COPY, REDUCE
+from synth.simulation.schedule import replay
+
+POINT_KINDS = ("scatter", "gather", "all_to_all", "all_to_next")
+SPREADING = tuple(kind for kind in KINDS if kind not in POINT_KINDS)
+OTHERS = (greedy.synthesize, paths.synthesize)
+
+
+def _bounds(network, shape, chunk_bytes):
+    return [bound for fluid in (False, True) for bound in bounds(network, shape, chunk_bytes, fluid=fluid)]
+
+
+def _judge(schedule, proven=None):
+    timing = replay(schedule)
+    assert check(schedule, timing) == []
+    # The table is in the order of starts, up to rounding.
+    assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all()
+    for bound in proven or _bounds(schedule.network, schedule.collective, schedule.chunk_bytes):
+        assert bound.time_s <= timing.time_s * (1 + 1e-9), (schedule.method, bound)
+
+
+def _serve(name, network, shape, chunk_bytes, seed=0):
+    method = METHODS[name]
+    limits = {"time_limit_s": 1.0} if method.solves else {}
+    return serve(
+        method.synthesize,
+        network,
+        shape,
+        chunk_bytes,
+        relays=method.relays,
+        others=OTHERS,
+        seed=seed,
+        **limits,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMED)
+def test_every_method_every_network_every_collective(name, kind):
+    network = named(name)
+    shape = collective(kind, network.ranks, 3, root=1)
+    proven = _bounds(network, shape, 1 << 20)
+    served = set()
+    for method in METHODS:
+        if METHODS[method].solves and not METHODS[method].suits(network, shape):
+            continue
+        try:
+            schedule = _serve(method, network, shape, 1 << 20, seed=7)
+        except NotApplicableError:
+            continue
+        assert schedule.method == method
+        _judge(schedule, proven)
+        served.add(method)
+    assert "paths" in served
+    assert "greedy" in served or kind in POINT_KINDS
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    network=networks(),
+    kind=st.sampled_from(SPREADING),
+    chunks=st.integers(1, 5),
+    chunk_bytes=st.sampled_from([1, 1000, 1 << 20]),
+    policy=st.sampled_from(greedy.POLICIES),
+    seed=st.integers(0, 3),
+)
+def test_greedy_on_random_networks(network, kind, chunks, chunk_bytes, policy, seed):
+    shape = collective(kind, network.ranks, chunks, root=network.ranks - 1)
+    _judge(greedy.synthesize(network, shape, chunk_bytes, seed=seed, policy=policy))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    network=networks(),
+    kind=st.sampled_from(KINDS),
+    chunks=st.integers(1, 5),
+    method=st.sampled_from(
+        [name for name in METHODS if not (METHODS[name].solves or name in ("greedy", "forest"))]
+    ),
+)
+def test_classic_methods_on_random_networks(network, kind, chunks, method):
+    shape = collective(kind, network.ranks, chunks, root=network.ranks // 2)
+    try:
+        schedule = METHODS[method].synthesize(network, shape, 4096)
+    except NotApplicableError:
+        return
+    _judge(schedule)
+
+
+@pytest.mark.parametrize("policy", greedy.POLICIES)
+def test_the_same_seed_gives_the_same_schedule(policy):
+    network = named("ring, clique, switch")
+    shape = collective("all_gather", network.ranks)
+    first, again, other = (
+        greedy.synthesize(network, shape, 1 << 20, seed=seed, policy=policy) for seed in (1, 1, 2)
+    )
+    assert first.chunk.tolist() == again.chunk.tolist()
+    assert first.link.tolist() == again.link.tolist()
+    assert first.link.tolist() != other.link.tolist()
+
+
+def test_greedy_never_sends_a_chunk_to_a_rank_twice():
+    network = named("uneven mesh")
+    schedule = greedy.synthesize(network, collective("all_gather", network.ranks, 2), 1 << 16)
+    received = list(zip(schedule.chunk.tolist(), network.dst[schedule.link].tolist(), strict=True))
+    assert len(set(received)) == len(received) == network.ranks * (network.ranks - 1) * 2
+
+
+def test_greedy_names_a_rank_that_cannot_be_reached():
+    network = build("cut", ["a", "b", "c"], [Link(0, 1, 0, 1e-9), Link(1, 0, 0, 1e-9), Link(2, 0, 0, 1e-9)])
+    with pytest.raises(NotApplicableError, match="rank 2 cannot be reached"):
+        greedy.synthesize(network, collective("broadcast", 3), 100)
+
+
+def test_the_ring_takes_n_minus_one_steps_each_way():
+    network = named("ring of 5")
+    schedule = ring.synthesize(network, collective("all_reduce", 5, 5), 1000)
+    assert schedule.sends == 2 * 4 * 5
+    assert int((schedule.op == REDUCE).sum()) == int((schedule.op == COPY).sum()) == 20
+    step_s = network.travel_s(1000)[0]
+    assert replay(schedule).time_s == pytest.approx(8 * step_s)
+
+
+def test_the_ring_finds_a_snake_through_a_mesh():
+    network = named("mesh")
+    links = {(int(s), int(d)): row for row, (s, d) in enumerate(zip(network.src, network.dst, strict=True))}
+    order = ring.cycle(network, network.travel_s(1), links)
+    assert sorted(order) == list(range(12))
+    assert all((a, b) in links for a, b in zip(order, order[1:] + order[:1], strict=True))
+
+
+def test_the_ring_says_when_there_is_no_cycle():
+    with pytest.raises(NotApplicableError, match="cycle through all ranks"):
+        ring.synthesize(named("line of 4"), collective("all_gather", 4), 100)
+
+
+@pytest.mark.parametrize("ranks", range(2, 40))
+def test_double_trees_are_trees_and_no_rank_is_inner_in_both(ranks):
+    first, second = tree.parents(ranks)
+    for parent in (first, second):
+        assert sum(above < 0 for above in parent) == 1
+        for rank in range(ranks):
+            seen = set()
+            while rank >= 0:
+                assert rank not in seen
+                seen.add(rank)
+                rank = parent[rank]
+        assert max(parent.count(rank) for rank in range(ranks)) <= 2
+    both = set(first) & set(second) - {-1}
+    roots = {first.index(-1), second.index(-1)}
+    assert len(both - roots) <= 1

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from synth.networks.measured import from_profile
+
+
+@pytest.fixture
+def profile():
+    beta, slower = floats([1e-9, 2e-9, 4e-9]), floats([2e-9, 4e-9, 8e-9])
+    alpha = floats([1e-6, 2e-6, 3e-6])
+    links = Links(
+        ints([0, 1, 2]),
+        ints([1, 2, 0]),
+        alpha,
+        alpha,
+        alpha,
+        beta,
+        slower,
+        slower,
+        beta,
+        slower,
+        alpha,
+        ints([9] * 3),
+        ("",) * 3,
+    )
+    ranks = tuple(ProfiledRank(rank, f"h{rank // 2}") for rank in range(3))
+    ports = (SharedPort("h0 NIC", (1,), "nic"), SharedPort("rank 0", (0, 1), "process"))
+    return Profile(ranks, links, ports, "mpi", "some MPI", 1.0, 3)
+
+
+def test_costs_are_the_capability_of_each_link(profile):
+    network = from_profile(profile)
+    assert network.problems() == []
+    assert network.hosts == ("h0", "h0", "h1")
+    assert network.beta_s_per_byte.tolist() == [1e-9, 2e-9, 4e-9]
+    assert network.alpha_s.tolist() == [1e-6, 2e-6, 3e-6]
+
+
+def test_ports_are_carried_over(profile):
+    network = from_profile(profile)
+    names = [[network.ports[port] for port in network.ports_of(link)] for link in range(3)]
+    assert names == [["rank 0"], ["h0 NIC", "rank 0"], []]

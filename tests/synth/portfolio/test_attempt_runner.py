@@ -1,0 +1,63 @@
+"""One process or several: the same choice; and a time limit that is kept."""
+
+import numpy as np
+import pytest
+
+from synth.networks.families import family
+from synth.portfolio import attempt_runner
+from synth.portfolio import size_sweep as sweeping
+from synth.portfolio.size_sweep import sweep
+from synth.portfolio.synthesize import Request, synthesize
+
+MESH = family("mesh:3x3", [1e-6], [50e9])
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Processes for the smallest work."""
+    monkeypatch.setattr(attempt_runner, "_WORTH_PROCESSES_S", -1.0)
+    monkeypatch.setattr(attempt_runner, "_UNSTOPPABLE_S", -1.0)
+    monkeypatch.setattr(sweeping, "_WORTH_PROCESSES_S", -1.0)
+
+
+def told(found):
+    schedule = found.schedule
+    columns = [schedule.chunk, schedule.link, schedule.op]
+    return schedule.method, schedule.collective, schedule.chunk_bytes, [one.tobytes() for one in columns]
+
+
+@pytest.mark.parametrize(
+    "kind, size, seed", [("all_reduce", 1 << 16, 0), ("all_gather", 1 << 22, 3), ("all_to_all", 1 << 20, 9)]
+)
+def test_the_choice_does_not_depend_on_the_number_of_processes(eager, kind, size, seed):
+    request = Request(MESH, kind, size_bytes=size, seed=seed, solving=False)
+    alone, together = synthesize(request), synthesize(Request(**{**vars(request), "jobs": 3}))
+    assert told(alone) == told(together)
+    assert alone.attempts == together.attempts
+    assert together.schedule.network is MESH
+
+
+def test_a_sweep_does_not_depend_on_it_either(eager):
+    sizes = (1 << 10, 1 << 16, 1 << 22)
+    alone = sweep(Request(MESH, "all_reduce"), sizes).selection
+    together = sweep(Request(MESH, "all_reduce", jobs=2), sizes).selection
+    assert (alone.ranges, alone.points) == (together.ranges, together.points)
+    pairs = zip(alone.algorithms, together.algorithms, strict=True)
+    assert all(np.array_equal(a.link, b.link) and np.array_equal(a.chunk, b.chunk) for a, b in pairs)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2])
+def test_without_any_time_the_first_schedule_is_taken(eager, jobs):
+    request = Request(MESH, "all_reduce", size_bytes=1 << 24, time_limit_s=1e-9, jobs=jobs, solving=False)
+    found = synthesize(request)
+    everything = synthesize(Request(MESH, "all_reduce", size_bytes=1 << 24, solving=False))
+    assert 1 <= len([one for one in found.attempts if one.time_s is not None]) < len(everything.attempts)
+    assert found.schedule.outcome.time_s >= everything.schedule.outcome.time_s
+
+
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_a_sweep_without_time_still_has_every_size(eager, jobs):
+    sizes = (1 << 10, 1 << 16, 1 << 22)
+    selection = sweep(Request(MESH, "all_gather", time_limit_s=1e-9, jobs=jobs), sizes).selection
+    assert [one.size_bytes for one in selection.points] == list(sizes)
+    assert selection.problems() == []

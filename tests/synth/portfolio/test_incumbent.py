@@ -1,0 +1,82 @@
+"""What is kept, what is spared, and the reason that is told."""
+
+import pytest
+
+from synth.networks.families import family
+from synth.portfolio.attempts import Request, plans
+from synth.portfolio.incumbent import Choice
+from synth.portfolio.synthesize import synthesize
+
+RING = family("ring:4", [1e-6], [1e9])
+
+
+def plan_of(name, number=0):
+    return [one for one in plans(Request(RING, "all_reduce", size_bytes=1 << 24)) if one.name == name][number]
+
+
+@pytest.fixture(scope="module")
+def few():
+    return synthesize(Request(RING, "all_reduce", size_bytes=1 << 16, method="ring")).schedule
+
+
+def with_sends(few, factor):
+    return type(
+        "Table", (), {"sends": few.sends * factor, "method": few.method, "collective": few.collective}
+    )
+
+
+@pytest.mark.parametrize(
+    "first_s, factor, second_s, kept",
+    [
+        (1.02, 2, 1.015, 1),  # near the bound half a per cent for twice the sends is too little
+        (1.02, 2, 1.005, 2),
+        (1.20, 16, 1.19, 2),  # far from it, it is enough
+        (1.20, 16, 1.198, 1),
+        (1.20, 1_000_000, 1.15, 1),  # but not for a table of millions
+        (1.20, 1, 1.1999, 2),
+    ],
+)
+def test_finer_chunks_must_gain_more_where_less_is_left(few, first_s, factor, second_s, kept):
+    choice = Choice(1.0)
+    choice.take(plan_of("greedy"), few, first_s)
+    choice.take(plan_of("greedy"), with_sends(few, factor), second_s)
+    assert choice.best.sends == few.sends * (factor if kept == 2 else 1)
+    assert len(choice.attempts) == 2
+    if kept == 1:
+        assert "are not worth" in choice.why()
+
+
+def test_what_coarse_chunks_foretell_is_spared(few):
+    choice = Choice(1.0)
+    choice.take(plan_of("greedy"), few, 2.0)
+    rings = [plan_of("ring", number) for number in range(4)]
+    choice.take(rings[0], few, 9.0)
+    assert not choice.spares(rings[1], 100)
+    choice.take(rings[1], few, 8.0)
+    assert choice.spares(rings[2], 100)
+    assert not choice.spares(plan_of("greedy", 3), 100)
+
+
+def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
+    choice = Choice(1.0)
+    choice.take(plan_of("greedy"), few, 1.004)
+    choice.refuse(plan_of("tree"), "needs a link")
+    assert choice.spares(plan_of("tree", 1), 100)
+    assert not choice.spares(plan_of("ring"), few.sends)
+    assert choice.spares(plan_of("ring"), 1_000_000)
+
+
+def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
+    choice = Choice(1.0)
+    choice.take(plan_of("greedy"), few, 1.02)
+    assert not choice.spares(plan_of("greedy", 6), few.sends * 2)
+    assert choice.spares(plan_of("greedy", 6), few.sends * 8)
+
+
+def test_the_reason_names_the_next_best(few):
+    choice = Choice(1.0)
+    choice.take(plan_of("ring"), few, 2.0)
+    choice.take(plan_of("tree"), few, 3.0)
+    assert choice.why() == "50 % faster than tree, the next best"
+    choice.take(plan_of("ring"), few, 1.0)
+    assert choice.why() == "it reaches the bound"

@@ -1,0 +1,82 @@
+"""Processes side by side: every result under its number, what went wrong told, nobody left behind."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from synth.portfolio.worker_pool import Crew, cores
+
+
+def gone(pids, within_s=20.0):
+    until = time.monotonic() + within_s
+    while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def workers(crew):
+    return [process.pid for process in crew._workers.values()]
+
+
+def test_every_task_has_its_result_under_its_number():
+    with Crew(2, math.factorial) as crew:
+        tickets = {crew.submit(number): number for number in range(9)}
+        while len(crew.finished) < len(tickets):
+            crew.wait()
+        pids = workers(crew)
+    assert crew.finished == {ticket: math.factorial(number) for ticket, number in tickets.items()}
+    assert len(pids) == 2
+    assert gone(pids)
+
+
+def test_what_a_task_raises_is_raised():
+    with Crew(1, math.factorial) as crew, pytest.raises(ValueError, match="negative"):
+        crew.submit(-1)
+        crew.wait()
+
+
+def die(status):
+    os._exit(status)
+
+
+def test_a_worker_that_dies_is_told():
+    with Crew(1, die) as crew, pytest.raises(RuntimeError, match="ended before its work"):
+        crew.submit(3)
+        crew.wait()
+
+
+def test_waiting_ends_in_time_and_leaving_ends_the_work():
+    with Crew(2, time.sleep) as crew:
+        for _ in range(3):
+            crew.submit(600)
+        crew.wait(time.perf_counter() + 0.1)
+        assert crew.finished == {}
+        pids = workers(crew)
+    assert gone(pids)
+
+
+def test_workers_end_with_a_process_that_is_killed():
+    code = (
+        "import time\nfrom synth.portfolio.worker_pool import Crew\n"
+        "with Crew(1, time.sleep) as crew:\n"
+        "    crew.submit(600)\n"
+        "    print(*[one.pid for one in crew._workers.values()], flush=True)\n"
+        "    crew.wait()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in process.stdout.readline().split()]
+    time.sleep(1.0)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert len(pids) == 1
+    assert gone(pids)
+
+
+def test_there_is_a_core():
+    assert 1 <= cores() <= os.cpu_count()
