@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurement"]
 
-_TASK = "probes.profiling.task:measure_task"
+_TASK = "probes.profiling.task:profile"
 _STALL_S = 15.0
 
 

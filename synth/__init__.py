@@ -1,0 +1,80 @@
+"""Synthesis: networks, collectives, schedules, programs, and the proofs that they are right.
+
+In: a `Network` (by name, measured by a profile, or nominal from a topology) and a collective. Out: a proven
+`Schedule` with its lower bounds, a `Selection` of schedules by size, or a proven `Program` for executors.
+
+Read `network`, `collective`, `schedule` and `program`, the nouns; `stages`, the four functions over them;
+then `portfolio` (which tries `methods`), `check` (which believes none of them), `bounds`, `simulation` and
+`compiler`. The methods stand on `tree_packing`, `routing`, `scheduling`, `adapcc`, `tacos_ilp`, `milp` and
+`kernels`; `lang` is the chunk language of GC3, `msccl` its exchange format.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synth.collective import Collective
+    from synth.errors import NotApplicableError, NotProvenError
+    from synth.network import Network
+    from synth.networks.families import family
+    from synth.networks.measured import from_profile
+    from synth.networks.nominal import from_topology
+    from synth.portfolio.attempts import METHODS
+    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.synthesize import Synthesis
+    from synth.program import Program
+    from synth.schedule import Schedule
+    from synth.selection import Selection
+    from synth.simulation.program import Costs
+    from synth.stages import compile, simulate, synthesize, verify  # noqa: A004
+
+__all__ = [
+    "METHODS",
+    "Collective",
+    "Costs",
+    "Network",
+    "NotApplicableError",
+    "NotProvenError",
+    "Program",
+    "Schedule",
+    "Selection",
+    "Synthesis",
+    "Wish",
+    "compile",
+    "family",
+    "from_profile",
+    "from_topology",
+    "simulate",
+    "synthesize",
+    "verify",
+]
+
+# What is heavy is imported by whoever asks for it (PEP 562).
+_HOME = {
+    "Collective": "synth.collective",
+    "Costs": "synth.simulation.program",
+    "METHODS": "synth.portfolio.attempts",
+    "Network": "synth.network",
+    "NotApplicableError": "synth.errors",
+    "NotProvenError": "synth.errors",
+    "Program": "synth.program",
+    "Schedule": "synth.schedule",
+    "Selection": "synth.selection",
+    "Synthesis": "synth.portfolio.synthesize",
+    "Wish": "synth.portfolio.collective_request",
+    "compile": "synth.stages",
+    "family": "synth.networks.families",
+    "from_profile": "synth.networks.measured",
+    "from_topology": "synth.networks.nominal",
+    "simulate": "synth.stages",
+    "synthesize": "synth.stages",
+    "verify": "synth.stages",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,15 +1,31 @@
 """What synth adds to the errors of the first floor.
 
 CcctlError (probes.errors)
+├── NotProvenError           the judge found something wrong; carries every finding
 └── UsageError
     └── NotApplicableError   a method cannot serve this network and collective; others may
 """
 
 from __future__ import annotations
 
-from probes.errors import UsageError
+from collections.abc import Sequence
 
-__all__ = ["NotApplicableError"]
+from probes.errors import CcctlError, UsageError
+
+__all__ = ["NotApplicableError", "NotProvenError"]
+
+# Of a message; the error carries them all.
+_MOST_TOLD = 20
+
+
+class NotProvenError(CcctlError):
+    """A schedule or a program that the judge refuses; ``findings`` say where and why."""
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        more = len(findings) - _MOST_TOLD
+        told = [*findings[:_MOST_TOLD], *([f"… and {more} more findings"] if more > 0 else [])]
+        super().__init__("\n".join(told))
 
 
 class NotApplicableError(UsageError):

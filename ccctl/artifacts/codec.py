@@ -25,7 +25,7 @@ from ccctl.errors import DataError
 from probes.files.bounded_read import inflated
 from probes.numbers import LARGEST
 
-__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "read", "write"]
+__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "load", "read", "save", "write"]
 
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
@@ -114,6 +114,43 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
         raise DataError(source, ["body: missing"])
     long_numbers = _long_numbers(document["body"], "body") if _LONG_NUMBER.search(plain) else ()
     return Artifact(kind, _body(document["body"], body_type(kind), source, long_numbers), source, digest)
+
+
+def load(path: str | os.PathLike[str], *kinds: str) -> Any:
+    """Return the value in an artifact: a Topology, Profile, Schedule, Selection, Program or Report.
+
+    ``kinds`` are those that will do, "profile" for one; any by default. MSCCL XML is read as a program, and
+    what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem of the file.
+
+    >>> import ccctl, tempfile
+    >>> from synth import family, synthesize
+    >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_gather", 1 << 20)
+    >>> file = tempfile.NamedTemporaryFile(suffix=".json")
+    >>> ccctl.save(file.name, found.schedule)
+    >>> ccctl.load(file.name).sends == found.schedule.sends
+    True
+    """
+    return read(os.fspath(path), *kinds).body
+
+
+def save(path: str | os.PathLike[str], value: object) -> None:
+    """Write a Topology, Profile, Schedule, Selection, Program or Report as an artifact; all of it or nothing.
+
+    A name that ends in ``.gz`` is compressed, and a program whose name ends in ``.xml`` is MSCCL XML. Raises
+    TypeError for what is no artifact, CannotWriteError where the file cannot be made.
+
+    >>> import ccctl
+    >>> ccctl.save("notes.json", "a text")
+    Traceback (most recent call last):
+    TypeError: expected a Topology, Profile, Schedule, Selection, Program or Report, found a str
+    """
+    home = f"{type(value).__module__}:{type(value).__qualname__}"
+    kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)
+    if kind is None:
+        *some, last = (name.partition(":")[2] for name, _ in KINDS.values())
+        found = type(value).__name__
+        raise TypeError(f"expected a {', '.join(some)} or {last}, found a {found}")
+    write(os.fspath(path), kind, value)
 
 
 def _xml(body: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""All of profiling: every rank runs ``measure_task``, rank 0 gets the profile.
+"""All of profiling: every rank calls ``profile``, rank 0 gets the profile.
 
 In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta;
 several passes over all links, so that a disturbance which lasts a while does not take every sample of
@@ -23,12 +23,12 @@ from probes.live.memory import Need, require_room
 from probes.profiling.assemble import assemble
 from probes.profiling.options import Effort
 from probes.profiling.phases import Steps
-from probes.progress import Safekeeping
+from probes.progress import SILENT, Safekeeping
 from probes.sampling import packet_trains
 from probes.sampling.prober import Prober
 from probes.sampling.samples import Place, Samples
 
-__all__ = ["Begun", "Effort", "measure_task", "rescued"]
+__all__ = ["Begun", "profile", "rescued"]
 
 
 # What a rank comes to hold, mostly the buffer of its messages, and what MPI fills of /dev/shm.
@@ -44,11 +44,24 @@ class Begun:
     links: int
 
 
-def measure_task(comm: Any, effort: Effort, progress: Safekeeping) -> Profile | None:
-    """The profile of the ranks of ``comm``, on rank 0; None elsewhere. Needs two ranks.
+def profile(comm: Any, effort: Effort | None = None, progress: Safekeeping = SILENT) -> Profile | None:
+    """Measure alpha and beta of every link between the ranks of ``comm``, round-robin (AdapCC, Sec. IV-B).
 
-    Raises LockHeldError where another measurement of this user is under way on one of the hosts.
+    Called by every rank of ``comm`` (an mpi4py communicator of two ranks or more), or by ``exec.launch`` on
+    each rank that it starts. Returns the `Profile` on rank 0, None elsewhere: alpha in seconds, beta in
+    seconds per byte, for each ordered pair. ``effort`` says how long to look, and at what; N ranks take
+    O(N) rounds, of some 0.1 s each.
+
+    Raises UsageError for one rank, LockHeldError where another measurement of this user is under way on
+    one of the hosts, and UnavailableError where memory is short.
+
+    >>> from exec import launch
+    >>> from probes import Effort, profile
+    >>> found = launch(profile, Effort(quick=True), ranks=2)
+    >>> found.links.src.tolist(), found.links.dst.tolist()
+    ([0, 1], [1, 0])
     """
+    effort = effort or Effort()
     if comm.Get_size() < 2:
         raise UsageError("a profile measures links between ranks: expected at least 2 ranks, found 1")
     require_room(comm, Need(_RANK_BYTES, _SHARED_BYTES), "a profile")

@@ -148,7 +148,7 @@ def test_where_every_host_answers_the_first_error_stands(monkeypatch):
     ranks = Measured()
 
     def refusing(task, *arguments, **options):
-        if task.endswith(":measure_task"):
+        if task.endswith(":profile"):
             raise error
         return ranks(task, *arguments, **options)
 

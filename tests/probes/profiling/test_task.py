@@ -9,7 +9,7 @@ from probes.profiling.task import Begun, Effort, rescued
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples
 
-TASK = "probes.profiling.task:measure_task"
+TASK = "probes.profiling.task:profile"
 
 
 def measured(ranks, *, quick):

@@ -1,0 +1,176 @@
+"""The stages of planning as plain functions: values in, values out.
+
+`synthesize` makes a schedule for a network, `verify` judges it, `simulate` times it, `compile` makes the
+program that ranks execute. Each is importable from ``synth``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
+
+from probes.progress import SILENT, Progress
+from synth.check.program import judge
+from synth.check.schedule import check, check_selection
+from synth.collective import Kind
+from synth.compiler.lower import lower
+from synth.errors import NotProvenError
+from synth.network import Network
+from synth.portfolio.attempts import Request
+from synth.portfolio.collective_request import Wish
+from synth.portfolio.synthesize import Synthesis
+from synth.portfolio.synthesize import synthesize as best_of
+from synth.program import Program
+from synth.schedule import Schedule
+from synth.selection import Selection
+from synth.simulation.fifo_order import FIFO_DEPTH
+from synth.simulation.program import Costs, ProgramTiming, simulate_program
+from synth.simulation.relocate import moved_to
+from synth.simulation.schedule import Timing, replay
+
+if TYPE_CHECKING:
+    from synth.lang import Algorithm
+
+__all__ = ["compile", "simulate", "synthesize", "verify"]
+
+
+def synthesize(
+    network: Network,
+    collective: Kind | Wish | tuple[Wish, ...] = "all_reduce",
+    size_bytes: int | None = None,
+    *,
+    chunk_bytes: int | None = None,
+    chunks: int | None = None,
+    method: str = "auto",
+    time_limit_s: float | None = None,
+    solver: str = "cbc",
+    jobs: int = 0,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Synthesis:
+    """Return the fastest schedule that any method finds for a collective on a network, proven and bounded.
+
+    ``collective`` is a kind, or a `Wish` for some of the ranks, or several that run at once. Either
+    ``size_bytes``, the buffer as nccl-tests counts it, is given and chunks are chosen (16 MiB where nothing
+    is said), or ``chunk_bytes`` with the number of ``chunks`` that each rank starts with. ``method`` names
+    one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). The same seed
+    gives the same schedule unless ``time_limit_s`` cuts the search short.
+
+    The result holds the schedule (times in seconds, with its proven lower bounds), what was tried and why
+    it won. From milliseconds for tens of ranks to seconds for thousands.
+
+    Raises UsageError where no method serves the request, UnavailableError where memory or solver is missing.
+
+    >>> from synth import family, synthesize
+    >>> torus = family("torus:3x3", [0.5e-6], [50e9])
+    >>> found = synthesize(torus, "all_gather", 9 << 20)
+    >>> found.schedule.outcome.percent_of_optimal > 95
+    True
+    """
+    if size_bytes is None and chunk_bytes is None:
+        size_bytes = 16 << 20
+    request = Request(
+        network=network,
+        kind="custom",
+        size_bytes=size_bytes,
+        chunk_bytes=chunk_bytes,
+        chunks=chunks,
+        method=method,
+        time_limit_s=time_limit_s,
+        solver=solver,
+        jobs=jobs,
+        seed=seed,
+    )
+    if isinstance(collective, str):
+        return best_of(replace(request, kind=collective), progress)
+    wishes = (collective,) if isinstance(collective, Wish) else tuple(collective)
+    return best_of(replace(request, kind=wishes[0].kind, wishes=wishes), progress)
+
+
+def verify(made: Schedule | Selection | Program, fifo_depth: int = FIFO_DEPTH) -> list[str]:
+    """Return what is wrong with a schedule, a selection or a program, each with its place; [] proves it.
+
+    A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
+    what the collective asks. A program is followed step by step (GC3, Sec. 4): no race, no unwritten slot,
+    every contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
+    shares nothing with what makes schedules and programs. O(sends), and O(steps) for most programs.
+
+    >>> from synth import family, synthesize, verify
+    >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
+    >>> verify(found.schedule)
+    []
+    """
+    if isinstance(made, Schedule):
+        return check(made)
+    if isinstance(made, Selection):
+        return check_selection(made)
+    return judge(made, fifo_depth)
+
+
+@overload
+def simulate(made: Schedule, network: Network | None = None, chunk_bytes: int | None = None) -> Timing: ...
+@overload
+def simulate(
+    made: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
+) -> ProgramTiming: ...
+def simulate(
+    made: Schedule | Program,
+    network: Network | None = None,
+    chunk_bytes: int | None = None,
+    costs: Costs | None = None,
+) -> Timing | ProgramTiming:
+    """Return when each send of a schedule, or each step of a program, starts and ends, in seconds.
+
+    By default a schedule is timed on its own network with its own chunks. A program needs both, and
+    ``costs`` of its steps. A link and its ports carry one message at a time (the alpha-beta model,
+    Hockney 1994): congestion is part of it. O(sends · ports of a link); O(steps · log threadblocks).
+
+    Raises UsageError where the network lacks a link that is used.
+
+    >>> from synth import family, simulate, synthesize
+    >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_gather", chunk_bytes=1000, chunks=1)
+    >>> f"{simulate(found.schedule).time_s * 1e6:.1f} us"
+    '2.0 us'
+    """
+    if isinstance(made, Schedule):
+        return replay(moved_to(made, network or made.network, chunk_bytes or made.chunk_bytes))
+    if network is None or chunk_bytes is None:
+        raise TypeError("a program has no network and no chunk size of its own: give both")
+    return simulate_program(made, network, chunk_bytes, costs)
+
+
+def compile(  # noqa: A001 - what GC3 calls it
+    made: Schedule | Algorithm,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    network: Network | None = None,
+    instances: int = 1,
+    fuse: bool = True,
+) -> Program:
+    """Return the program of a schedule, or of an algorithm in the chunk language, proven (GC3, Sec. 5).
+
+    ``parameters`` are those of an algorithm; with ``network`` each of its copies needs a link there.
+    ``instances`` divides every chunk among so many parallel copies (Sec. 5.3.2); ``fuse`` joins a receive
+    with the send that passes its chunk on. About a second for 100,000 steps.
+
+    Raises NotProvenError with the findings where the schedule or the program is wrong.
+
+    >>> from synth import compile, family, synthesize
+    >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_gather", 1 << 20)
+    >>> compile(found.schedule).ranks
+    4
+    """
+    if isinstance(made, Schedule):
+        _refuse(check(made))
+        program = lower(made, instances=instances, fuse=fuse)
+    else:
+        given = dict(parameters or {}) | ({"instances": instances} if instances != 1 else {})
+        program = made.compile(given, network=network, fuse=fuse)
+    _refuse(judge(program))
+    return program
+
+
+def _refuse(findings: list[str]) -> None:
+    if findings:
+        raise NotProvenError(findings)
