@@ -1,7 +1,7 @@
 """ccctl: from bare wires to the collectives that they can carry best.
 
-This floor is the command line: it reads and writes artifacts, prints, and exits. ``load`` and ``save`` are for
-programs that use the three floors below as libraries: ``probes``, ``synth`` and ``exec``.
+This floor is the command line: it reads and writes artifacts, prints, and exits. ``load`` and ``save`` are
+for programs that use the three floors below as libraries: ``probes``, ``synth`` and ``exec``.
 
 Read `main` and `commands`, one module a command; `arguments`, what their words mean; `artifacts`, the files;
 `render` and `summaries`, what is shown; `console`, the one place that prints.
