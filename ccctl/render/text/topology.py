@@ -5,15 +5,14 @@ The tree leaves out what carries no traffic of ours, and a bridge with only one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ccctl import console
-from ccctl.render.text import probed
-from ccctl.render.text.reach import draw_reach, labels_of
 from ccctl.render.text.remarks import remarks
 from probes.paths.bandwidth import load
-from probes.paths.expected import link_gbs
-from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
+from probes.paths.expected import Expected, link_gbs
+from probes.paths.path_type import MEANING, Paths, key_of
+from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Probed, Topology, label
 
 __all__ = ["draw", "headline"]
 
@@ -21,6 +20,11 @@ _FABRIC_NAMES = {"nvlink": "NVLink", "xgmi": "xGMI", "c2c": "C2C"}
 _MOST_NAMES = 6
 # A host that differs in more than this is another kind of machine, and drawn whole.
 _MOST_DIFFERENCES = 12
+_WHAT = {
+    "nic_numa": "NUMA node of NICs",
+    "gpu_switch": "GPUs on one PCIe switch",
+    "nic_switch": "GPUs on the switch of NICs",
+}
 
 
 def draw(topology: Topology) -> None:
@@ -59,9 +63,9 @@ def _draw_host(host: Host, name: str) -> None:
     console.data(headline(host, name))
     for line in _Tree(host).lines():
         console.data(f"  {line}")
-    for line in (*_fabric_lines(host), *probed.lines(host)):
+    for line in (*_fabric_lines(host), *_probed_lines(host)):
         console.data(f"  {line}")
-    draw_reach(host)
+    _draw_reach(host)
 
 
 class _Tree:
@@ -69,7 +73,7 @@ class _Tree:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._labels = labels_of(host)
+        self._labels = _labels_of(host)
         self._devices = {device.bus_id: device for device in host.pci}
         self._below: dict[str, list[str]] = {}
         for bus_id in self._at_places():
@@ -153,7 +157,7 @@ class _Tree:
 
 def _fabric_lines(host: Host) -> Iterator[str]:
     """One line for all GPUs whose links look alike."""
-    labels, tables = labels_of(host), load()
+    labels, tables = _labels_of(host), load()
     down: dict[int, list[str]] = {}
     alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}
     for gpu in host.gpus:
@@ -224,3 +228,78 @@ def _counted(number: int, thing: str) -> str:
 def _some(names: list[str], most: int = _MOST_NAMES) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
+
+
+def _labels_of(host: Host) -> Mapping[str, str]:
+    """GPU<index> by bus id and NIC<n> by name."""
+    gpus = {gpu.bus_id: f"GPU{gpu.index}" for gpu in host.gpus}
+    return {**gpus, **{nic.name: f"NIC{number}" for number, nic in enumerate(host.physical_nics)}}
+
+
+def _draw_reach(host: Host) -> None:
+    """Who reaches whom over what: GPUs to GPUs and NICs, or among NICs where there is no GPU."""
+    labels, paths = _labels_of(host), Paths(host)
+    rows: list[Gpu | Nic] = [*host.gpus] or [*host.physical_nics]
+    columns: list[Gpu | Nic] = [*host.gpus, *host.physical_nics]
+    if len(columns) < 2:
+        return
+    names = [labels[key_of(device)] for device in columns]
+    cells = [[labels[key_of(row)], *(paths.between(row, column) for column in columns)] for row in rows]
+    console.data("")
+    console.table(["", *names], cells)
+    seen = {cell for row in cells for cell in row[1:]}
+    console.data("; ".join(f"{word} {text}" for word, text in MEANING.items() if word in seen))
+    _expectations(host, rows, columns)
+
+
+def _expectations(host: Host, rows: Sequence[Gpu | Nic], columns: Sequence[Gpu | Nic]) -> None:
+    """What each of those ways should carry."""
+    labels, expected = _labels_of(host), Expected(host, load())
+    words = [[_expectation(expected, row, column) for column in columns] for row in rows]
+    if not host.gpus or not any(word for row in words for word in row):
+        return
+    lines = [[labels[key_of(row)], *line] for row, line in zip(rows, words, strict=True)]
+    console.data("")
+    console.table(["GB/s", *(labels[key_of(device)] for device in columns)], lines)
+    relayed = any(word.endswith("+") for row in words for word in row)
+    more = "; + more over NVLink and a GPU that is nearer (PXN)" if relayed else ""
+    console.data(f"expected one way, as links deliver; nothing stands where nothing is known{more}")
+
+
+def _expectation(expected: Expected, a: Gpu | Nic, b: Gpu | Nic) -> str:
+    gbs = expected.between(a, b).gbs
+    if gbs is None:
+        return ""
+    over = expected.over_peer(a, b) if isinstance(a, Gpu) and isinstance(b, Nic) else None
+    return f"{gbs:.4g}" + ("+" if over is not None and (over.gbs or 0) > 1.1 * gbs else "")
+
+
+def _probed_lines(host: Host) -> Iterator[str]:
+    """The answers with how sure they are, then why others could not be had."""
+    labels = {gpu.bus_id: label(gpu) for gpu in host.gpus} | {nic.name: label(nic) for nic in host.nics}
+    apart: list[str] = []
+    refused: dict[tuple[str, str], None] = {}
+    for one in host.probed:
+        if one.reason:
+            refused[_WHAT[one.what], one.reason] = None
+        elif one.answer == "no":
+            apart.append(" and ".join(labels[name] for name in one.devices))
+        else:
+            yield f"probed: {_said(one, labels)}, {_sure(one)}"
+    if apart:
+        yield f"probed: no PCIe switch is shared by {'; '.join(apart)}"
+    for what, reason in refused:
+        yield f"not probed: {what}: {reason}"
+
+
+def _said(one: Probed, labels: dict[str, str]) -> str:
+    first = labels[one.devices[0]]
+    if one.what == "nic_numa":
+        return f"{first} is nearest to NUMA node {one.answer}"
+    if one.what == "gpu_switch":
+        return f"{first} and {labels[one.devices[1]]} share a PCIe switch"
+    return f"on the switch of {first}: {', '.join(labels[name] for name in one.answer.split(','))}"
+
+
+def _sure(one: Probed) -> str:
+    return f"{one.confidence or 0:.0%} sure after {one.repetitions} repetitions"
