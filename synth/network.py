@@ -165,6 +165,13 @@ def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
 
 def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
     """For each (src, dst) that a link joins, the row of the one that delivers a chunk first."""
-    travel_s: Floats = network.travel_s(chunk_bytes)
-    rows: Ints = np.argsort(-travel_s, kind="stable").astype(np.int32)
-    return {(int(network.src[row]), int(network.dst[row])): int(row) for row in rows}
+    rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
+    ends = zip(network.src[rows].tolist(), network.dst[rows].tolist(), strict=True)
+    return dict(zip(ends, rows.tolist(), strict=True))
+
+
+def cheapest_of_parallel(nodes: int, src: Indices, dst: Indices, cost: Floats) -> Indices:
+    """One edge for each pair that edges join, in the order of (src, dst): the last of the cheapest."""
+    pair = src.astype(np.int64) * nodes + dst
+    rows = np.lexsort((-np.arange(len(pair)), cost, pair))
+    return rows[np.diff(pair[rows], prepend=-1) > 0]

@@ -8,11 +8,13 @@ both hosts, so that the NICs of a host share the work.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.columns import Floats, Indices, floats
 from synth.network import Network
+from synth.networks.shortest_paths import ShortestPaths, shortest_paths
 
 __all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
 
@@ -54,10 +56,25 @@ class NodeGraph:
                 busy[resource] = busy.get(resource, 0.0) + float(self.network.beta_s_per_byte[row])
         return busy
 
-    def step_s(self, edge: Edge, number: int, chunk_bytes: int) -> float:
-        """Seconds that a chunk travels over ``edge``, the slower way."""
+    def steps_s(self, chunk_bytes: int) -> Floats:
+        """For each edge the seconds that a chunk of sub-collective 0 travels over it, the slower way."""
         travel_s = self.network.travel_s(chunk_bytes)
-        return float(max(travel_s[row] for row in self.rows(edge, number)))
+        rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
+        return floats(travel_s[rows.reshape(len(self.edges), -1)].max(axis=1, initial=0.0))
+
+    def paths_from(self, chunk_bytes: int, sources: Indices | None = None) -> ShortestPaths:
+        """The paths that take a chunk the least time, from each of ``sources`` (None: every node)."""
+        return shortest_paths(self.nodes, *self._ends, self.steps_s(chunk_bytes), sources)
+
+    def paths_to(self, chunk_bytes: int) -> ShortestPaths:
+        """The same to every node, over edges turned round: ``edge[n, m]`` is the first from m towards n."""
+        src, dst = self._ends
+        return shortest_paths(self.nodes, dst, src, self.steps_s(chunk_bytes))
+
+    @cached_property
+    def _ends(self) -> tuple[Indices, Indices]:
+        ends = np.array([(edge.src, edge.dst) for edge in self.edges], dtype=np.int64).reshape(-1, 2)
+        return ends[:, 0], ends[:, 1]
 
 
 def node_graph(network: Network, node_of: Indices, *, numbers: int, both: bool = False) -> NodeGraph:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from probes.columns import Floats, Indices
 from synth.adapcc.logical_graph import Edge, node_graph
@@ -23,6 +21,7 @@ from synth.adapcc.two_level_strategy import fits, nodes_of
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
+from synth.networks.shortest_paths import shortest_paths
 from synth.schedule import COPY, Schedule
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay
@@ -156,10 +155,7 @@ class _Way:
         self.network = network
         self.node_of = node_of
         self.rows = fastest_links(network, chunk_bytes)
-        ends = np.array(list(self.rows), dtype=np.int64).reshape(-1, 2)
-        cost_s = network.travel_s(chunk_bytes)[list(self.rows.values())]
-        graph = coo_array((cost_s, (ends[:, 0], ends[:, 1])), shape=(network.ranks,) * 2).tocsr()
-        _, self.before = dijkstra(graph, return_predecessors=True)
+        self.paths = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
 
     def links(self, src: int, dst: int, path: tuple[Edge, ...]) -> list[int]:
         """The links from rank ``src`` to rank ``dst``."""
@@ -169,15 +165,7 @@ class _Way:
         for edge in path:
             direct = self.rows.get((at, dst)) if edge is path[-1] else None
             link = edge.links[place % len(edge.links)] if direct is None else direct
-            taken += self._nearest(at, int(self.network.src[link]))
+            taken += self.paths.edges(at, int(self.network.src[link]))
             taken.append(link)
             at = int(self.network.dst[link])
-        return taken + self._nearest(at, dst)
-
-    def _nearest(self, src: int, dst: int) -> list[int]:
-        taken = []
-        while dst != src:
-            tail = int(self.before[src, dst])
-            taken.append(self.rows[tail, dst])
-            dst = tail
-        return taken[::-1]
+        return taken + self.paths.edges(at, dst)

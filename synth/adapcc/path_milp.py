@@ -56,10 +56,11 @@ def plan_paths(
     seed: int = 0,
 ) -> Paths | None:
     """A path for every flow; None where one has none. Loads are spread over ``numbers`` sub-collectives."""
-    shortest = [_shortest(graph, flow) for flow in flows]
-    paths = [path for path in shortest if path is not None]
-    if len(paths) < len(flows):
+    nearest = {size: graph.paths_from(size) for size in {flow.size_bytes for flow in flows}}
+    if any(np.isinf(nearest[flow.size_bytes].cost[flow.src, flow.dst]) for flow in flows):
         return None
+    rows = [nearest[flow.size_bytes].edges(flow.src, flow.dst) for flow in flows]
+    paths = [tuple(graph.edges[row] for row in path) for path in rows]
     loads = [_load(graph, edge, numbers) for edge in graph.edges]
     unit_s = _busy_s(graph, loads, paths, flows)
     if not unit_s:
@@ -142,26 +143,12 @@ def _busy_s(
     return max(busy.values(), default=0.0)
 
 
-def _shortest(graph: NodeGraph, flow: Flow) -> tuple[Edge, ...] | None:
-    """The path that takes the least time (Bellman and Ford); None if there is none."""
-    reach_s = np.full(graph.nodes, np.inf)
-    reach_s[flow.src] = 0.0
-    by: list[Edge | None] = [None] * graph.nodes
-    for _ in range(graph.nodes):
-        for edge in graph.edges:
-            time_s = reach_s[edge.src] + graph.step_s(edge, 0, flow.size_bytes)
-            if time_s < reach_s[edge.dst] * (1 - 1e-9):
-                reach_s[edge.dst], by[edge.dst] = time_s, edge
-    taken = [edge for edge in by if edge is not None]
-    return _ordered(flow, taken, backwards=True) if np.isfinite(reach_s[flow.dst]) else None
-
-
-def _ordered(flow: Flow, edges: Sequence[Edge], *, backwards: bool = False) -> tuple[Edge, ...]:
+def _ordered(flow: Flow, edges: Sequence[Edge]) -> tuple[Edge, ...]:
     """The path among ``edges`` from end to end; circles that a solver left beside it fall away."""
-    next_edge = {edge.dst if backwards else edge.src: edge for edge in edges}
+    next_edge = {edge.src: edge for edge in edges}
     path: list[Edge] = []
-    node, end = (flow.dst, flow.src) if backwards else (flow.src, flow.dst)
-    while node != end:
+    node = flow.src
+    while node != flow.dst:
         path.append(next_edge[node])
-        node = path[-1].src if backwards else path[-1].dst
-    return tuple(path[::-1] if backwards else path)
+        node = path[-1].dst
+    return tuple(path)

@@ -85,7 +85,7 @@ class StrategyProgram:
 def build(program: StrategyProgram) -> None:
     """All columns and rows."""
     graph, model = program.graph, program.model
-    steps = [graph.step_s(edge, 0, program.chunk_bytes) for edge in graph.edges]
+    steps = graph.steps_s(program.chunk_bytes).tolist()
     program.unit_s = max(graph.load(edge, 0).popitem()[1] for edge in graph.edges) * program.total_bytes
     program.busy = model.number(low=program.floor_s / program.unit_s)
     program.first = model.number()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.adapcc.logical_graph import Edge, NodeGraph
+from synth.adapcc.logical_graph import NodeGraph
 from synth.adapcc.tree_milp import Demand, StrategyProgram, Tree, begin, build, trees_of
 
 __all__ = ["Strategy", "plan"]
@@ -85,32 +85,20 @@ def plan(
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
     """Shortest paths to the root of each demand; without one, to nodes in turn, the best connected first."""
     into = np.zeros(graph.nodes)
-    for edge in graph.edges:
-        into[edge.dst] += 1.0 / graph.step_s(edge, 0, chunk_bytes)
+    for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
+        into[edge.dst] += 1.0 / step_s
     preferred = np.argsort(-into, kind="stable").tolist()
     open_shares = sum(demand.share is None for demand in demands)
     rest = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
+    paths = graph.paths_to(chunk_bytes)
     trees = []
     for at, demand in enumerate(demands):
         root = demand.root if demand.root is not None else preferred[at % graph.nodes]
-        above = _shortest(graph, root, chunk_bytes)
-        if above is None:
+        if np.isinf(paths.cost[root]).any():
             return None
+        above = tuple(graph.edges[edge] if edge >= 0 else None for edge in paths.edge[root].tolist())
         trees.append(Tree(root, above, rest if demand.share is None else demand.share))
     return trees
-
-
-def _shortest(graph: NodeGraph, root: int, chunk_bytes: int) -> tuple[Edge | None, ...] | None:
-    """Bellman and Ford's paths from every node to the root; None if a node has none."""
-    above: list[Edge | None] = [None] * graph.nodes
-    reach_s = np.full(graph.nodes, np.inf)
-    reach_s[root] = 0.0
-    for _ in range(graph.nodes):
-        for edge in graph.edges:
-            time_s = reach_s[edge.dst] + graph.step_s(edge, 0, chunk_bytes)
-            if time_s < reach_s[edge.src] * (1 - 1e-9):
-                reach_s[edge.src], above[edge.src] = time_s, edge
-    return tuple(above) if np.isfinite(reach_s).all() else None
 
 
 def _busy_s(graph: NodeGraph, demands: Sequence[Demand], trees: Sequence[Tree], total_bytes: int) -> float:
@@ -132,12 +120,13 @@ def _time_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
 def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
     """(2): the time of the first chunk from the farthest node to the root, over all trees in use."""
     graph = program.graph
+    step_s = dict(zip(graph.edges, graph.steps_s(program.chunk_bytes).tolist(), strict=True))
     slowest_s = 0.0
     for tree in trees:
         for node in range(graph.nodes) if tree.share else ():
             time_s, edge = 0.0, tree.above[node]
             while edge is not None:
-                time_s += graph.step_s(edge, 0, program.chunk_bytes)
+                time_s += step_s[edge]
                 edge = tree.above[edge.dst]
             slowest_s = max(slowest_s, time_s)
     return slowest_s
@@ -145,12 +134,7 @@ def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
 
 def _radius_s(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> float:
     """The least that the first chunk can take: no tree is lower than shortest paths to its root."""
-    edges = [(edge.src, edge.dst, graph.step_s(edge, 0, chunk_bytes)) for edge in graph.edges]
-    reach_s = np.where(np.eye(graph.nodes, dtype=bool), 0.0, np.inf)
-    for _ in range(graph.nodes):
-        for src, dst, step_s in edges:
-            reach_s[src] = np.minimum(reach_s[src], step_s + reach_s[dst])
-    farthest_s = reach_s.max(axis=0)
+    farthest_s = graph.paths_to(chunk_bytes).cost.max(axis=1)
     # A tree of no share needs no time: only the demands that must carry something count.
     given = [farthest_s[demand.root] for demand in demands if demand.root is not None and demand.share]
     return float(max(given, default=farthest_s.min()))

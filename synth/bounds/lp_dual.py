@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from probes.columns import Floats, Indices, floats
 from synth.bounds.cuts import cost_levels
 from synth.network import Network
+from synth.networks.shortest_paths import shortest_paths
 
 __all__ = ["Prices"]
 
@@ -60,16 +59,9 @@ class Prices:
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
         """(ranks, ranks): the least length of a way, and for each end the link by which it arrives, or -1."""
-        ranks = self.network.ranks
-        order = np.argsort(-length, kind="stable")
-        link = np.full((ranks, ranks), -1)
-        link[self.network.src[order], self.network.dst[order]] = order
-        src, dst = np.nonzero(link >= 0)
-        cost = np.maximum(length[link[src, dst]], np.finfo(float).tiny)
-        graph = coo_array((cost, (src, dst)), shape=(ranks, ranks)).tocsr()
-        reach, before = dijkstra(graph, return_predecessors=True)
-        came = np.where(before >= 0, link[np.maximum(before, 0), np.arange(ranks)], -1)
-        return np.minimum(reach, _FAR_S), came
+        network = self.network
+        found = shortest_paths(network.ranks, network.src, network.dst, length)
+        return np.minimum(found.cost, _FAR_S), found.edge
 
     def loads_s(self, demands: Floats, came: Indices) -> Floats:
         """Seconds for which each resource is held when every demand goes its cheapest way."""

@@ -20,6 +20,7 @@ from probes.errors import UsageError
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
 from synth.network import Network
+from synth.networks.shortest_paths import distances_s
 from synth.routing.congestion_prices import Resources, resources
 from synth.routing.min_congestion_paths import route
 from synth.routing.steiner_trees import grow
@@ -219,11 +220,5 @@ class _Ways:
 
 def _hop_diameter(network: Network) -> int:
     """The most hops that any shortest path takes, or at most twice that."""
-    reached = np.full(network.ranks, -1)
-    reached[0] = hops = 0
-    while True:
-        new = network.dst[(reached[network.src] == hops) & (reached[network.dst] < 0)]
-        if not len(new):
-            return max(1, 2 * hops)
-        hops += 1
-        reached[new] = hops
+    hops = distances_s(network, np.ones(network.links), np.zeros(1, np.int64))
+    return max(1, 2 * int(hops[np.isfinite(hops)].max()))

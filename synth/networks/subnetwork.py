@@ -11,7 +11,7 @@ import numpy as np
 from probes.columns import Indices, Ints, Mask, ints
 from synth.collective import Collective, Custom
 from synth.errors import NotApplicableError
-from synth.network import Network
+from synth.network import Network, cheapest_of_parallel
 from synth.networks.failures import kept_links
 from synth.rank_sets import RankSets
 
@@ -41,7 +41,7 @@ def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Networ
 def link_table(network: Network, chunk_bytes: int) -> Ints:
     """(ranks, ranks): the row of the link that brings a chunk from one to the other first, or -1."""
     table = np.full((network.ranks, network.ranks), -1, dtype=np.int32)
-    rows = np.argsort(-network.travel_s(chunk_bytes), kind="stable")
+    rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     table[network.src[rows], network.dst[rows]] = rows
     return table
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
-from probes.columns import Floats, Indices, bytes_of, ints
+from probes.columns import Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.network import fastest_links
+from synth.networks.shortest_paths import shortest_paths
 from synth.schedule import COPY, Schedule
 from synth.scheduling.list_scheduling import Sends
 from synth.tacos_ilp.time_expanded_milp import Move
@@ -63,8 +61,8 @@ def _paths(
 ) -> Iterator[tuple[int, int, int]]:
     """(chunk, link, hops before it) that bring every chunk to every rank that lacks it."""
     network = bundles.network
-    rows = fastest_links(network, chunk_bytes)
-    distance_s, before = _shortest(rows, network.travel_s(chunk_bytes), network.ranks)
+    paths = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
+    distance_s = paths.cost
     wanted = collective.wanted()
     for chunk in np.flatnonzero((wanted & ~held).any(axis=0)).tolist():
         holding = held[:, chunk].copy()
@@ -78,19 +76,10 @@ def _paths(
             if holding[rank]:
                 continue
             source = int(np.where(holding, distance_s[:, rank], np.inf).argmin())
-            path = [rank]
-            while not holding[path[-1]]:
-                path.append(int(before[source, path[-1]]))
-            for tail, head in zip(path[::-1], path[-2::-1], strict=False):
-                yield chunk, rows[tail, head], int(depth[tail])
+            for link in paths.edges(source, rank):
+                tail, head = int(network.src[link]), int(network.dst[link])
+                if holding[head]:
+                    continue
+                yield chunk, link, int(depth[tail])
                 depth[head] = depth[tail] + 1
                 holding[head] = True
-
-
-def _shortest(rows: dict[tuple[int, int], int], travel_s: Floats, ranks: int) -> tuple[Floats, Indices]:
-    """([from, to] time of the shortest path, [from, to] the rank before the last on it)."""
-    ends = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
-    cost_s = travel_s[list(rows.values())]
-    graph = coo_array((cost_s, (ends[:, 0], ends[:, 1])), shape=(ranks, ranks)).tocsr()
-    distance_s, before = dijkstra(graph, return_predecessors=True)
-    return distance_s, before
