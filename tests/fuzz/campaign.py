@@ -273,7 +273,9 @@ def _tell(new: list[tuple[int, Finding]], seed: int, say: bool, whole: bool) -> 
         if say:
             place = f"mutant {number} of seed {seed}: {' '.join(finding.command)}"
             print(f"{finding.what}: {finding.where} ({place})", file=sys.stderr, flush=True)
-            _written(seed, number, finding, whole)
+            # Of a fault of the campaign itself there may be no mutant to write.
+            if finding.what != "campaign":
+                _written(seed, number, finding, whole)
 
 
 def _written(seed: int, number: int, finding: Finding, whole: bool) -> Path | None:

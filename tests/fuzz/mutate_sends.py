@@ -108,7 +108,8 @@ def _sends(rng: random.Random, body: dict[str, Any]) -> None:
 
 
 def _collective(rng: random.Random, collective: dict[str, Any], donor: dict[str, Any] | None) -> None:
-    ranks = collective["ranks"]
+    # Of a donor that is wrong itself it may be 0 or less.
+    ranks = max(1, collective["ranks"])
     pick = rng.randrange(8)
     if pick == 0:
         collective["kind"] = rng.choice(KINDS)
@@ -128,7 +129,12 @@ def _collective(rng: random.Random, collective: dict[str, Any], donor: dict[str,
     elif pick == 5:
         chunks = rng.choice((collective["chunks"], 0, 1))
         groups = rng.choice(
-            ([[0]], [list(range(ranks))], [[rank] for rank in range(ranks)], [list(range(ranks)), [0]])
+            (
+                [[0]],
+                [list(range(ranks))],
+                [[rank] for rank in range(ranks)] or [[]],
+                [list(range(ranks)), [0]],
+            )
         )
         starts = [0]
         for group in groups:
