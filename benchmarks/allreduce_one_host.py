@@ -13,9 +13,9 @@ import argparse
 from importlib.util import find_spec
 
 from ccctl.arguments.units import format_size, parse_size
-from ccctl.launcher.run import World, run_ranks
 from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest
+from exec.launcher.run import World, run_ranks
 from synth.collective import collective
 from synth.compiler.lower import lower
 from synth.methods.ring import synthesize
@@ -49,7 +49,7 @@ def measure(ranks: int, sizes: list[int], iterations: int, peers: tuple[str, ...
         peers=peers,
         window=window,
     )
-    report: Report = run_ranks("exec.benchmark.runner:bench_task", request, World(ranks), label="bench")
+    report: Report = run_ranks("exec.benchmark.runner:bench_task", request, World(ranks))
     return report
 
 

@@ -106,18 +106,14 @@ def ranks_of(mark: str) -> dict[int, int]:
         int(found[name]): pid
         for pid, found in marked(mark)
         for name in names
-        if name in found and "ccctl.launcher.worker" in words_of(pid)
+        if name in found and "exec.launcher.worker" in words_of(pid)
     }
 
 
 def launcher_of(mark: str, command: int) -> int:
     """The mpirun that the command has started."""
     for pid, found in marked(mark):
-        if (
-            pid != command
-            and "ccctl.launcher.worker" in words_of(pid)
-            and "OMPI_COMM_WORLD_RANK" not in found
-        ):
+        if pid != command and "exec.launcher.worker" in words_of(pid) and "OMPI_COMM_WORLD_RANK" not in found:
             return pid
     raise RuntimeError("no mpirun was found")
 

@@ -182,7 +182,7 @@ def _victims(process: subprocess.Popen[bytes], victim: str) -> list[int]:
         with suppress(psutil.Error):
             words = one.cmdline()
             name = Path(words[0]).name if words else ""
-            if "ccctl.launcher.worker" in words and name.startswith("python") and victim == "rank":
+            if "exec.launcher.worker" in words and name.startswith("python") and victim == "rank":
                 found.append(one.pid)
             if victim == "mpirun" and name in ("mpirun", "prterun", "mpiexec"):
                 found.append(one.pid)

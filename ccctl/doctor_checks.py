@@ -114,7 +114,7 @@ def _nvrtc() -> Iterator[Check]:
 
 
 def _launcher() -> Iterator[Check]:
-    from ccctl.launcher import mpirun
+    from exec.launcher import mpirun
 
     try:
         found = mpirun.find()
@@ -125,14 +125,14 @@ def _launcher() -> Iterator[Check]:
 
 
 def _hello() -> Iterator[Check]:
-    from ccctl.launcher.run import World, run_ranks
+    from ccctl.launching import World, run_ranks
 
     name = "2 ranks over MPI"
     if any(check.state == "missing" for check in _launcher()):
         return
     try:
         said = run_ranks(
-            "ccctl.launcher.selftest:hello",
+            "exec.launcher.selftest:hello",
             None,
             World(ranks=2),
             label="starting two ranks",

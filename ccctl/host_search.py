@@ -14,9 +14,9 @@ from typing import Any
 
 from ccctl import console
 from ccctl.errors import TimeoutExpired
-from ccctl.launcher.nodeset import fold
-from ccctl.launcher.run import World, run_ranks, started_by_mpi
-from ccctl.launcher.watchdog import RankFailed
+from ccctl.launching import World, placed, run_ranks, started_by_mpi
+from exec.errors import RankFailed
+from exec.launcher.nodeset import fold
 from probes.detection.gather import Look, Request, answers_to, together
 from probes.errors import CcctlError, UnavailableError
 from probes.topology import Topology
@@ -34,7 +34,7 @@ def look_everywhere(world: World, request: Request, timeout_s: float | None) -> 
 
     Raises UnavailableError where no host answered.
     """
-    where = () if started_by_mpi() else world.placed()[1]
+    where = () if started_by_mpi() else placed(world)[1]
     if not where:
         looks = run_ranks(_LOOK, request, world, label="detect", timeout_s=timeout_s)
         return together(looks, {})

@@ -27,7 +27,7 @@ from ccctl.errors import (
     UsageError,
     exit_status,
 )
-from ccctl.launcher.signals import hear_interrupts, told_to_end
+from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
 
 __all__ = ["app", "examples", "main", "verbs"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.errors import LockHeldError, UnavailableError
 from ccctl.host_search import answering
-from ccctl.launcher.nodeset import HostSlots, fold
-from ccctl.launcher.run import World, run_ranks, started_by_mpi
+from ccctl.launching import World, placed, run_ranks, started_by_mpi
+from exec.launcher.nodeset import HostSlots, fold
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
@@ -60,7 +60,7 @@ class Measurement:
         """Which hosts gave nothing, of how many; "" where all were measured."""
         if not self.missing:
             return ""
-        every = len(self.world.placed()[1])
+        every = len(placed(self.world)[1])
         return (
             f"{fold(self.missing)} gave nothing; {every - len(self.missing)} of {every} hosts were measured"
         )
@@ -79,7 +79,7 @@ class Measurement:
 
     def _reachable(self, error: UnavailableError) -> World:
         """The world without the hosts that cannot be reached; raises ``error`` where all can be."""
-        where = () if started_by_mpi() else self.world.placed()[1]
+        where = () if started_by_mpi() else placed(self.world)[1]
         if len(where) < 2 or self._pieces:
             raise error
         console.note(f"{error.message.splitlines()[0]}: looking for the hosts that cannot be reached")

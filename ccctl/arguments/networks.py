@@ -17,7 +17,7 @@ from ccctl.arguments.units import parse_rates, parse_seconds
 from ccctl.artifacts import codec
 from ccctl.artifacts.files import exists
 from ccctl.errors import DataError, UsageError
-from ccctl.launcher.nodeset import fold
+from exec.launcher.nodeset import fold
 from probes.errors import quoted
 from probes.numbers import whole
 

@@ -11,7 +11,7 @@ import typer
 from ccctl import console
 from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.errors import UsageError
-from ccctl.launcher.nodeset import HOSTS_VARIABLE
+from ccctl.launching import HOSTS_VARIABLE
 
 __all__ = [
     "MOST_COUNT",

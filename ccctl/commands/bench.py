@@ -46,8 +46,8 @@ from ccctl.arguments.options import (
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launcher.rescue import rescuing
-from ccctl.launcher.run import World, run_ranks
+from ccctl.launching import run_ranks, world_of
+from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
     from ccctl.arguments.contenders import Contestant
@@ -130,7 +130,7 @@ def bench(
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     found = contestants(paths, parameters, profile)
-    world = World(_world(found, ranks, root, output), hosts, hostfile)
+    world = world_of(_world(found, ranks, root, output), hosts, hostfile)
     how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window, device)
     asked = requests(found, sizes, dtype, op, placement, vs, how)
     inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,7 @@ from ccctl.arguments.options import Hostfile, Hosts, Json, Output, Quiet, Ranks,
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import CannotWriteError, UsageError
-from ccctl.launcher.nodeset import HOSTS_VARIABLE
-from ccctl.launcher.run import World, started_by_mpi
+from ccctl.launching import World, by_default, started_by_mpi, world_of
 
 if TYPE_CHECKING:
     from probes.detection.gather import Request
@@ -111,7 +109,7 @@ def detect(
 
     if record is not None:
         _record(Path(record))
-    found = _found(files, live, World(ranks, hosts, hostfile), (active, seed), timeout)
+    found = _found(files, live, world_of(ranks, hosts, hostfile), (active, seed), timeout)
     given = answers.answer(found, why, diff)
     printed = "-" in (output, export[1] if export else None)
     if output is not None:
@@ -136,8 +134,7 @@ def _found(
     if files:
         if probing[0]:
             raise UsageError("--active probes machines, --from reads files: give one of them")
-        given = world.hosts is not None and world.hosts != os.environ.get(HOSTS_VARIABLE)
-        if given or world.hostfile is not None or world.ranks is not None:
+        if not by_default(world.hosts) or world.hostfile is not None or world.ranks is not None:
             raise UsageError(
                 "--from reads files, -n, --hosts and --hostfile look at machines: give one of them"
             )

@@ -56,9 +56,9 @@ def up(
     Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
     """
     from ccctl.lab import state, toml
-    from ccctl.launcher.signals import unwinding
     from exec.errors import NameTakenError
     from exec.lab import lifecycle as kernel
+    from exec.launcher.signals import unwinding
 
     described = toml.read_lab(file)
     state.refuse_foreign(described.name)
@@ -97,9 +97,9 @@ def run(
     each host sent and received meanwhile are told on stderr.
     """
     from ccctl.lab import state
-    from ccctl.launcher.signals import unwinding
     from exec.lab import lifecycle as kernel
     from exec.lab.run import started
+    from exec.launcher.signals import unwinding
 
     if traffic is not None:
         refuse_unwritable(Path(traffic))

@@ -17,11 +17,10 @@ from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
-from ccctl.launcher.nodeset import HOSTS_VARIABLE
-from ccctl.launcher.rescue import rescuing
-from ccctl.launcher.run import World
+from ccctl.launching import by_default, world_of
 from ccctl.profile_run import Measurement
 from ccctl.render import prometheus
+from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
@@ -135,7 +134,7 @@ def profile(
             found: Profile = codec.read(source, "profile").body
         else:
             effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
-            measurement = Measurement(effort, World(ranks, hosts, hostfile), timeout)
+            measurement = Measurement(effort, world_of(ranks, hosts, hostfile), timeout)
             found = _measured(measurement, output, json, exposition)
             problem = measurement.problem()
         prometheus.add_profile(exposition, found)
@@ -247,8 +246,7 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 
 def _refuse_both(source: str, ranks: int | None, hosts: str | None, hostfile: str | None) -> None:
-    named = hosts is not None and hosts != os.environ.get(HOSTS_VARIABLE)
-    if ranks is not None or named or hostfile is not None:
+    if ranks is not None or not by_default(hosts) or hostfile is not None:
         raise UsageError(f"--from {source} measures nothing: leave -n, --hosts and --hostfile out")
 
 

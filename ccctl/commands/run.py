@@ -19,7 +19,7 @@ from ccctl.arguments.options import (
     TimeoutSeconds,
     Verbose,
 )
-from ccctl.launcher.run import World, run_ranks
+from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
     from exec.run_once import RunRequest
@@ -76,7 +76,7 @@ def run(
     ufunc_of(op)
     parse_device(device)
     program = proven_program(artifact, parameters=parameters).program
-    world = World(check_world(program, ranks), hosts, hostfile)
+    world = world_of(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)
     _refuse_crowding(request, here=not (hosts or hostfile))
     outputs, how = run_ranks("exec.run_once:run_task", request, world, label="run", timeout_s=timeout)

@@ -11,8 +11,8 @@ import dataclasses
 
 from ccctl.arguments.units import format_rate, parse_rate
 from ccctl.errors import UsageError
-from ccctl.launcher.nodeset import parse
 from exec.lab.model import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, PairRate
+from exec.launcher.nodeset import parse
 from probes.errors import quoted
 
 __all__ = ["Rates", "names_of", "reshaped"]
@@ -117,10 +117,7 @@ class Rates:
 def names_of(lab: Lab, pattern: str) -> list[str]:
     """The hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
     known = {host.name for host in lab.hosts}
-    try:
-        names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
-    except UsageError as error:
-        raise UsageError(error.message.removeprefix("--hosts: "), hint=error.hint) from error
+    names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
     missing = [name for name in names if name not in known]
     if missing or not names:
         raise UsageError(f"expected a host of lab {lab.name}, found {quoted(pattern.strip())}")

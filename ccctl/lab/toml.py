@@ -15,8 +15,8 @@ from typing import Any
 from ccctl.artifacts.files import parse_document
 from ccctl.errors import DataError, UsageError
 from ccctl.lab.rates import Rates, names_of
-from ccctl.launcher.nodeset import MOST_RANKS, parse
 from exec.lab.model import MOST_HOST_LETTERS, MOST_HOSTS, Lab, LabHost, refuse_name
+from exec.launcher.nodeset import MOST_RANKS, parse
 from probes.errors import quoted
 from probes.files.bounded_read import read_text
 
@@ -72,7 +72,7 @@ def _hosts(document: dict[str, Any], problems: list[str]) -> tuple[LabHost, ...]
         try:
             entries = parse(text, slots=slots)
         except UsageError as error:
-            problems.append(f"{where}: {error.message.removeprefix('--hosts: ')}")
+            problems.append(f"{where}: {error.message}")
             continue
         for entry in entries:
             if entry.host in found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launcher.nodeset import fold
+from exec.launcher.nodeset import fold
 
 if TYPE_CHECKING:
     from probes.diff.compare import Comparison

@@ -9,7 +9,7 @@ import pytest
 
 from ccctl import host_search, profile_run
 from ccctl.errors import TimeoutExpired
-from ccctl.launcher.run import World
+from exec.launcher.run import World
 from probes.detection.gather import Look, Request
 from probes.errors import LostRankError, UnavailableError
 from probes.profiling.assemble import assemble
@@ -172,7 +172,7 @@ def test_two_ranks_of_this_host_are_one_host(run_ccctl):
 
 @pytest.mark.mpi
 def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
-    from ccctl.launcher import mpirun
+    from exec.launcher import mpirun
 
     environment = mpirun.variables(2, str(tmp_path), str(tmp_path))
     launched = mpirun.command(mpirun.find(), 2, (), [*CCCTL, "detect", "--json"])

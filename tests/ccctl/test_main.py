@@ -38,7 +38,10 @@ HEAVY = [
     "psutil",
     "pynvml",
     "synth",
-    "exec",
+    "exec.program",
+    "exec.benchmark",
+    "exec.launcher.session",
+    "exec.launcher.protocol",
 ]
 
 
@@ -238,7 +241,7 @@ def test_interruption_while_it_starts_is_status_130_without_a_traceback(module):
 def test_a_signal_that_a_library_turns_into_another_error_ends_the_command(number, status, said, error):
     script = (
         "import os, sys\n"
-        "from ccctl.launcher.signals import unwinding\n"
+        "from exec.launcher.signals import unwinding\n"
         "from probes.errors import UnavailableError\n"
         "class Loading:\n"
         "    def find_spec(self, name, path=None, target=None):\n"

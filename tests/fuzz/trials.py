@@ -628,7 +628,7 @@ def _lab(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 
 def _hostfile(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    from ccctl.launcher.nodeset import fold, read_hostfile
+    from exec.launcher.nodeset import fold, read_hostfile
 
     return _library(
         mutant, lambda: fold(entry.host for entry in read_hostfile(str(path))), "bench --hostfile"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.launcher.nodeset import fold
+from exec.launcher.nodeset import fold
 
 if TYPE_CHECKING:
     from probes.topology import Topology

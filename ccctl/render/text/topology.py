@@ -29,7 +29,7 @@ _WHAT = {
 
 def draw(topology: Topology) -> None:
     """Print every host on stdout, like ones once, then what is doubtful or could not be seen on stderr."""
-    from ccctl.launcher.nodeset import fold
+    from exec.launcher.nodeset import fold
     from probes.diff.groups import fold_hosts
 
     groups = fold_hosts(topology)

@@ -275,7 +275,7 @@ def _workers(pid, ranks):
         found = {}
         for child in psutil.Process(pid).children(recursive=True):
             try:
-                if "ccctl.launcher.worker" in child.cmdline() and sum(child.cpu_times()[:2]) > 1:
+                if "exec.launcher.worker" in child.cmdline() and sum(child.cpu_times()[:2]) > 1:
                     found[int(child.environ()["OMPI_COMM_WORLD_RANK"])] = child
             except (psutil.Error, KeyError):
                 continue
@@ -342,9 +342,7 @@ def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, nam
 
 def _ranks(pid):
     return [
-        one
-        for one in psutil.Process(pid).children(recursive=True)
-        if "ccctl.launcher.worker" in one.cmdline()
+        one for one in psutil.Process(pid).children(recursive=True) if "exec.launcher.worker" in one.cmdline()
     ]
 
 

@@ -14,8 +14,8 @@ from ccctl import profile_run
 from ccctl.artifacts import codec
 from ccctl.commands.profile import profile
 from ccctl.errors import TimeoutExpired
-from ccctl.launcher.watchdog import RankFailed
 from ccctl.render.text.profile import draw
+from exec.errors import RankFailed
 from probes.columns import floats
 from probes.errors import CcctlError, LostRankError, UnavailableError
 from probes.files.host_lock import HostLock, _host
@@ -253,7 +253,7 @@ def at_work(pid, ranks):
         found = {}
         for child in children:
             try:
-                if "ccctl.launcher.worker" in child.cmdline() and child.num_threads() > 1:
+                if "exec.launcher.worker" in child.cmdline() and child.num_threads() > 1:
                     found[int(child.environ()["OMPI_COMM_WORLD_RANK"])] = child
             except (psutil.Error, KeyError):
                 continue

@@ -8,9 +8,9 @@ import pytest
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
-from ccctl.launcher.run import World, run_ranks
 from exec.cuda.kernel.elements import ELEMENTS
 from exec.cuda.kernel.one_device import OneDevice
+from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
 from exec.run_once import fitting
@@ -154,7 +154,7 @@ def test_processes_that_share_the_gpu_use_contexts(name):
     dtype = np.dtype("float32")
     inputs = tuple(expected_output.given(layout, rank, dtype, "sum") for rank in range(program.ranks))
     request = fitting(program, inputs, "sum", device="cuda")
-    outputs, how = run_ranks("exec.run_once:run_task", request, World(program.ranks), label="run")
+    outputs, how = run_ranks("exec.run_once:run_task", request, World(program.ranks))
     assert how.startswith("contexts over peer: ranks 0 and 1 share GPU")
     for rank, output in enumerate(outputs):
         np.testing.assert_array_equal(output, expected_output.expected(layout, rank, dtype, "sum"))

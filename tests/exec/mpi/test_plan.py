@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
-from ccctl.launcher import mpirun
+from exec.launcher import mpirun
 from exec.mpi.encode import tiling_of
 from exec.mpi.traffic import traffic
 from exec.program import expected_output

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sample_schedules import ring_all_reduce
 
-from ccctl.launcher import mpirun
-from ccctl.launcher.run import World, run_ranks
+from exec.launcher import mpirun
+from exec.launcher.run import World, run_ranks
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, Tiling, tables_of
 from exec.mpi.stalls import waits_for
@@ -52,7 +52,7 @@ def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LostRankError) as caught:
         arguments = (lower(ring_all_reduce(3)), lost, int(number), runs, tmp_path / "scratch")
-        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), label="test", timeout_s=60)
+        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), timeout_s=60)
     first, *others = caught.value.message.splitlines()
     assert first.startswith(f"rank {lost} (host ") and signal.Signals(number).name in first
     after = (lost + 1) % 3
@@ -66,11 +66,11 @@ STARTS = """
 import sys
 from pathlib import Path
 from sample_schedules import ring_all_reduce
-from ccctl.launcher.run import World, run_ranks
+from exec.launcher.run import World, run_ranks
 from synth.compiler.lower import lower
 
 arguments = (lower(ring_all_reduce(3)), 0, int(sys.argv[1]), 40, Path(sys.argv[2]))
-run_ranks("loses_ranks:loses_a_rank", arguments, World(), label="test")
+run_ranks("loses_ranks:loses_a_rank", arguments, World())
 """
 
 

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ccctl.launcher.run import World, run_ranks
+from exec.launcher.run import World, run_ranks
 from probes.errors import UsageError
 from probes.profiling.task import Begun, Effort, rescued
 from probes.sampling.packet_trains import Trains
@@ -13,7 +13,7 @@ TASK = "probes.profiling.task:profile"
 
 
 def measured(ranks, *, quick):
-    return run_ranks(TASK, Effort(quick=quick), World(ranks), label="profile", timeout_s=120)
+    return run_ranks(TASK, Effort(quick=quick), World(ranks), timeout_s=120)
 
 
 @pytest.mark.mpi

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
-from ccctl.launcher.run import World, run_ranks
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.streams.contexts import Contexts, Role, role_of
 from exec.cuda.streams.transports import PeerIn, PeerOut
+from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
 from exec.program.layout import Layout
 from synth.collective import KINDS
@@ -125,7 +125,7 @@ def test_messages_between_processes(name, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "helpers"))
     program = lower(ring_all_reduce(2) if name == "ring" else random_schedule("all_to_all", 3, 2, 5))
     request = (program, 700, 256)
-    assert run_ranks("host_streams:contexts_task", request, World(program.ranks), label="contexts") == 0
+    assert run_ranks("host_streams:contexts_task", request, World(program.ranks)) == 0
 
 
 def test_roles_say_what_a_rank_does():

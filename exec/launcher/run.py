@@ -10,12 +10,15 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ccctl import console
-from ccctl.launcher.nodeset import HOSTS_VARIABLE, MOST_RANKS, HostSlots, parse, read_hostfile
+from exec.launcher.nodeset import MOST_RANKS, HostSlots, parse, read_hostfile
 from probes.errors import UnavailableError, UsageError
 from probes.live.memory import Need, refuse_crowding, rooms
+from probes.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from exec.launcher.ending import Ending
 
 __all__ = ["World", "run_ranks", "started_by_mpi"]
 
@@ -35,29 +38,39 @@ class World:
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
         """(how many ranks, the hosts they run on; none means here); raises UsageError."""
         if self.ranks is not None and self.ranks < 1:
-            raise UsageError(f"-n: expected at least 1 rank, found {self.ranks}")
+            raise UsageError(f"ranks: expected at least 1 rank, found {self.ranks}")
         if self.ranks is not None and self.ranks > MOST_RANKS:
-            raise UsageError(f"-n: expected at most {MOST_RANKS} ranks, found {self.ranks}")
-        by_default = self.hosts is not None and self.hosts == os.environ.get(HOSTS_VARIABLE)
-        if self.hosts is not None and self.hostfile is not None and not by_default:
-            raise UsageError("--hosts and --hostfile both say where the ranks run: give one of them")
-        if self.hostfile is not None:
-            where = read_hostfile(self.hostfile)
-        elif self.hosts is not None:
-            where = parse(self.hosts)
-        elif self.ranks is None:
-            raise UsageError(
-                "how many ranks is not said", hint="Add -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."
-            )
-        else:
+            raise UsageError(f"ranks: expected at most {MOST_RANKS} ranks, found {self.ranks}")
+        where = self._where()
+        if where is None:
+            if self.ranks is None:
+                raise UsageError(
+                    "how many ranks is not said",
+                    hint="Give ranks=4, or hosts='gpu[01-08]:4', or run inside mpirun.",
+                )
             return self.ranks, ()
         slots = sum(entry.slots for entry in where)
         if self.ranks is not None and self.ranks > slots:
             raise UsageError(
-                f"-n asks for {self.ranks} ranks, the hosts have {slots} slots",
+                f"ranks={self.ranks}, but the hosts have {slots} slots",
                 hint="Slots follow the name: gpu[01-08]:4",
             )
         return self.ranks or slots, where
+
+    def _where(self) -> tuple[HostSlots, ...] | None:
+        if self.hosts is not None and self.hostfile is not None:
+            raise UsageError(
+                f"hosts={self.hosts!r} and hostfile={self.hostfile!r} both say where the ranks run: "
+                "give one of them"
+            )
+        if self.hostfile is not None:
+            return read_hostfile(self.hostfile)
+        if self.hosts is None:
+            return None
+        try:
+            return parse(self.hosts)
+        except UsageError as error:
+            raise UsageError(f"hosts: {error.message}", hint=error.hint) from error
 
 
 def started_by_mpi() -> bool:
@@ -70,33 +83,38 @@ def run_ranks(
     arguments: object,
     world: World,
     *,
-    label: str,
     timeout_s: float | None = None,
     stall_s: float | None = None,
     keep: Callable[[Any], None] = lambda value: None,
+    progress: Progress = SILENT,
+    ending: Ending | None = None,
 ) -> Any:
     """What rank 0's ``function(comm, arguments, progress)`` returns, run on every rank of ``world``.
 
     ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped
-    raises LostRankError within seconds; an expected error on a rank is raised here as itself. Inside
-    mpirun or srun only rank 0 returns: the others leave with status 0.
+    raises LostRankError within seconds; an expected error on a rank is raised here as itself, any
+    other as RankFailed. Where mpirun was started, its last output is in the notes of what is raised.
 
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
-    ``progress.partial``, soon after.
+    ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
+
+    Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
+    as other ranks wait, ends the job, and ``ending`` is told.
     """
     if started_by_mpi():
-        from ccctl.launcher.attached import run_inside
+        from exec.launcher.attached import run_inside
+        from exec.launcher.ending import Ending
 
-        return run_inside(task, arguments, world.ranks, timeout_s, keep)
+        return run_inside(task, arguments, world.ranks, timeout_s, keep, ending or Ending())
     _refuse_lone_tasks()
     ranks, where = world.placed()
     _refuse_crowd(ranks, where)
-    from ccctl.launcher.session import StartedRanks
-    from ccctl.launcher.watchdog import Limits
+    from exec.launcher.session import StartedRanks
+    from exec.launcher.watchdog import Limits
 
-    with StartedRanks(ranks, where, task, arguments) as started, console.progress(label, 1.0) as bar:
-        return started.result(bar, Limits(timeout_s, stall_s), keep)
+    with StartedRanks(ranks, where, task, arguments) as started:
+        return started.result(progress, Limits(timeout_s, stall_s), keep)
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
@@ -119,5 +137,5 @@ def _refuse_lone_tasks() -> None:
     if tasks.isdecimal() and int(tasks) > 1:
         raise UnavailableError(
             f"srun started {tasks} tasks without PMI: each would be a world of its own",
-            hint="srun --mpi=pmix (srun --mpi=list says what there is), or start ccctl once, with --hosts.",
+            hint="srun --mpi=pmix (srun --mpi=list says what there is), or start one task with the hosts.",
         )

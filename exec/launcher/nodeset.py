@@ -14,10 +14,8 @@ from itertools import product
 from probes.errors import DataError, UsageError, quoted
 from probes.files.bounded_read import read_text
 
-__all__ = ["HOSTS_VARIABLE", "MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
+__all__ = ["MOST_RANKS", "HostSlots", "expand", "fold", "parse", "read_hostfile"]
 
-# Where --hosts is not given; a lab sets it for what runs inside.
-HOSTS_VARIABLE = "CCCTL_HOSTS"
 # Every host has a slot at least, so this bounds the hosts of a list, too.
 MOST_RANKS = 65_536
 _MOST_LETTERS = 253
@@ -51,13 +49,13 @@ def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots,
         names, colon, count = part.strip().partition(":")
         if colon and not (_COUNT.fullmatch(count) and int(count) > 0):
             raise UsageError(
-                f"--hosts: expected a positive number of slots after {quoted(names)}:, found {quoted(count)}"
+                f"expected a positive number of slots after {quoted(names)}:, found {quoted(count)}"
             )
         entries = [HostSlots(name, int(count or slots)) for name in expand(names, most)]
         found += entries
         total += sum(entry.slots for entry in entries)
         if total > most:
-            raise UsageError(f"--hosts: expected at most {most} slots in all, found {quoted(text)}")
+            raise UsageError(f"expected at most {most} slots in all, found {quoted(text)}")
     return _merged(found)
 
 
@@ -75,15 +73,11 @@ def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
         if size > most:
             raise _too_many(pattern, most)
         if letters > _MOST_LETTERS:
-            raise UsageError(
-                f"--hosts: expected names of up to {_MOST_LETTERS} letters, found {quoted(pattern)}"
-            )
+            raise UsageError(f"expected names of up to {_MOST_LETTERS} letters, found {quoted(pattern)}")
     names = ["".join(parts) for parts in product(*choices)]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"--hosts: {quoted(name)} is not a host name", hint="An example: gpu[01-08]:4,login1:2"
-            )
+            raise UsageError(f"{quoted(name)} is not a host name", hint="An example: gpu[01-08]:4,login1:2")
     return names
 
 
@@ -114,7 +108,7 @@ def read_hostfile(path: str) -> tuple[HostSlots, ...]:
         try:
             entries = _hostfile_line(content)
         except UsageError as error:
-            problems.append(f"line {number}: {error.message.removeprefix('--hosts: ')}")
+            problems.append(f"line {number}: {error.message}")
             continue
         found += entries
         slots += sum(entry.slots for entry in entries)
@@ -156,14 +150,14 @@ def _pieces(pattern: str) -> Iterator[tuple[str, str | None]]:
     while rest:
         literal, opening, tail = rest.partition("[")
         if "]" in literal:
-            raise UsageError(f"--hosts: a ] without its [ in {quoted(pattern)}")
+            raise UsageError(f"a ] without its [ in {quoted(pattern)}")
         if literal:
             yield literal, None
         if not opening:
             return
         inside, closing, rest = tail.partition("]")
         if not closing or "[" in inside:
-            raise UsageError(f"--hosts: a [ without its ] in {quoted(pattern)}")
+            raise UsageError(f"a [ without its ] in {quoted(pattern)}")
         yield "", inside
 
 
@@ -173,12 +167,12 @@ def _span_names(inside: str, pattern: str, most: int) -> list[str]:
         span = _SPAN.fullmatch(part.strip())
         if span is None:
             raise UsageError(
-                f"--hosts: expected numbers like 01-08, of up to 18 digits, in the brackets of "
+                f"expected numbers like 01-08, of up to 18 digits, in the brackets of "
                 f"{quoted(pattern)}, found {quoted(part)}"
             )
         first, last = span[1], span[2] or span[1]
         if int(last) < int(first):
-            raise UsageError(f"--hosts: the range {part} of {quoted(pattern)} runs backwards")
+            raise UsageError(f"the range {part} of {quoted(pattern)} runs backwards")
         if len(names) + int(last) - int(first) >= most:
             raise _too_many(pattern, most)
         width = len(first) if first.startswith("0") else 0
@@ -187,7 +181,7 @@ def _span_names(inside: str, pattern: str, most: int) -> list[str]:
 
 
 def _too_many(pattern: str, most: int) -> UsageError:
-    return UsageError(f"--hosts: {quoted(pattern)} stands for more than {most} hosts")
+    return UsageError(f"{quoted(pattern)} stands for more than {most} hosts")
 
 
 def _merged(entries: Iterable[HostSlots]) -> tuple[HostSlots, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ccctl.launcher.socket_filter import bind_to_loopback, refuse_connections
+from exec.launcher.socket_filter import bind_to_loopback, refuse_connections
 
 LISTENING = """
 import socket
@@ -89,8 +89,8 @@ def test_nobody_from_outside_reaches_a_run_on_one_host(tmp_path, process):
         pytest.skip("needs ss, of iproute2")
     can_bind = bind_to_loopback(process.pid)
     (tmp_path / "waiting.py").write_text(TASK)
-    call = f"run_ranks('waiting:wait', {str(tmp_path)!r}, World(ranks=2), label='x')"
-    command = [sys.executable, "-P", "-c", f"from ccctl.launcher.run import World, run_ranks; {call}"]
+    call = f"run_ranks('waiting:wait', {str(tmp_path)!r}, World(ranks=2))"
+    command = [sys.executable, "-P", "-c", f"from exec.launcher.run import World, run_ranks; {call}"]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     with subprocess.Popen(command, env=environment) as run:
         while len(list(tmp_path.glob("up?"))) < 2:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ccctl.launcher.protocol import Hello, Job, authenticated
+from exec.launcher.protocol import Hello, Job, authenticated
 
 __all__ = ["Greeter", "listen"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ccctl.launcher import protocol
-from ccctl.launcher.greeter import Greeter, listen
-from ccctl.launcher.protocol import Hello, Job, authenticated
+from exec.launcher import protocol
+from exec.launcher.greeter import Greeter, listen
+from exec.launcher.protocol import Hello, Job, authenticated
 from probes.errors import UnavailableError
 
 KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ccctl.launcher.protocol import Status
+from exec.launcher.protocol import Status
 
 __all__ = ["Rank", "culprit", "who_waits"]
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccctl.launcher.nodeset import MOST_RANKS, HostSlots, expand, fold, parse, read_hostfile
+from exec.launcher.nodeset import MOST_RANKS, HostSlots, expand, fold, parse, read_hostfile
 from probes.errors import DataError, MissingInputError, UsageError
 
 

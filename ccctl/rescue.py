@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from ccctl import console
 from ccctl.errors import CcctlError
-from ccctl.launcher.run import started_by_mpi
-from ccctl.launcher.signals import unwinding
+from exec.launcher.run import started_by_mpi
+from exec.launcher.signals import unwinding
 
 __all__ = ["reason_of", "rescue_now", "rescuing"]
 

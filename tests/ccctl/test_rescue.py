@@ -3,7 +3,7 @@
 import pytest
 
 from ccctl.errors import CannotWriteError, LostRankError
-from ccctl.launcher.rescue import reason_of, rescuing
+from ccctl.rescue import reason_of, rescuing
 
 ENDS = {
     "Ctrl-C": KeyboardInterrupt(),

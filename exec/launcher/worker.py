@@ -1,6 +1,6 @@
 """One rank: says hello to the command that started it, runs the task over MPI, hands back what came.
 
-Started as ``python -P -m ccctl.launcher.worker``. It never outlives its command: when the connection breaks,
+Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
 it leaves at once, whatever MPI is waiting for.
 """
 
@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ccctl.launcher.protocol import (
+from exec.launcher.protocol import (
     BEAT_S,
     RANK_VARIABLES,
     Failure,

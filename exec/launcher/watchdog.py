@@ -20,14 +20,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ccctl.console import Progress
-from ccctl.errors import TimeoutExpired
-from ccctl.launcher.diagnosis import Rank, culprit, who_waits
-from ccctl.launcher.greeter import Greeter
-from ccctl.launcher.protocol import Failure, Finished, Hello, Job, Partial, Started, Status, rebuilt
-from probes.errors import LostRankError, UnavailableError
+from exec.errors import RankFailed
+from exec.launcher.diagnosis import Rank, culprit, who_waits
+from exec.launcher.greeter import Greeter
+from exec.launcher.protocol import Failure, Finished, Hello, Job, Partial, Started, Status, rebuilt
+from probes.errors import LostRankError, TimeoutExpired, UnavailableError
+from probes.progress import Progress
 
-__all__ = ["Limits", "RankFailed", "Watchdog"]
+__all__ = ["Limits", "Watchdog"]
 
 SILENCE_S = 5.0
 # A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
@@ -42,10 +42,6 @@ _GATHERING_S = 5.0
 _MOST_NAMED = 8
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
-
-
-class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
-    """A rank met an exception that nobody expected: a bug of ours."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +79,19 @@ class Watchdog:
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listener, key, job, self._arrived)
 
-    def result(self, bar: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
+    def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
         self._keep = keep
         while not self.complete:
             self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
             first = self.ranks.get(0)
             if first is not None and first.status.total > 0:
-                bar.update(min(first.status.done / first.status.total, 1.0), first.status.doing)
+                progress.update(first.status.done, first.status.total, first.status.doing)
             self._check_silence()
             self._check_launcher()
             self._check_clock(limits.timeout_s)
             self._check_advance(limits.stall_s)
-        bar.update(1.0)
+        progress.update(1.0, 1.0)
         return self._value
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import secrets
 import shutil
 import socket
@@ -13,22 +15,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ccctl import console
-from ccctl.launcher import mpirun, protocol
-from ccctl.launcher.greeter import listen
-from ccctl.launcher.nodeset import HostSlots
-from ccctl.launcher.signals import unwinding
-from ccctl.launcher.socket_filter import bind_to_loopback, refuse_connections
-from ccctl.launcher.watchdog import Limits, RankFailed, Watchdog
-from probes.errors import UnavailableError
+from exec.launcher import mpirun, protocol
+from exec.launcher.greeter import listen
+from exec.launcher.nodeset import HostSlots
+from exec.launcher.signals import unwinding
+from exec.launcher.socket_filter import bind_to_loopback, refuse_connections
+from exec.launcher.watchdog import Limits, Watchdog
 from probes.files import temporary_folders
+from probes.progress import Progress
 
 if TYPE_CHECKING:
     import psutil
 
 __all__ = ["StartedRanks"]
 
-_LAST_LINES = 12
+_log = logging.getLogger(__name__)
+
+# Of what mpirun and the ranks have printed, the end is shown, of so many bytes at most.
+_LAST_LINES, _LAST_BYTES = 12, 1 << 16
 # Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
 _SCRATCH_PREFIX = "ccctl-ranks-"
@@ -56,11 +60,11 @@ class StartedRanks:
             ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
             environment = mpirun.variables(ranks_here, str(folder), str(scratch), alone=not self._where)
             environment |= protocol.environment(self._addresses(listener), key, str(scratch))
-            self._log, self._scratch = folder / "output", str(scratch)
+            self._output, self._scratch = folder / "output", str(scratch)
             self._process = self._start(launcher, environment)
             stack.callback(self._end)
             self._watchdog = Watchdog(
-                listener, key, self._job, self._process, self._log, self._stopped, self._shut
+                listener, key, self._job, self._process, self._output, self._stopped, self._shut
             )
             self._cleanup = stack.pop_all()
         return self
@@ -70,19 +74,21 @@ class StartedRanks:
     ) -> None:
         self._cleanup.close()
 
-    def result(self, bar: console.Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
-        """The value of rank 0, once every rank has finished; ``keep`` is given the pieces before."""
+    def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
+        """The value of rank 0, once every rank has finished; ``keep`` is given the pieces before.
+
+        What is raised has the last lines that mpirun printed as its notes.
+        """
         try:
-            value = self._watchdog.result(bar, limits, keep)
-        except (UnavailableError, RankFailed):
-            self._show_output(console.note)
-            raise
-        except Exception:
-            self._show_output(console.detail)
+            value = self._watchdog.result(progress, limits, keep)
+        except Exception as error:
+            for line in self._last_output():
+                error.add_note(line)
             raise
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
-        self._show_output(console.detail)
+        for line in self._last_output():
+            _log.info(line)
         return value
 
     def _addresses(self, listener: socket.socket) -> list[str]:
@@ -101,14 +107,14 @@ class StartedRanks:
         return [f"{address}:{port}" for address in found]
 
     def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-P", "-m", "ccctl.launcher.worker"]
-        command = mpirun.command(launcher, self._job.ranks, self._where, program, self._log.parent)
-        console.detail(f"starting: {' '.join(command)}")
-        with self._log.open("wb") as log:
+        program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
+        command = mpirun.command(launcher, self._job.ranks, self._where, program, self._output.parent)
+        _log.info(f"starting: {' '.join(command)}")
+        with self._output.open("wb") as output:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
@@ -120,14 +126,16 @@ class StartedRanks:
             return
         pid = self._process.pid
         if not all_up and not bind_to_loopback(pid):
-            console.detail("mpirun listens on all interfaces, and the kernel does not let that be changed")
+            _log.info("mpirun listens on all interfaces, and the kernel does not let that be changed")
         if all_up and not refuse_connections(pid):
-            console.detail("other users of this host can connect to mpirun: the kernel takes no filter")
+            _log.info("other users of this host can connect to mpirun: the kernel takes no filter")
 
-    def _show_output(self, show: Any) -> None:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        for line in lines[-_LAST_LINES:]:
-            show(f"mpirun: {line}")
+    def _last_output(self) -> list[str]:
+        """The last lines that mpirun, and the ranks through it, have printed."""
+        with self._output.open("rb") as output:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = output.read().decode(errors="replace").strip().splitlines()
+        return [f"mpirun: {line}" for line in lines[-_LAST_LINES:]]
 
     def _end(self) -> None:
         """End what still runs: ranks live in sessions of their own, so the process group is not enough."""

@@ -1,25 +1,25 @@
-"""The command itself is one of the ranks: it was started by mpirun or srun."""
+"""The caller itself is one of the ranks: it was started by mpirun or srun.
+
+An exception on one rank reaches no other, so it ends the whole job by MPI_Abort.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
-from ccctl import console
-from ccctl.errors import INTERNAL, TimeoutExpired, exit_status
-from ccctl.launcher.protocol import Partial, Status
-from ccctl.launcher.rescue import reason_of, rescue_now
-from probes.errors import CcctlError, UnavailableError, UsageError
+from exec.launcher.ending import Ending
+from exec.launcher.protocol import Partial, Status
+from probes.errors import UnavailableError, UsageError
 
-__all__ = ["run_inside"]
+__all__ = ["own_rank", "run_inside"]
 
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _TOLD_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -81,34 +81,41 @@ def run_inside(
     arguments: object,
     asked: int | None,
     timeout_s: float | None,
-    keep: Callable[[Any], None] = lambda value: None,
+    keep: Callable[[Any], None],
+    ending: Ending,
 ) -> Any:
-    """Call the task on this rank; returns on rank 0, ends the process with status 0 on every other.
+    """Call the task on this rank; returns its value on rank 0, None on every other.
 
     ``keep`` is called with what the ranks hand to ``progress.partial``: that of rank 0 at once, that of
-    others whenever rank 0 gets on. A rank's exception ends the whole job, with a message that names the
-    rank; before rank 0 ends it, or is ended by a signal, what there is is rescued. After SIGTERM
-    mpirun kills the ranks within a second, and a profile of many ranks takes longer to assemble.
+    others whenever rank 0 gets on. A rank's exception, the time limit and, on rank 0, a signal end the
+    whole job; ``ending`` is told before. After SIGTERM mpirun kills the ranks within a second.
     """
-    from ccctl.launcher.worker import expected, function_of, import_mpi
+    from exec.launcher.worker import expected, function_of, import_mpi
 
     mpi = import_mpi()
     comm = mpi.COMM_WORLD
     _check_size(mpi, asked)
     state = _State(comm, keep)
-    with _watched(comm, state, timeout_s):
+    with _watched(comm, state, timeout_s, ending):
         try:
             value = function_of(task)(comm, arguments, state)
             state.close()
         except Exception as error:
-            _abort(comm, expected(error, comm.Get_rank()))
-    if comm.Get_rank() != 0:
-        raise SystemExit(0)
-    return value
+            comm.Abort(ending.failed(_this_rank(comm), expected(error, comm.Get_rank())))
+            raise
+    return value if comm.Get_rank() == 0 else None
+
+
+def own_rank() -> int:
+    """The rank of this process in the world of its mpirun."""
+    from exec.launcher.worker import import_mpi
+
+    number: int = import_mpi().COMM_WORLD.Get_rank()
+    return number
 
 
 def _check_size(mpi: Any, asked: int | None) -> None:
-    size, rank = mpi.COMM_WORLD.Get_size(), mpi.COMM_WORLD.Get_rank()
+    size = mpi.COMM_WORLD.Get_size()
     told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
     if size != told:
         raise UnavailableError(
@@ -117,81 +124,65 @@ def _check_size(mpi: Any, asked: int | None) -> None:
             "--mpi=pmix, MPICH --mpi=pmi2.",
         )
     if asked is not None and asked != size:
-        # Every rank comes here: leaving MPI together lets it clear its shared memory away.
-        mpi.Finalize()
-        if rank != 0:
-            raise SystemExit(2)
         raise UsageError(
-            f"-n asks for {asked} ranks, but this runs inside a world of {size}", hint="Leave -n out."
+            f"{asked} ranks are asked for (ranks={asked}), but this runs inside a world of {size}",
+            hint=f"Start {asked} with mpirun, or leave ranks={asked} out.",
         )
 
 
 @contextlib.contextmanager
-def _watched(comm: Any, state: _State, timeout_s: float | None) -> Iterator[None]:
+def _watched(comm: Any, state: _State, timeout_s: float | None, ending: Ending) -> Iterator[None]:
     """While the block runs, a thread ends the job at the time limit, and on rank 0 when a signal says so.
 
     The thread that runs the task may be inside MPI for ever: no exception reaches it there.
     """
     ours, theirs = socket.socketpair()
-    watch = threading.Thread(target=_watch, args=(comm, state, ours, timeout_s), daemon=True)
+    watch = threading.Thread(target=_watch, args=(comm, state, ours, timeout_s, ending), daemon=True)
     watch.start()
-    heard = _hear(theirs) if comm.Get_rank() == 0 else {}
     try:
-        yield
+        with _heard_by(theirs) if comm.Get_rank() == 0 else contextlib.nullcontext():
+            yield
     finally:
-        for number, handler in heard.items():
-            signal.signal(number, handler)
-        if heard:
-            signal.set_wakeup_fd(-1)
         theirs.close()
         watch.join()
         ours.close()
 
 
-def _hear(end: socket.socket) -> dict[int, Any]:
-    """Have signals that tell this process to end written to ``end``; returns the handlers before."""
+@contextlib.contextmanager
+def _heard_by(end: socket.socket) -> Iterator[None]:
+    """While the block runs, a signal that tells this process to end is only written to ``end``."""
     if threading.current_thread() is not threading.main_thread():
-        return {}
+        yield
+        return
     end.setblocking(False)
-    signal.set_wakeup_fd(end.fileno(), warn_on_full_buffer=False)
-    return {number: signal.signal(number, lambda *_: None) for number in _TOLD_TO_END}
-
-
-def _watch(comm: Any, state: _State, end: socket.socket, timeout_s: float | None) -> None:
-    end.settimeout(timeout_s)
+    descriptor = signal.set_wakeup_fd(end.fileno(), warn_on_full_buffer=False)
+    handlers = {number: signal.signal(number, lambda *_: None) for number in _TOLD_TO_END}
     try:
-        told = end.recv(1)
-    except TimeoutError:
-        _out_of_time(comm, state, timeout_s or 0.0)
-    else:
-        if told:
-            number = told[0]
-            why = signal.Signals(number).name
-            console.error(f"ended by {why}", rescue_now(why))
-            comm.Abort(128 + number)
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
 
 
-def _out_of_time(comm: Any, state: _State, timeout_s: float) -> None:
-    rank = comm.Get_rank()
-    console.error(f"rank {rank} (host {socket.gethostname()}, pid {os.getpid()}) {state}")
+def _watch(comm: Any, state: _State, end: socket.socket, timeout_s: float | None, ending: Ending) -> None:
+    deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        end.settimeout(None if left_s == math.inf else left_s)
+        with contextlib.suppress(TimeoutError):
+            told = end.recv(1)
+            if not told:
+                return
+            # Any signal that Python handles is written there.
+            if told[0] in _TOLD_TO_END:
+                comm.Abort(ending.signalled(signal.Signals(told[0])))
+    ending.waiting(_this_rank(comm), str(state))
     # Every rank says where it is before the first one ends them all.
-    time.sleep(0.5 if rank == 0 else 5)
-    if rank == 0:
-        why = f"not done within {timeout_s:g} s"
-        console.error(why, rescue_now(why))
-    comm.Abort(exit_status(TimeoutExpired("")))
+    time.sleep(0.5 if comm.Get_rank() == 0 else 5)
+    if comm.Get_rank() == 0:
+        ending.out_of_time(timeout_s or 0.0)
+    comm.Abort(ending.out_of_time_status)
 
 
-def _abort(comm: Any, error: BaseException) -> NoReturn:
-    where = f"rank {comm.Get_rank()} (host {socket.gethostname()}, pid {os.getpid()})"
-    kept = rescue_now(reason_of(error))
-    if isinstance(error, CcctlError):
-        console.error(f"{where}: {error.message}", kept or error.hint)
-        status = exit_status(error)
-    else:
-        traceback.print_exc()
-        console.error(f"{where}: this is a bug in ccctl", "please report it with the lines above")
-        status = INTERNAL
-    sys.stderr.flush()
-    comm.Abort(status)
-    raise SystemExit(status)
+def _this_rank(comm: Any) -> str:
+    return f"rank {comm.Get_rank()} (host {socket.gethostname()}, pid {os.getpid()})"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ccctl.launcher.nodeset import HostSlots
+from exec.launcher.nodeset import HostSlots
 from probes.errors import UnavailableError
 from probes.install_hints import install
 

@@ -2,5 +2,5 @@
 
 In: a task by name, its arguments, a `World`. Out: the value of rank 0, or an error that names the rank.
 Read `run`, `session`, `watchdog`, `greeter`, `protocol`, `worker`; `attached` is for the user's own
-mpirun.
+mpirun, where `ending` is told why a job is aborted.
 """

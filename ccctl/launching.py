@@ -1,0 +1,176 @@
+"""Starts ranks for a command: with its progress bar, its messages and what it has to save before it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from signal import Signals
+from typing import Any
+
+from ccctl import console
+from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status
+from ccctl.rescue import reason_of, rescue_now
+from exec.errors import RankFailed
+from exec.launcher import run
+from exec.launcher.ending import Ending
+from exec.launcher.nodeset import HostSlots
+from exec.launcher.run import World, started_by_mpi
+from probes.errors import UnavailableError, UsageError
+from probes.progress import Progress
+
+__all__ = ["HOSTS_VARIABLE", "World", "by_default", "placed", "run_ranks", "started_by_mpi", "world_of"]
+
+# Where --hosts is not given; a lab sets it for what runs inside.
+HOSTS_VARIABLE = "CCCTL_HOSTS"
+_FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile"}
+_ARGUMENT = re.compile(r"^(ranks|hosts|hostfile)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
+
+
+def by_default(hosts: str | None) -> bool:
+    """Whether no --hosts was given: there are none, or those of the environment."""
+    return hosts is None or hosts == os.environ.get(HOSTS_VARIABLE)
+
+
+def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> World:
+    """The world that the options describe; a hostfile comes before the hosts of the environment."""
+    return World(ranks, None if hostfile is not None and by_default(hosts) else hosts, hostfile)
+
+
+def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:
+    """(how many ranks, the hosts they run on; none means here); raises UsageError that names the flags."""
+    with _naming_flags():
+        return world.placed()
+
+
+def run_ranks(
+    task: str,
+    arguments: object,
+    world: World,
+    *,
+    label: str,
+    timeout_s: float | None = None,
+    stall_s: float | None = None,
+    keep: Callable[[Any], None] = lambda value: None,
+) -> Any:
+    """What ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
+
+    Inside mpirun or srun only rank 0 returns: the others leave, with status 0 after success.
+    """
+    _hear_launcher()
+    limits: dict[str, Any] = {"timeout_s": timeout_s, "stall_s": stall_s, "keep": keep}
+    with _naming_flags():
+        if started_by_mpi():
+            return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))
+        with console.progress(label, 1.0) as bar, _showing_output():
+            return run.run_ranks(task, arguments, world, progress=_Drawn(bar), **limits)
+
+
+def _inside(call: Callable[[], Any]) -> Any:
+    """What ``call`` returns, on rank 0; every other rank leaves."""
+    from exec.launcher.attached import own_rank
+
+    try:
+        value = call()
+    except UsageError:
+        # Every rank meets it, and one tells.
+        if own_rank() == 0:
+            raise
+        raise SystemExit(EXIT_STATUS[UsageError]) from None
+    if own_rank() != 0:
+        raise SystemExit(0)
+    return value
+
+
+@contextlib.contextmanager
+def _naming_flags() -> Iterator[None]:
+    """While the block runs, a UsageError about an argument of the launcher names its flag instead."""
+    try:
+        yield
+    except UsageError as error:
+        error.message, error.hint = _with_flags(error.message), _with_flags(error.hint)
+        error.args = (error.message,)
+        raise
+
+
+def _with_flags(text: str) -> str:
+    """``ranks=4`` becomes ``-n 4``, and ``hosts: …`` becomes ``--hosts: …``."""
+
+    def flag(found: re.Match[str]) -> str:
+        value = (found[3] or "").strip("'")
+        return f"{_FLAGS[found[1] or found[2]]} {value}".strip()
+
+    return _ARGUMENT.sub(flag, text)
+
+
+@contextlib.contextmanager
+def _showing_output() -> Iterator[None]:
+    """While the block runs, an error that is raised has what mpirun printed shown before it.
+
+    That is often the reason where ranks did not start; of a rank that was lost the error tells enough.
+    """
+    try:
+        yield
+    except Exception as error:
+        show = console.note if isinstance(error, UnavailableError | RankFailed) else console.detail
+        for line in getattr(error, "__notes__", ()):
+            show(line)
+        error.__notes__ = []
+        raise
+
+
+class _Drawn(Progress):
+    """Draws how far rank 0 has come."""
+
+    def __init__(self, bar: console.Progress) -> None:
+        self._bar = bar
+
+    def update(self, done: float, total: float, text: str = "") -> None:
+        self._bar.update(min(done / total, 1.0), text)
+
+    def waiting(self, peer: int, what: str) -> None:
+        """The bar shows no waiting."""
+
+
+class _Told(Ending):
+    """Tells the user why a job is aborted, and first saves what there is."""
+
+    out_of_time_status = EXIT_STATUS[TimeoutExpired]
+
+    def waiting(self, rank: str, where: str) -> None:
+        console.error(f"{rank} {where}")
+
+    def out_of_time(self, timeout_s: float) -> None:
+        why = f"not done within {timeout_s:g} s"
+        console.error(why, rescue_now(why))
+
+    def signalled(self, number: Signals) -> int:
+        console.error(f"ended by {number.name}", rescue_now(number.name))
+        return 128 + number
+
+    def failed(self, rank: str, error: BaseException) -> int:
+        kept = rescue_now(reason_of(error))
+        if isinstance(error, CcctlError):
+            console.error(f"{rank}: {error.message}", kept or error.hint)
+            return exit_status(error)
+        traceback.print_exception(error)
+        console.error(f"{rank}: this is a bug in ccctl", "please report it with the lines above")
+        return INTERNAL
+
+
+@cache
+def _hear_launcher() -> None:
+    """From now on, ``-v`` shows what the launcher logs: its command line, what ranks printed."""
+    import logging
+
+    class Details(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno < logging.WARNING:
+                console.detail(record.getMessage())
+
+    logger = logging.getLogger("exec.launcher")
+    logger.addHandler(Details())
+    logger.setLevel(logging.INFO)

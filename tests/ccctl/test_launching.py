@@ -1,0 +1,133 @@
+"""What a command adds to the launcher: flags in messages, what mpirun printed, what is saved at the end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launched import MODULE, marked, rank_tasks
+
+from ccctl.launching import World, run_ranks, world_of
+from exec.launcher import mpirun
+from exec.launcher.nodeset import HostSlots
+from probes.errors import UnavailableError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def tasks(tmp_path, monkeypatch):
+    yield from rank_tasks(tmp_path, monkeypatch)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ranks_end_with_the_command(tasks, number):
+    command = subprocess.Popen([sys.executable, str(tasks), "says_nothing"], stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if len(list(marked(f"CCCTL_TEST_RUN={tasks.parent}"))) >= 4:
+            break
+        time.sleep(0.1)
+    time.sleep(0.5)
+    command.send_signal(number)
+    assert command.wait(20) != 0
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("processes", [2, 4])
+def test_ranks_that_start_when_their_command_is_gone_leave_nothing(tasks, processes):
+    """Killed when so many processes were there: the command, mpirun, and ranks that have not spoken yet."""
+    command = subprocess.Popen([sys.executable, str(tasks), "says_nothing"], stderr=subprocess.DEVNULL)
+    while len(list(marked(f"CCCTL_TEST_RUN={tasks.parent}"))) < processes:
+        assert command.poll() is None
+    command.kill()
+    command.wait(20)
+    # On a busy machine those that start take their time to find out.
+    deadline_s = time.monotonic() + 60
+    while list(marked(f"CCCTL_TEST_RUN={tasks.parent}")) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+
+
+@pytest.mark.mpi
+def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
+    launcher = mpirun.find()
+    environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
+    command = mpirun.command(launcher, 2, (), [sys.executable, str(tasks), "total"])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["1"]), done.stderr
+    command = mpirun.command(launcher, 3, (), [sys.executable, str(tasks), "total"])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert done.stderr.count("2 ranks are asked for (-n 2), but this runs inside a world of 3") == 1
+    assert list(tasks.parent.glob("sm_segment*")) == []
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("end", ["the time limit", "SIGTERM", "a rank killed"])
+def test_inside_mpirun_what_all_ranks_gave_away_is_rescued_whatever_ends_the_job(tasks, end):
+    environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
+    limit = "3" if end == "the time limit" else "60"
+    script = [sys.executable, str(tasks), "gives_away_and_waits", "3", limit]
+    command = mpirun.command(mpirun.find(), 3, (), script)
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout.readline() == "waiting\n"
+        if end == "SIGTERM":
+            job.terminate()
+        elif end == "a rank killed":
+            ranks = [pid for pid in marked(f"CCCTL_TEST_RUN={tasks.parent}") if _rank_of(pid) == "2"]
+            os.kill(ranks[0], signal.SIGKILL)
+        complained = job.communicate(timeout=60)[1]
+    why = "not done within 3 s" if end == "the time limit" else "SIGTERM"
+    assert (tasks.parent / "kept").read_text() == f"[0, 1, 2] {why}\n", complained
+    assert job.returncode != 0
+
+
+def _rank_of(pid):
+    words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word).get("OMPI_COMM_WORLD_RANK")
+
+
+def test_a_hostfile_comes_before_the_hosts_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("CCCTL_HOSTS", "a:2,b")
+    (tmp_path / "hosts").write_text("c slots=5\n")
+    assert world_of(None, "a:2,b", str(tmp_path / "hosts")).placed() == (5, (HostSlots("c", 5),))
+
+
+def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
+    done = run_ccctl("profile", "-n", "2", SLURM_STEP_NUM_TASKS="4")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "srun started 4 tasks without PMI" in done.stderr
+    assert "srun --mpi=pmix" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("world", "said", "hint"),
+    [
+        (World(), "how many ranks is not said", "Give -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."),
+        (World(0), "-n: expected at least 1 rank, found 0", ""),
+        (World(4, "a:2,b"), "-n 4, but the hosts have 3 slots", "Slots follow the name: gpu[01-08]:4"),
+        (World(1, "a", "b"), "--hosts a and --hostfile b both say where the ranks run: give one of them", ""),
+        (World(None, "a["), "--hosts: a [ without its ] in 'a['", ""),
+    ],
+)
+def test_what_is_wrong_with_a_world_is_told_by_its_flags(world, said, hint):
+    with pytest.raises(UsageError) as caught:
+        run_ranks(f"{MODULE}:total", None, world, label="test")
+    assert (caught.value.message, caught.value.hint) == (said, hint)
+
+
+def test_an_mpirun_that_ends_at_once_shows_what_it_said(monkeypatch, tmp_path, capsys):
+    fake = tmp_path / "mpirun"
+    fake.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; '
+        'else echo "no slots here"; exit 7; fi\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UnavailableError) as caught:
+        run_ranks(f"{MODULE}:total", None, World(2), label="test")
+    assert capsys.readouterr().err == "mpirun: no slots here\n"
+    assert caught.value.__notes__ == []
