@@ -7,13 +7,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bytes", "Floats", "Indices", "Ints", "Mask", "bytes_of", "floats", "ints"]
+__all__ = ["Bytes", "Floats", "Indices", "Ints", "Mask", "bytes_of", "floats", "ints", "offsets", "spans"]
 
 Ints: TypeAlias = NDArray[np.int32]
 Indices: TypeAlias = NDArray[np.integer[Any]]
 Floats: TypeAlias = NDArray[np.float64]
 Bytes: TypeAlias = NDArray[np.uint8]
 Mask: TypeAlias = NDArray[np.bool_]
+
+
+def offsets(counts: object) -> Indices:
+    """Where each of consecutive blocks of so many rows begins, and where the last one ends."""
+    return np.concatenate(([0], np.cumsum(np.asarray(counts, dtype=np.int64))))
+
+
+def spans(first: Indices, counts: Indices) -> Indices:
+    """``first[n] … first[n] + counts[n] - 1`` for every n, one span behind the other."""
+    begin = offsets(counts)
+    return np.arange(begin[-1]) + np.repeat(first - begin[:-1], counts)
 
 
 def ints(values: object) -> Ints:

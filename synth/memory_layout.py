@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.columns import Indices, offsets, spans
 from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, Program
 from synth.rank_sets import RankSets
@@ -62,16 +62,15 @@ def side_of(sets: RankSets, ranks: int) -> Side:
     """The slots of all ranks: each rank's chunks in rising order; O(slots)."""
     by_group = np.argsort(sets.group, kind="stable")
     per_group = np.bincount(sets.group, minlength=len(sets.start) - 1)
-    first = np.concatenate(([0], np.cumsum(per_group)))
+    first = offsets(per_group)
     owner = np.repeat(np.arange(len(sets.start) - 1), np.diff(sets.start))
     length = per_group[owner]
     rank = np.repeat(sets.rank, length)
-    within = np.arange(len(rank)) - np.repeat(np.cumsum(length) - length, length)
-    chunk = by_group[np.repeat(first[:-1][owner], length) + within]
+    chunk = by_group[spans(first[:-1][owner], length)]
     order = np.lexsort((chunk, rank))
     rank, chunk = rank[order], chunk[order]
     sizes = np.bincount(rank, minlength=ranks)
-    slot = np.arange(len(rank)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    slot = spans(np.zeros_like(sizes), sizes)
     return Side(rank, slot, chunk, sizes)
 
 
@@ -95,7 +94,7 @@ def memory_of(collective: Collective, scratch_chunks: tuple[int, ...], *, in_pla
 
 def _lay_out(inputs: Side, outputs: Side, scratch_chunks: tuple[int, ...]) -> Cells:
     size = np.stack([inputs.sizes, outputs.sizes, np.array(scratch_chunks, dtype=np.int64)], axis=1)
-    ends = np.concatenate(([0], np.cumsum(size.ravel())))
+    ends = offsets(size.ravel())
     return Cells(ends[:-1].reshape(-1, 3), size, np.arange(ends[-1]), inputs, outputs)
 
 
@@ -110,8 +109,7 @@ def _share(collective: Collective, first: Indices, same: Indices, inputs: Side, 
     else:
         # The buffers lie on each other, slot by slot, whatever they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
-        ends = np.cumsum(inputs.sizes) - inputs.sizes
-        source = ends[outputs.rank[to]] + outputs.slot[to]
+        source = offsets(inputs.sizes)[outputs.rank[to]] + outputs.slot[to]
     same[first[outputs.rank[to], OUTPUT] + outputs.slot[to]] = (
         first[inputs.rank[source], INPUT] + inputs.slot[source]
     )
@@ -122,7 +120,7 @@ def _numbered(sizes: tuple[int, ...]) -> Side:
     lengths = np.array(sizes, dtype=np.int64)
     rank = np.repeat(np.arange(len(lengths)), lengths)
     chunk = np.arange(len(rank))
-    return Side(rank, chunk - (np.cumsum(lengths) - lengths)[rank], chunk, lengths)
+    return Side(rank, spans(np.zeros_like(lengths), lengths), chunk, lengths)
 
 
 def _nothing(sizes: tuple[int, ...]) -> Side:

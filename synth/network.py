@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, floats, ints
+from probes.columns import Floats, Indices, Ints, floats, ints, offsets, spans
 
 __all__ = ["Link", "Network", "build"]
 
@@ -69,10 +69,13 @@ class Network:
     @cached_property
     def port_links(self) -> tuple[Ints, Ints]:
         """(start, link ids): the links that use port p are ``ids[start[p]:start[p+1]]``."""
-        per_link = np.diff(self.link_port_start)
-        link_of = np.repeat(np.arange(self.links), per_link)
         start, order = grouped(self.link_port, len(self.ports))
-        return start, ints(link_of[order])
+        return start, ints(self.port_user[order])
+
+    @cached_property
+    def port_user(self) -> Ints:
+        """The link of each entry of ``link_port``."""
+        return ints(np.repeat(np.arange(self.links), np.diff(self.link_port_start)))
 
     def hold_s(self, chunk_bytes: int) -> Floats:
         """Seconds that one chunk keeps each link and its ports busy."""
@@ -85,6 +88,16 @@ class Network:
 
     def ports_of(self, link: int) -> Ints:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
+
+    def ports_along(self, links: Indices) -> tuple[Indices, Indices]:
+        """(row, port): every port that ``links[row]`` uses, row by row."""
+        counts = np.diff(self.link_port_start)[links]
+        ports = self.link_port[spans(self.link_port_start[:-1][links], counts)]
+        return np.repeat(np.arange(len(links)), counts), ports
+
+    def resources_of(self, link: int) -> list[int]:
+        """What a send over ``link`` holds: the link, then its ports, which are numbered after all links."""
+        return [link, *(self.links + self.ports_of(link)).tolist()]
 
     def transposed(self) -> Network:
         """Every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
@@ -122,8 +135,7 @@ class Network:
         return found or self._repeated_ports()
 
     def _repeated_ports(self) -> list[str]:
-        link_of = np.repeat(np.arange(self.links), np.diff(self.link_port_start))
-        pairs, uses = np.unique(np.stack((link_of, self.link_port)), axis=1, return_counts=True)
+        pairs, uses = np.unique(np.stack((self.port_user, self.link_port)), axis=1, return_counts=True)
         twice = pairs[:, uses > 1].T[:5].tolist()
         return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
@@ -155,7 +167,7 @@ def grouped(keys: Indices, groups: int) -> tuple[Ints, Ints]:
     """(start, rows): rows with key g, in order, are ``rows[start[g]:start[g+1]]``."""
     order = np.argsort(keys, kind="stable")
     counts = np.bincount(keys, minlength=groups)
-    return ints(np.concatenate(([0], np.cumsum(counts)))), ints(order)
+    return ints(offsets(counts)), ints(order)
 
 
 def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:

@@ -118,10 +118,7 @@ def _on_ports(
     """The slices of links again on each of their ports; what they carry is told once, on the link."""
     import numpy as np
 
-    first, many = network.link_port_start[link], np.diff(network.link_port_start)[link]
-    row = np.repeat(np.arange(len(link)), many)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
-    port = network.link_port[first[row] + within]
+    row, port = network.ports_along(link)
     group = np.full(len(row), network.ranks + 1)
     again = [names[at] for at in row.tolist()]
     return Slices(group, before + port + 1, start_s[row], end_s[row], again, ["{}"] * len(row))

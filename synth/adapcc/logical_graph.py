@@ -52,7 +52,7 @@ class NodeGraph:
         """Seconds per byte that sub-collective ``number`` keeps each resource busy on ``edge``."""
         busy: dict[int, float] = {}
         for row in self.rows(edge, number):
-            for resource in (row, *(self.network.links + self.network.ports_of(row)).tolist()):
+            for resource in self.network.resources_of(row):
                 busy[resource] = busy.get(resource, 0.0) + float(self.network.beta_s_per_byte[row])
         return busy
 

@@ -138,10 +138,7 @@ def _longest_queue(network: Network, chunk_bytes: int, routes: Routes) -> Floats
     """For each chunk the load of the busiest link or port on its way."""
     hold_s = network.hold_s(chunk_bytes)
     queue_s: dict[int, float] = defaultdict(float)
-    used = [
-        [at for link in links for at in (link, *(network.links + network.ports_of(link)).tolist())]
-        for links in routes.links
-    ]
+    used = [[at for link in links for at in network.resources_of(link)] for links in routes.links]
     for links, resources in zip(routes.links, used, strict=True):
         for at in resources:
             queue_s[at] += float(hold_s[links[0]]) if len(links) == 1 else float(hold_s[list(links)].max())

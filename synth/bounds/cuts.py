@@ -79,12 +79,9 @@ def gates(network: Network, cut: Cut) -> Gates:
 
 
 def _gate_of(network: Network, links: Indices) -> Indices:
-    counts = np.diff(network.link_port_start)[links]
-    if not counts.any():
+    owner, port = network.ports_along(links)
+    if not len(port):
         return np.arange(len(links), dtype=np.int32)
-    owner = np.repeat(np.arange(len(links)), counts)
-    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    port = network.link_port[np.repeat(network.link_port_start[:-1][links], counts) + within]
     used = np.bincount(port, minlength=len(network.ports))
     label = len(network.ports) + np.arange(len(links))
     # Ports in the order of rising use: the last one written, the busiest, stays.
@@ -129,10 +126,9 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
 
     Ports that as many ranks share are of one tier, and a tier has its own labels.
     """
-    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
     table = [np.zeros((len(network.ports), network.ranks), dtype=bool) for _ in "io"]
-    table[0][network.link_port, network.src[owner]] = True
-    table[1][network.link_port, network.dst[owner]] = True
+    table[0][network.link_port, network.src[network.port_user]] = True
+    table[1][network.link_port, network.dst[network.port_user]] = True
     several = (table[0].sum(axis=1) > 1) & (table[1].sum(axis=1) > 1)
     senders = np.unique(table[0][several], axis=0)
     sizes = senders.sum(axis=1)

@@ -24,11 +24,10 @@ class Prices:
 
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
-        self.owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
         self.resources = network.links + len(network.ports)
         # A link whose port never waits for another link holds nothing back that the port does not.
         self.free = np.ones(network.links, dtype=bool)
-        self.free[self.owner] = False
+        self.free[network.port_user] = False
 
     def even(self) -> Floats:
         """All resources alike: links without ports, and ports."""
@@ -54,7 +53,7 @@ class Prices:
 
     def of_links(self, price: Floats) -> Floats:
         total = price[: self.network.links].copy()
-        np.add.at(total, self.owner, price[self.network.links + self.network.link_port])
+        np.add.at(total, self.network.port_user, price[self.network.links + self.network.link_port])
         return floats(total * self.held_s)
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
@@ -82,5 +81,5 @@ class Prices:
             flow = np.where(moving, flow, 0.0)
         held = used * self.held_s
         ports = np.zeros(len(network.ports))
-        np.add.at(ports, network.link_port, held[self.owner])
+        np.add.at(ports, network.link_port, held[network.port_user])
         return np.concatenate((np.where(self.free, held, 0.0), ports))

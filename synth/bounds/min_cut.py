@@ -90,8 +90,7 @@ def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
     """Each link as a path: its source, entry and exit of each of its ports, its destination."""
     ranks, ports = network.ranks, len(network.ports)
     rate = 1.0 / network.beta_s_per_byte
-    counts = np.diff(network.link_port_start)
-    owner = np.repeat(np.arange(network.links), counts)
+    owner = network.port_user
     port_rate = np.zeros(ports)
     np.maximum.at(port_rate, network.link_port, rate[owner])
     # A link with p ports has p + 1 arcs: before its first port, between ports, after its last.
@@ -101,7 +100,7 @@ def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
     first[1:] = last[:-1]
     entry, leave = ranks + network.link_port, ranks + ports + network.link_port
     came_from = np.where(first, network.src[owner], np.roll(leave, 1))
-    plain = np.flatnonzero(counts == 0)
+    plain = np.setdiff1d(np.arange(network.links), owner)
     within = np.arange(ports)
     tail = (network.src[plain], came_from, leave[last], ranks + within)
     head = (network.dst[plain], entry, network.dst[owner[last]], ranks + ports + within)

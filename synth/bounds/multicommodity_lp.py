@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from probes.columns import Floats
+from probes.columns import Floats, Indices
 from synth.network import Network
 
 __all__ = ["fits", "least_time_s"]
@@ -44,9 +44,8 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     asked = np.ones((len(sources), ranks), dtype=bool)
     asked[np.arange(len(sources)), sources] = False
     kept = np.flatnonzero(asked.ravel())
-    owner = np.repeat(np.arange(links), np.diff(network.link_port_start))
     resource = np.concatenate((np.arange(links), links + network.link_port))
-    user = np.concatenate((np.arange(links), owner))
+    user: Indices = np.concatenate((np.arange(links), network.port_user))
     shift = np.arange(len(sources))[:, None] * links
     resources = links + len(network.ports)
     # Seconds are scaled so that the solver's tolerances mean something.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.columns import Indices, Mask, spans
 from synth.kernels.compiled import compiled
 from synth.memory_layout import Cells
 from synth.program import OPS, READS_SRC, WRITES_DST, Program
@@ -65,9 +65,8 @@ def overlaps(program: Program, cells: Cells) -> list[str]:
     rank = program.tb_rank[program.tb_of[steps]]
     count = program.count[steps].astype(np.int64)
     row = np.repeat(np.arange(len(steps)), count)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     read, written = (
-        cells.same[np.repeat(cells.first[rank, buffer[steps]] + slot[steps], count) + within]
+        cells.same[spans(cells.first[rank, buffer[steps]] + slot[steps], count)]
         for buffer, slot in ((program.src_buffer, program.src_slot), (program.dst_buffer, program.dst_slot))
     )
     shared = np.isin(row * cells.total + read, row * cells.total + written)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats
+from probes.columns import Floats, Indices, floats, offsets
 from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, follow
 from synth.check.linear_pass import is_spread, takes_turns
 from synth.rank_sets import RankSets
@@ -77,11 +77,7 @@ def _exclusive(schedule: Schedule, timing: Timing) -> list[str]:
     network = schedule.network
     hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
     found = _overlaps(schedule, timing, np.arange(schedule.sends), schedule.link, hold_s, "link", ())
-    counts = np.diff(network.link_port_start)[schedule.link]
-    rows = np.repeat(np.arange(schedule.sends), counts)
-    first = np.repeat(network.link_port_start[:-1][schedule.link], counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    port = network.link_port[first + within]
+    rows, port = network.ports_along(schedule.link)
     return found + _overlaps(schedule, timing, rows, port, hold_s, "port", network.ports)
 
 
@@ -125,7 +121,7 @@ def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> li
     hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link] * holding
     by_start = np.lexsort((timing.start_s, schedule.chunk))
     by_arrival = np.lexsort((timing.arrival_s, schedule.chunk))
-    start = np.concatenate(([0], np.cumsum(np.bincount(schedule.chunk, minlength=collective.chunks))))
+    start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks))
     codes = follow(
         by_start,
         by_arrival,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.columns import Indices, offsets
 from synth.memory_layout import cells_of
 from synth.program import BUFFERS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 
@@ -23,7 +23,7 @@ def shape(program: Program) -> list[str]:
 
 def unused_scratch(program: Program) -> list[str]:
     """How much scratch no step touches, of a program whose steps fit its buffers: one caution, or none."""
-    start = np.concatenate(([0], np.cumsum(np.array(program.scratch_chunks, dtype=np.int64))))
+    start = offsets(np.array(program.scratch_chunks, dtype=np.int64))
     # One more where slots begin to be touched, one less behind them: above 0 in between.
     edges = np.zeros(start[-1] + 1, dtype=np.int64)
     for uses, buffer, slot in (

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, Mask
+from probes.columns import Indices, Mask, offsets
 from synth.compiler.hazards import Dependences
 from synth.compiler.instruction_dag import InstructionDag
 from synth.program import OPS
@@ -80,5 +80,5 @@ def _moved(needs: Dependences, place: Indices, stays: Mask, rows: int) -> Depend
     before = place[needs.before]
     outside = owner != before
     order = np.argsort(owner[outside], kind="stable")
-    start = np.concatenate(([0], np.cumsum(np.bincount(owner[outside], minlength=rows))))
+    start = offsets(np.bincount(owner[outside], minlength=rows))
     return Dependences(start, before[outside][order], needs.true[outside][order], needs.kept[stays])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices
+from probes.columns import Indices, spans
 from probes.errors import UsageError
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
@@ -123,7 +123,7 @@ class _Homes:
         lacking = lacking[np.lexsort((self.first[lacking], self.places[lacking] // self.chunks))]
         rank = self.places[lacking] // self.chunks
         self.scratch = np.bincount(rank, minlength=collective.ranks)
-        slot[lacking] = np.arange(len(lacking)) - (np.cumsum(self.scratch) - self.scratch)[rank]
+        slot[lacking] = spans(np.zeros_like(self.scratch), self.scratch)
         self.slot = slot
 
     def before(self, rank: Indices) -> tuple[Indices, Indices]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices
+from probes.columns import Floats, Indices, offsets
 from synth.compiler.instruction_dag import InstructionDag
 from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
@@ -48,7 +48,7 @@ def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
     source = np.concatenate([needs.before, dag.sender[receivers], needs.before[early]])
     target = np.concatenate([owner, receivers, sender[early]])
     order = np.argsort(source, kind="stable")
-    start = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=dag.rows))))
+    start = offsets(np.bincount(source, minlength=dag.rows))
     return start, target[order]
 
 

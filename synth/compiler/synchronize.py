@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints
+from probes.columns import Indices, bytes_of, ints, offsets
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.threadblocks import Blocks
 from synth.kernels.compiled import compiled
@@ -33,7 +33,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
     # Rows of a threadblock in the order they came; nops are -1.
     order = np.argsort(block, kind="stable")
     row, block, wait = row[order], block[order], wait[order]
-    start = np.concatenate(([0], np.cumsum(np.bincount(block, minlength=len(blocks.rank)))))
+    start = offsets(np.bincount(block, minlength=len(blocks.rank)))
     step_of = np.full(dag.rows + 1, -1, dtype=np.int64)
     real = np.flatnonzero(row >= 0)
     step_of[row[real]] = real - start[block[real]]

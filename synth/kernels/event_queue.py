@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
+from probes.columns import Floats, Indices, Mask, offsets
 from synth.kernels.compiled import compiled
 
 __all__ = ["is_free", "next_event", "occupy", "pop", "push", "queues_of"]
@@ -78,7 +78,7 @@ def queues_of(hold_s: Floats, travel_s: Floats, total: int) -> tuple[Indices, In
     size = np.ones(len(holds) + len(travels), np.int64)
     np.add.at(size, hold_queue, 2)
     np.add.at(size, len(holds) + travel_queue, under_way)
-    start = np.concatenate(([0], np.cumsum(np.minimum(size, total + 1))))
+    start = offsets(np.minimum(size, total + 1))
     return hold_queue, travel_queue + len(holds), len(holds), start
 
 

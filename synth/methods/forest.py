@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints
+from probes.columns import Floats, Indices, bytes_of, ints, spans
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -133,7 +133,7 @@ def _interleaved(share: Floats, chunks: int) -> Indices:
     count = np.floor(exact).astype(int)
     count[np.argsort(count - exact, kind="stable")[: chunks - count.sum()]] += 1
     tree = np.repeat(np.arange(len(count)), count)
-    number = np.arange(chunks) - np.repeat(np.cumsum(count) - count, count)
+    number = spans(np.zeros_like(count), count)
     return tree[np.argsort((number + 0.5) / count[tree], kind="stable")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, bytes_of, ints
+from probes.columns import Indices, bytes_of, ints, offsets
 from probes.errors import DataError
 from probes.numbers import whole
 from synth.collective import MOST_CHUNKS, Collective, custom
@@ -137,7 +137,7 @@ def _blocks(elements: Elements, gpus: Indices, found: list[str]) -> _Blocks:
     number = elements.blocks.numbers("id", found)
     row = np.lexsort((number, rank))
     counts = np.bincount(rank, minlength=len(gpus) + 1)
-    first = np.concatenate(([0], np.cumsum(counts)))
+    first = offsets(counts)
     expected = np.arange(len(row)) - first[:-1][rank[row]] if len(row) else number
     for at in np.flatnonzero(number[row] != expected)[:5]:
         found.append(f"gpu {rank[row[at]]}: threadblock {expected[at]} is missing, or another has its id")
@@ -152,7 +152,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
     number = table.numbers("s", found)
     order = np.lexsort((number, tb))
     counts = np.bincount(tb, minlength=len(place))
-    start = np.concatenate(([0], np.cumsum(counts)))
+    start = offsets(counts)
     tb, number = tb[order], number[order]
     for at in np.flatnonzero(number != np.arange(len(tb)) - start[tb])[:5]:
         found.append(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Indices, Mask, floats, ints
+from probes.columns import Indices, Mask, floats, ints, offsets
 from probes.errors import UsageError
 from synth.network import Network
 
@@ -51,15 +51,13 @@ def survivors(network: Network, failures: Failures, members: Iterable[int] = ())
 def kept_links(network: Network, rows: Indices | Mask) -> Network:
     """``network`` with only these links; ports that none of them uses stay, so that numbers hold."""
     kept = np.arange(network.links)[rows]
-    counts = np.diff(network.link_port_start)[kept]
-    first = np.repeat(network.link_port_start[:-1][kept], counts)
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    _, ports = network.ports_along(kept)
     return replace(
         network,
         src=ints(network.src[kept]),
         dst=ints(network.dst[kept]),
         alpha_s=floats(network.alpha_s[kept]),
         beta_s_per_byte=floats(network.beta_s_per_byte[kept]),
-        link_port_start=ints(np.concatenate(([0], np.cumsum(counts)))),
-        link_port=ints(network.link_port[first + within]),
+        link_port_start=ints(offsets(np.diff(network.link_port_start)[kept])),
+        link_port=ints(ports),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Indices, Ints, Mask, ints
+from probes.columns import Indices, Ints, Mask, ints, offsets
 from synth.collective import Collective, Custom
 from synth.errors import NotApplicableError
 from synth.network import Network, cheapest_of_parallel
@@ -114,7 +114,7 @@ def _only_used(sets: Custom, number: Indices) -> Custom:
         sets,
         source=ints(place[: len(sets.source)]),
         target=ints(place[len(sets.source) :]),
-        group_start=ints(np.concatenate(([0], np.cumsum(size)))),
+        group_start=ints(offsets(size)),
         group_rank=ints(number[sets.group_rank[kept]]),
     )
 

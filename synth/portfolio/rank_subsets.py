@@ -191,8 +191,7 @@ def _holds_s(schedule: Schedule) -> Floats:
     network = schedule.network
     uses = np.bincount(schedule.link, minlength=network.links)
     links_s = uses * network.hold_s(schedule.chunk_bytes)
-    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
-    ports_s = np.bincount(network.link_port, weights=links_s[owner], minlength=len(network.ports))
+    ports_s = np.bincount(network.link_port, weights=links_s[network.port_user], minlength=len(network.ports))
     return np.concatenate((links_s, ports_s))
 
 
@@ -200,8 +199,7 @@ def _laden(network: Network, held_s: Floats) -> Network:
     """The network with each link as much slower as it, or the busiest of its ports, is taken already."""
     share = held_s / (held_s.max(initial=0.0) or 1.0)
     busiest = share[: network.links].copy()
-    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
-    np.maximum.at(busiest, owner, share[network.links + network.link_port])
+    np.maximum.at(busiest, network.port_user, share[network.links + network.link_port])
     return replace(network, beta_s_per_byte=floats(network.beta_s_per_byte * (1.0 + busiest)))
 
 

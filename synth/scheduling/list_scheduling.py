@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints
+from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
@@ -107,7 +107,7 @@ def _line_up(
         place,
         urgency.astype(np.float64),
         link,
-        np.concatenate(([0], np.cumsum(np.bincount(link, minlength=network.links)))),
+        offsets(np.bincount(link, minlength=network.links)),
         network.hold_s(chunk_bytes),
         network.travel_s(chunk_bytes),
         network.link_port_start,
@@ -119,7 +119,7 @@ def _line_up(
 def _by_slot(slot: Indices, place: Indices, slots: int) -> tuple[Indices, Indices]:
     """(start, rows): the sends that touch a slot, in the order of their turns."""
     rows = np.lexsort((place, slot))
-    return np.concatenate(([0], np.cumsum(np.bincount(slot, minlength=slots)))), rows
+    return offsets(np.bincount(slot, minlength=slots)), rows
 
 
 @compiled

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
+from probes.columns import Floats, Indices, Mask, offsets
 from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.network import Network
@@ -107,15 +107,8 @@ def _ready(wiring: _Wiring) -> _State:
 
 def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
     """(start, resource): what each flow crosses, itself first, then its link's ports."""
-    crossed = [
-        [
-            number,
-            *(len(used) + network.link_port[network.link_port_start[row] : network.link_port_start[row + 1]]),
-        ]
-        for number, row in enumerate(used.tolist())
-    ]
-    start = np.concatenate(([0], np.cumsum([len(resources) for resources in crossed]))).astype(np.int64)
-    return start, np.array([resource for resources in crossed for resource in resources], dtype=np.int64)
+    crossed = [[number, *(len(used) + network.ports_of(row))] for number, row in enumerate(used.tolist())]
+    return offsets(list(map(len, crossed))), np.concatenate([np.zeros(0, np.int64), *crossed])
 
 
 def _capacities(rate: Floats, start: Indices, resource: Indices) -> Floats:

@@ -66,10 +66,9 @@ def rates(network: Network) -> Rates:
         link / common * fastest * network.beta_s_per_byte, 1.0, rtol=1e-9
     ):
         raise NotApplicableError(f"{network.name}: bandwidths have no common unit to count trees in")
-    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
     port = np.zeros(len(network.ports), dtype=np.int64)
-    np.maximum.at(port, network.link_port, link[owner])
-    if (link[owner] != port[network.link_port]).any():
+    np.maximum.at(port, network.link_port, link[network.port_user])
+    if (link[network.port_user] != port[network.link_port]).any():
         raise NotApplicableError(f"{network.name}: links of several bandwidths share a port")
     return Rates(network, link, port, fastest / common)
 
@@ -131,10 +130,9 @@ def _fitted(found: Rates, supply: Rows, time: Fraction) -> TreeUnits | None:
 
 def _equal(network: Network, most: Rows, ports: Rows) -> Floats:
     """What each link gets when every port is divided equally."""
-    owner = np.repeat(np.arange(network.links), np.diff(network.link_port_start))
     users = np.bincount(network.link_port, minlength=len(ports))
     equal = most.astype(float)
-    np.minimum.at(equal, owner, (ports / np.maximum(users, 1))[network.link_port])
+    np.minimum.at(equal, network.port_user, (ports / np.maximum(users, 1))[network.link_port])
     return equal
 
 
@@ -161,9 +159,9 @@ def _shared(network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[
     model = Model()
     capacity = [model.integer_number(0, int(high)) for high in most]
     off = [model.number() for _ in range(links)]
-    owner = np.repeat(np.arange(links), np.diff(network.link_port_start))
+    start, users = network.port_links
     for port, limit in enumerate(ports):
-        sharing = owner[network.link_port == port].tolist()
+        sharing = users[start[port] : start[port + 1]].tolist()
         model.row([capacity[link] for link in sharing], [1.0] * len(sharing), high=float(limit))
     for inside in (*np.eye(network.ranks, dtype=bool), *cuts):
         entering = np.flatnonzero(inside[network.dst] & ~inside[network.src]).tolist()

@@ -25,10 +25,9 @@ def link_load(network: Network) -> csc_array:
 
     A port, which its links load together, stands for them; a link without one for itself.
     """
-    counts = np.diff(network.link_port_start)
-    alone = np.flatnonzero(counts == 0)
+    alone = np.setdiff1d(np.arange(network.links), network.port_user)
     row = np.concatenate((network.links + network.link_port, alone))
-    column = np.concatenate((np.repeat(np.arange(network.links), counts), alone))
+    column = np.concatenate((network.port_user, alone))
     used, row = np.unique(row, return_inverse=True)
     return csc_array((network.beta_s_per_byte[column], (row, column)), shape=(len(used), network.links))
 

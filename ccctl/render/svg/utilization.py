@@ -59,8 +59,7 @@ def _rows(schedule: Schedule, timing: Timing) -> Iterator[tuple[str, Floats]]:
     for name, chosen in classes(network):
         yield name.replace("_", " "), share(np.flatnonzero(chosen[link]), int(chosen.sum()))
     if len(network.ports):
-        many = np.diff(network.link_port_start)[link]
-        yield "ports", share(np.repeat(np.arange(len(link)), many), len(network.ports))
+        yield "ports", share(network.ports_along(link)[0], len(network.ports))
     links_of = np.bincount(network.src, minlength=network.ranks)
     for rank in range(min(network.ranks, _MOST_LANES)):
         yield f"rank {rank}", share(np.flatnonzero(network.src[link] == rank), int(links_of[rank]))
