@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from synth.compiler.lower import lower
 from synth.network import Network
 from synth.program import Program
@@ -63,8 +61,7 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     # On one host, too, what steps cost decides: by links alone a forest of a thousand chunks would win.
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes, _COSTS) for one in compared]
     near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]
-    hosts = np.unique(first.network.hosts, return_inverse=True)[1]
-    beta = first.network.beta_s_per_byte[hosts[first.network.src] != hosts[first.network.dst]]
+    beta = first.network.beta_s_per_byte[~first.network.within_host]
     if not len(beta):
         return compared[min(near, key=lambda at: (compared[at].sends, expected_s[at]))]
     uneven = beta.max() > _UNEVEN * beta.min()

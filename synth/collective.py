@@ -68,6 +68,8 @@ _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # Input and output of these hold the same chunks at the same places, so they may share memory.
 _IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
 
+_REVERSALS: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
+
 _Owner = Callable[[Indices, int, int], Indices]
 _SOURCES: dict[str, _Owner] = {
     "all_gather": lambda chunk, share, members: chunk // share,
@@ -222,6 +224,22 @@ class Collective:
     def target_of(self) -> Ints:
         """For each chunk the one rank that must end with it, or -1 where several must."""
         return _or_several(self.targets, self.kind in ("all_gather", "all_reduce", "broadcast"))
+
+    def owner_of(self) -> tuple[Indices, Indices]:
+        """(owner, lap) of each chunk: the rank at which it is whole first, and how many of its come before.
+
+        That is the one source or target that chunks have; of an all_reduce the members take turns.
+        """
+        chunk = np.arange(self.chunks)
+        if self.kind == "all_reduce":
+            return self.participants[chunk % self.size], chunk // self.size
+        return self.target_of() if self.reduces else self.source_of(), chunk % self.share
+
+    @property
+    def reversal(self) -> Collective | None:
+        """What this is backwards in time on the transposed network: of what sums to one rank what copies."""
+        kind = _REVERSALS.get(self.kind)
+        return replace(self, kind=kind) if kind else None
 
     def held(self) -> Mask:
         """(ranks, chunks): who holds (a contribution to) each chunk before the start."""

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, floats, ints, offsets, spans
+from probes.columns import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
 
 __all__ = ["Link", "Network", "build"]
 
@@ -55,6 +55,16 @@ class Network:
     @property
     def links(self) -> int:
         return len(self.src)
+
+    @cached_property
+    def host_of(self) -> Ints:
+        """For each rank the number of its host, by rising names."""
+        return ints(np.unique(self.hosts, return_inverse=True)[1])
+
+    @property
+    def within_host(self) -> Mask:
+        """For each link whether both of its ranks are on one host."""
+        return np.asarray(self.host_of[self.src] == self.host_of[self.dst])
 
     @cached_property
     def out_links(self) -> tuple[Ints, Ints]:

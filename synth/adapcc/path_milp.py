@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.adapcc.logical_graph import Edge, NodeGraph
-from synth.milp.model import Model
+from synth.milp.model import Model, relative_gap
 
 __all__ = ["Flow", "Paths", "plan_paths"]
 
@@ -42,7 +42,7 @@ class Paths:
     @property
     def gap(self) -> float:
         """How far the busiest resource may be from the least possible, as a part of it."""
-        return max(0.0, self.busy_s - self.bound_s) / self.busy_s if self.busy_s else 0.0
+        return relative_gap(self.busy_s, self.bound_s)
 
 
 def plan_paths(

@@ -15,6 +15,7 @@ import numpy as np
 
 from synth.adapcc.logical_graph import NodeGraph
 from synth.adapcc.tree_milp import Demand, StrategyProgram, Tree, begin, build, trees_of
+from synth.milp.model import relative_gap
 
 __all__ = ["Strategy", "plan"]
 
@@ -36,7 +37,7 @@ class Strategy:
     @property
     def gap(self) -> float:
         """How far ``time_s`` may be from the least possible, as a part of it."""
-        return max(0.0, self.time_s - self.bound_s) / self.time_s if self.time_s else 0.0
+        return relative_gap(self.time_s, self.bound_s)
 
 
 def plan(

@@ -11,8 +11,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from probes.columns import Indices
 from synth.adapcc.logical_graph import NodeGraph, node_graph
@@ -21,6 +19,7 @@ from synth.adapcc.tree_strategy import Strategy, plan
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.network import Network
+from synth.networks.connectivity import strong_components
 
 __all__ = ["Plan", "Planner", "fits", "nodes_of"]
 
@@ -179,15 +178,9 @@ class Planner:
 
 def nodes_of(network: Network) -> Indices:
     """The host of each rank as a number; each rank by itself where hosts do not hold together inside."""
-    _, hosts = np.unique(network.hosts, return_inverse=True)
-    inner = hosts[network.src] == hosts[network.dst]
-    graph = coo_array(
-        (np.ones(int(inner.sum())), (network.src[inner], network.dst[inner])), shape=(network.ranks,) * 2
-    )
-    parts, labels = connected_components(graph, directed=True, connection="strong")
-    if parts != hosts.max() + 1 or parts == 1:
-        return np.arange(network.ranks)
-    return np.asarray(labels)
+    parts = strong_components(network, network.within_host)
+    hosts = len(set(network.hosts))
+    return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)
 
 
 def fits(network: Network, flows: int, time_limit_s: float) -> None:

@@ -27,7 +27,7 @@ from dataclasses import replace
 from probes.errors import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.multicast import spreading_bounds
-from synth.collective import Collective, Kind
+from synth.collective import Collective
 from synth.network import Network
 from synth.networks.connectivity import missing_way
 from synth.networks.subnetwork import named_back, reachable, renumbered, restricted
@@ -36,7 +36,6 @@ from synth.schedule import Bound
 __all__ = ["bounds"]
 
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
-_TURNED: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 
 
 def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool = False) -> list[Bound]:
@@ -62,9 +61,8 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
         ]
     if not collective.whole or collective.kind not in _SPREADING:
         found = point_bounds(network, collective, chunk_bytes, fluid=fluid)
-    elif collective.kind in _TURNED:
-        copying = replace(collective, kind=_TURNED[collective.kind])
-        turned = spreading_bounds(network.transposed(), copying, chunk_bytes, fluid=fluid)
+    elif collective.reversal:
+        turned = spreading_bounds(network.transposed(), collective.reversal, chunk_bytes, fluid=fluid)
         found = [_mirrored(bound) for bound in turned]
     else:
         found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)

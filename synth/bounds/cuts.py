@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from probes.columns import Floats, Indices, Mask
 from synth.network import Network
+from synth.networks.connectivity import strong_components
 
 __all__ = ["Cut", "Gates", "candidate_cuts", "cost_levels", "cut_around", "gates", "labelings"]
 
@@ -107,10 +106,9 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
 
     Where several links join two ranks, also by cluster of those that are joined best by all together.
     """
-    _, hosts = np.unique(network.hosts, return_inverse=True)
-    yield hosts, "host of ranks"
+    yield network.host_of, "host of ranks"
     for level in cost_levels(network)[:-1]:
-        yield _joined(network, network.beta_s_per_byte <= level * (1 + 1e-9)), "ranks"
+        yield strong_components(network, network.beta_s_per_byte <= level * (1 + 1e-9)), "ranks"
     for labels in _behind_ports(network):
         yield labels, "ranks"
     _, pair = np.unique(network.src.astype(np.int64) * network.ranks + network.dst, return_inverse=True)
@@ -118,7 +116,7 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
         return
     rate = np.bincount(pair, weights=1.0 / network.beta_s_per_byte)[pair]
     for level in _levels(1.0 / rate)[:-1]:
-        yield _joined(network, 1.0 / rate <= level * (1 + 1e-9)), "ranks"
+        yield strong_components(network, 1.0 / rate <= level * (1 + 1e-9)), "ranks"
 
 
 def _behind_ports(network: Network) -> Iterator[Indices]:
@@ -134,14 +132,6 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
     sizes = senders.sum(axis=1)
     for size in np.unique(sizes)[:_MOST_TIERS].tolist():
         yield np.unique(senders[sizes == size].T, axis=0, return_inverse=True)[1].ravel()
-
-
-def _joined(network: Network, through: Mask) -> Indices:
-    """A label for each rank: that of the strongly connected cluster over the links ``through``."""
-    ones = np.ones(int(through.sum()))
-    ends = (network.src[through], network.dst[through])
-    graph = coo_array((ones, ends), shape=(network.ranks, network.ranks))
-    return np.asarray(connected_components(graph, directed=True, connection="strong")[1])
 
 
 def cost_levels(network: Network) -> Floats:

@@ -26,6 +26,7 @@ from synth.network import Network
 from synth.schedule import COPY, REDUCE, Outcome, Schedule
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay
+from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 
@@ -185,7 +186,7 @@ def _at_pace(
     towards = network.transposed() if shape.kind in _TURNED else network
     sends = Sends()
     for up, chunks, rounds in _parts(shape, planned):
-        depth = _depths(towards, up)
+        depth = depths(np.where(up >= 0, towards.dst[up], -1))
         ranks = np.flatnonzero((up >= 0) & _leading(towards, up, depth, shape.participants))
         below = slope * depth[ranks]
         begin = (rounds * stride)[:, None] + below.max(initial=0.0)
@@ -230,12 +231,3 @@ def _dealt(share: Floats, count: int) -> Indices:
         owner[chunk] = int(np.argmax(share / share.sum() * (chunk + 1) - given))
         given[owner[chunk]] += 1
     return owner
-
-
-def _depths(network: Network, up: Indices) -> Indices:
-    """How many links each rank is below the root of the tree that ``up`` leads along."""
-    depth = np.where(up < 0, 0, -1)
-    while (depth < 0).any():
-        above = np.where(up >= 0, depth[network.dst[up]], 0)
-        depth = np.where((depth < 0) & (above >= 0), above + 1, depth)
-    return depth

@@ -10,7 +10,7 @@ import numpy as np
 from probes.columns import Indices, Ints, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods.ring import best_cycle
+from synth.methods.ring import best_cycle, owner_places
 from synth.network import Network, fastest_links
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends, link_of
@@ -32,27 +32,14 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     there = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
     back = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
     hops = np.array([there, back])
-    place = np.argsort(order)
     chunk = np.arange(collective.chunks)
-    owner, lap = _owners(collective, place)
+    owner, lap = owner_places(collective, order)
     sends = Sends()
     if collective.reduces:
         _inwards(sends, chunk, owner, hops, lap)
     if collective.kind not in ("reduce_scatter", "reduce"):
         _outwards(sends, chunk, owner, hops, lap)
     return sends.schedule(network, collective, chunk_bytes, "bidirectional", seed)
-
-
-def _owners(collective: Collective, place: Indices) -> tuple[Indices, Indices]:
-    """For each chunk the place on the ring at which it is whole first, and which lap it belongs to."""
-    chunk = np.arange(collective.chunks)
-    if collective.kind == "all_gather":
-        return place[collective.source_of()], chunk % collective.share
-    if collective.kind == "reduce_scatter":
-        return place[collective.target_of()], chunk % collective.share
-    if collective.kind == "all_reduce":
-        return chunk % len(place), chunk // len(place)
-    return np.full_like(chunk, place[collective.root]), chunk
 
 
 def _reach(ranks: int, lap: Indices, way: int) -> Indices:

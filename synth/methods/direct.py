@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import Indices, Ints
+from probes.columns import Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -31,16 +31,12 @@ def synthesize(
     table = link_table(network, chunk_bytes)
     sends = Sends()
     chunk = np.arange(collective.chunks)
-    if collective.kind == "all_reduce":
-        owner = chunk % network.ranks
-        _add(sends, table, chunk, owner, REDUCE, method)
-        _add(sends, table, chunk, owner, COPY, method)
-    elif collective.reduces:
-        _add(sends, table, chunk, collective.target_of(), REDUCE, method)
-    elif (collective.target_of() < 0).all():
-        _add(sends, table, chunk, collective.source_of(), COPY, method)
-    else:
-        source, target = collective.source_of(), collective.target_of()
+    source, target = collective.source_of(), collective.target_of()
+    if collective.reduces:
+        _add(sends, table, REDUCE, collective, method)
+    if (target < 0).all():
+        _add(sends, table, COPY, collective, method)
+    elif not collective.reduces:
         moves = np.flatnonzero(source != target)
         link = links_between(table, source[moves], target[moves], method)
         sends.add(chunk[moves], link, COPY, (target - source)[moves] % network.ranks)
@@ -54,11 +50,13 @@ def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, see
     return synthesize(network, collective, chunk_bytes, seed=seed, method="all_pairs")
 
 
-def _add(sends: Sends, table: Ints, chunk: Indices, owner: Indices, op: int, method: str) -> None:
+def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
     """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy."""
     ranks = len(table)
+    owner = collective.owner_of()[0]
     step = np.arange(1, ranks)
     other = (owner[:, None] + step) % ranks
     here = np.broadcast_to(owner[:, None], other.shape)
     src, dst = (other, here) if op == REDUCE else (here, other)
-    sends.add(chunk[:, None], links_between(table, src, dst, method), op, step + ranks * (op == COPY))
+    link = links_between(table, src, dst, method)
+    sends.add(np.arange(len(owner))[:, None], link, op, step + ranks * (op == COPY))

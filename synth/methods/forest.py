@@ -13,27 +13,27 @@ fills and drains: a few leads of reductions, in chunks, are tried, and the faste
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Floats, Indices, bytes_of, ints, spans
-from synth.collective import Collective, Kind
+from probes.columns import Floats, Indices, spans
+from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends, in_start_order
+from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
 from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte, pack_rooted
 from synth.tree_packing.integral_packing import gathering_trees
+from synth.tree_packing.rooted_trees import depths
 from synth.tree_packing.spanning_trees import Edges, Packing, pack, pair_links
 
 __all__ = ["synthesize"]
 
 _LEADS = (96, 48, 192, 0)
-_MIRROR: dict[str, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
-_SERVED = ("all_reduce", "all_gather", "broadcast", *_MIRROR)
+_SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 _MOST_ROOTS = 40
 _SENDS_FOR_ALL_LEADS = 300_000
 
@@ -62,14 +62,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
-    """All_gather and broadcast; the others as their mirror image."""
-    if collective.reduces:
-        mirror = replace(collective, kind=_MIRROR[collective.kind])
-        spread = _rooted(network.transposed(), mirror, chunk_bytes, seed)
-        order = np.argsort(-replay(spread).arrival_s, kind="stable")
-        chunk, link = ints(spread.chunk[order]), ints(spread.link[order])
-        op = bytes_of(np.full(len(chunk), REDUCE))
-        return in_start_order(Schedule(network, collective, chunk_bytes, "forest", seed, chunk, link, op))
+    """All_gather and broadcast; the others as their reversals in time."""
+    if collective.reversal:
+        spread = _rooted(network.transposed(), collective.reversal, chunk_bytes, seed)
+        return in_start_order(reversed_in_time(spread, network, collective))
     source = collective.source_of()
     packing = _trees(network, collective, seed)
     sends = Sends()
@@ -80,20 +76,11 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
         for tree in np.unique(tree_of):
             links = packing.trees[mine[tree]]
             place = np.flatnonzero(tree_of == tree)
-            depth = _levels(network, links, int(root))
+            parent = np.full(network.ranks, -1)
+            parent[network.dst[links]] = network.src[links]
+            depth = depths(parent)[network.src[links]]
             sends.add(chunks[place][:, None], links, COPY, place[:, None] * network.ranks + depth)
     return sends.schedule(network, collective, chunk_bytes, "forest", seed)
-
-
-def _levels(network: Network, links: Indices, root: int) -> Indices:
-    """For each link of a rooted tree how deep its source lies."""
-    depth = {root: 0}
-    waiting = list(zip(network.src[links].tolist(), network.dst[links].tolist(), strict=True))
-    while len(depth) < network.ranks:
-        for src, dst in waiting:
-            if src in depth:
-                depth.setdefault(dst, depth[src] + 1)
-    return np.array([depth[src] for src, _ in waiting])
 
 
 def _trees(network: Network, collective: Collective, seed: int) -> RootedPacking:

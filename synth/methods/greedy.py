@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
 from synth.bounds.cuts import cost_levels
@@ -30,9 +28,11 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels.event_queue import queues_of
 from synth.network import Network
+from synth.networks.connectivity import strong_components
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.link_chunk_matching import CLUSTER, PLAIN, STRICT, match
 from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling.time_reversal import backwards
 
 __all__ = ["POLICIES", "Policy", "policies", "synthesize"]
 
@@ -112,8 +112,7 @@ def synthesize(
 def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:
     """Each chunk is reduced at one member, in turns, and spread from there."""
     members = collective.held()
-    owner = collective.participants[np.arange(collective.chunks) % collective.size]
-    owned = np.arange(network.ranks)[:, None] == owner
+    owned = np.arange(network.ranks)[:, None] == collective.owner_of()[0]
     back_chunk, back_link = _gathered(network, owned, members, search)
     there_chunk, there_link, _ = _spread(network, owned, members, search)
     op = np.concatenate((np.full(len(back_chunk), REDUCE), np.full(len(there_chunk), COPY)))
@@ -123,7 +122,7 @@ def _all_reduce(network: Network, collective: Collective, search: _Search) -> tu
 def _gathered(network: Network, wanted: Mask, held: Mask, search: _Search) -> tuple[Ints, Ints]:
     """From all that hold to the one that wants: the mirror image of spreading, last arrival first."""
     chunk, link, arrival_s = _spread(network.transposed(), wanted, held, search)
-    order = np.argsort(-arrival_s, kind="stable")
+    order = backwards(arrival_s)
     return chunk[order], link[order]
 
 
@@ -195,15 +194,11 @@ def _clusters(network: Network) -> tuple[Ints, Ints]:
 
     Of links that cost the same, those between hosts are a level of their own, above those inside hosts.
     """
-    _, hosts = np.unique(network.hosts, return_inverse=True)
     costs = cost_levels(network)[:_MOST_LEVELS]
     cost = np.minimum(np.searchsorted(costs * (1 + 1e-9), network.beta_s_per_byte), len(costs) - 1)
-    _, level = np.unique(2 * cost + (hosts[network.src] != hosts[network.dst]), return_inverse=True)
+    _, level = np.unique(2 * cost + (~network.within_host), return_inverse=True)
     levels = int(level.max(initial=0)) + 1
     cluster = np.empty((levels, network.ranks), np.int32)
     for at in range(levels):
-        fast = level < at
-        shape = (network.ranks, network.ranks)
-        graph = coo_array((np.ones(int(fast.sum())), (network.src[fast], network.dst[fast])), shape=shape)
-        cluster[at] = connected_components(graph, directed=True, connection="strong")[1]
+        cluster[at] = strong_components(network, level < at)
     return level.astype(np.int32), cluster

@@ -16,7 +16,7 @@ from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.methods.ring import cycle
 from synth.network import Network, fastest_links
-from synth.networks.subnetwork import hosts_of, link_table, links_between, restricted
+from synth.networks.subnetwork import host_places, hosts_of, link_table, links_between, restricted
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
 
@@ -34,7 +34,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"hierarchical does not serve {collective.kind}")
     rings = _rings(network, chunk_bytes)
     chunk = np.arange(collective.chunks)
-    owner, lap = _owners(collective)
+    owner, lap = collective.owner_of()
     hosts, size = rings.inside.shape
     period = hosts + size
     sends = Sends()
@@ -43,18 +43,6 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if collective.kind not in ("reduce_scatter", "reduce"):
         rings.outwards(sends, chunk, owner, (2 * lap + 1) * period)
     return sends.schedule(network, collective, chunk_bytes, "hierarchical", seed)
-
-
-def _owners(collective: Collective) -> tuple[Indices, Indices]:
-    """For each chunk the rank at which it is whole first, and its lap."""
-    chunk = np.arange(collective.chunks)
-    if collective.kind == "all_gather":
-        return collective.source_of(), chunk % collective.share
-    if collective.kind == "reduce_scatter":
-        return collective.target_of(), chunk % collective.share
-    if collective.kind == "all_reduce":
-        return chunk % collective.ranks, chunk // collective.ranks
-    return np.full_like(chunk, collective.root), chunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +80,6 @@ class _Rings:
 
 def _rings(network: Network, chunk_bytes: int) -> _Rings:
     members = hosts_of(network, "hierarchical")
-    hosts, size = members.shape
     order = np.empty_like(members)
     for at, ranks in enumerate(members):
         inner, _ = restricted(network, ranks)
@@ -103,7 +90,4 @@ def _rings(network: Network, chunk_bytes: int) -> _Rings:
     table = link_table(network, chunk_bytes)
     inside = links_between(table, order, np.roll(order, -1, axis=1), "hierarchical")
     across = links_between(table, order, np.roll(order, -1, axis=0), "hierarchical")
-    host, place = np.empty(network.ranks, np.int64), np.empty(network.ranks, np.int64)
-    host[order] = np.arange(hosts)[:, None]
-    place[order] = np.arange(size)
-    return _Rings(inside, across, host, place)
+    return _Rings(inside, across, *host_places(order))

@@ -22,15 +22,16 @@ from synth.bounds.bounds import bounds
 from synth.collective import Collective, Kind
 from synth.errors import NotApplicableError
 from synth.methods import greedy, paths
+from synth.milp.model import relative_gap
 from synth.network import Network
-from synth.schedule import REDUCE, Bound, Outcome, Schedule
+from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
 from synth.tacos_ilp.horizon_search import CLOSE, Search, copies_to_all
 
 __all__ = ["solve", "suits", "synthesize"]
 
-_COPYING: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
 # An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
 _MOST_DELIVERIES = 72
 _GREEDY_SENDS = 60_000
@@ -82,8 +83,8 @@ def solve(
     if collective.kind == "all_reduce":
         schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
         return _with_outcome(schedule, None), None
-    turned = collective.kind in _COPYING
-    copying = replace(collective, kind=_COPYING[collective.kind]) if turned else collective
+    turned = collective.reversal is not None
+    copying = collective.reversal or collective
     onward = network.transposed() if turned else network
     search = Search(
         onward,
@@ -98,7 +99,7 @@ def solve(
     best = search.run()
     bound = search.bound if not turned or _reversible(network) else None
     if turned:
-        best = _reversed(best, network, collective)
+        best = reversed_in_time(best, network, collective)
     return _with_outcome(best, bound), bound
 
 
@@ -118,7 +119,7 @@ def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     proven += [bound] if bound else []
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
-    gap = max(0.0, 1.0 - outcome.percent_of_optimal / 100)
+    gap = relative_gap(outcome.time_s, outcome.binding.time_s)
     status = "optimal" if gap <= CLOSE else "feasible"
     return replace(
         in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= CLOSE else gap)
@@ -131,19 +132,6 @@ def _reversible(network: Network) -> bool:
         return True
     start, links = network.port_links
     return all(np.ptp(network.alpha_s[links[a:b]]) == 0 for a, b in itertools.pairwise(start) if b > a)
-
-
-def _reversed(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
-    """The mirror image in time: sends of ``schedule``, made on the transposed network, last arrival first."""
-    order = np.argsort(-replay(schedule).arrival_s, kind="stable")
-    return replace(
-        schedule,
-        network=network,
-        collective=collective,
-        chunk=ints(schedule.chunk[order]),
-        link=ints(schedule.link[order]),
-        op=bytes_of(np.full(schedule.sends, REDUCE)),
-    )
 
 
 def _all_reduce(

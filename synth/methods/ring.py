@@ -18,7 +18,7 @@ from synth.routing.or_opt import shortened
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
 
-__all__ = ["best_cycle", "cycle", "synthesize"]
+__all__ = ["best_cycle", "cycle", "owner_places", "synthesize"]
 
 _MOST_STEPS = 20_000
 _MOST_TO_IMPROVE = 512
@@ -29,15 +29,21 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
     O(ranks · chunks) sends.
     """
-    if collective.kind not in _FILL:
+    if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"ring does not serve {collective.kind}")
     links = fastest_links(network, chunk_bytes)
     order = best_cycle(network, chunk_bytes)
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
-    place = np.argsort(order).astype(np.int32)
+    owner, lap = owner_places(collective, order)
+    # From one root chunks follow one another hop by hop; else a lap begins when the one before it is over.
+    halves = 2 if collective.kind == "all_reduce" else 1
+    turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
     sends = Sends()
-    _FILL[collective.kind](sends, collective, hops, place)
+    if collective.reduces:
+        _round(sends, owner + 1, hops, REDUCE, turn)
+    if collective.kind not in ("reduce_scatter", "reduce"):
+        _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
 
 
@@ -131,45 +137,17 @@ def _choices(
     return sorted((other for other in onward[rank] if not visited[other]), key=badness, reverse=True)
 
 
-def _fill_gather(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
-    chunk = np.arange(collective.chunks)
-    lap = chunk % collective.share
-    _round(sends, chunk, place[collective.source_of()], hops, COPY, lap * len(hops))
+def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Indices]:
+    """For each chunk the place on the cycle at which it is whole first, and its lap.
+
+    Of an all_reduce the places take turns.
+    """
+    owner, lap = collective.owner_of()
+    return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap
 
 
-def _fill_scatter(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
-    chunk = np.arange(collective.chunks)
-    lap = chunk % collective.share
-    _round(sends, chunk, place[collective.target_of()] + 1, hops, REDUCE, lap * len(hops))
-
-
-def _fill_all_reduce(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
-    chunk = np.arange(collective.chunks)
-    owner, lap = chunk % len(hops), chunk // len(hops)
-    _round(sends, chunk, owner + 1, hops, REDUCE, 2 * lap * len(hops))
-    _round(sends, chunk, owner, hops, COPY, (2 * lap + 1) * len(hops))
-
-
-def _fill_broadcast(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
-    chunk = np.arange(collective.chunks)
-    _round(sends, chunk, np.full_like(chunk, place[collective.root]), hops, COPY, chunk)
-
-
-def _fill_reduce(sends: Sends, collective: Collective, hops: Ints, place: Ints) -> None:
-    chunk = np.arange(collective.chunks)
-    _round(sends, chunk, np.full_like(chunk, place[collective.root] + 1), hops, REDUCE, chunk)
-
-
-def _round(sends: Sends, chunk: Indices, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
+def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
     """Each chunk goes round, from the rank at its ``start`` to the one just before it."""
+    chunk = np.arange(len(start))
     step = np.arange(len(hops) - 1)
     sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)
-
-
-_FILL = {
-    "all_gather": _fill_gather,
-    "reduce_scatter": _fill_scatter,
-    "all_reduce": _fill_all_reduce,
-    "broadcast": _fill_broadcast,
-    "reduce": _fill_reduce,
-}

@@ -6,11 +6,15 @@ down, and the latency is logarithmic. This is what NCCL calls Tree.
 
 from __future__ import annotations
 
+import numpy as np
+
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.network import Network, fastest_links
+from synth.network import Network
+from synth.networks.subnetwork import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import Sends, link_of
+from synth.scheduling.list_scheduling import Sends
+from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["parents", "synthesize"]
 
@@ -22,22 +26,22 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """
     if collective.kind not in ("all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"tree does not serve {collective.kind}")
-    links = fastest_links(network, chunk_bytes)
-    trees = [_rooted(tree, collective) for tree in parents(network.ranks)]
+    table = link_table(network, chunk_bytes)
+    trees = [np.array(_rooted(tree, collective)) for tree in parents(network.ranks)]
     sends = Sends()
-    for chunk in range(collective.chunks):
-        parent = trees[chunk % 2]
-        depth = _depths(parent)
-        height = max(depth)
-        for rank, above in enumerate(parent):
-            if above < 0:
-                continue
-            if collective.reduces:
-                row = link_of(links, rank, above, "tree")
-                sends.add(chunk, row, REDUCE, chunk + height - depth[rank])
-            if collective.kind != "reduce":
-                row = link_of(links, above, rank, "tree")
-                sends.add(chunk, row, COPY, chunk + height + depth[rank])
+    for number, parent in enumerate(trees):
+        depth = depths(parent)
+        rank = np.flatnonzero(parent >= 0)
+        chunk = np.arange(number, collective.chunks, 2)[:, None]
+        if not len(chunk):
+            continue
+        middle = chunk + depth.max()
+        if collective.reduces:
+            up = links_between(table, rank, parent[rank], "tree")
+            sends.add(chunk, up, REDUCE, middle - depth[rank])
+        if collective.kind != "reduce":
+            down = links_between(table, parent[rank], rank, "tree")
+            sends.add(chunk, down, COPY, middle + depth[rank])
     return sends.schedule(network, collective, chunk_bytes, "tree", seed)
 
 
@@ -73,17 +77,3 @@ def _rooted(parent: list[int], collective: Collective) -> list[int]:
         turned[rank] = below
         rank, below = above, rank
     return turned
-
-
-def _depths(parent: list[int]) -> list[int]:
-    depth = [-1] * len(parent)
-    for rank in range(len(parent)):
-        path = []
-        at = rank
-        while at >= 0 and depth[at] < 0:
-            path.append(at)
-            at = parent[at]
-        base = depth[at] if at >= 0 else -1
-        for steps, passed in enumerate(reversed(path), start=1):
-            depth[passed] = base + steps
-    return depth

@@ -1,6 +1,7 @@
-"""Two-step all_to_all: within the host to the rank of the target's place, then across hosts (GC3 Sec. 2).
+"""All_to_all in few steps: what crosses between hosts is gathered at ranks of one host, and sent at once.
 
-Messages between hosts are as many ranks larger, and each NIC only talks to its like.
+Two-step: within the host to the rank of the target's place, then across hosts (GC3 Sec. 2). Messages
+between hosts are as many ranks larger, and each NIC only talks to its like.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from probes.columns import Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks.subnetwork import hosts_of, link_table, links_between
+from synth.networks.subnetwork import host_places, hosts_of, link_table, links_between
 from synth.schedule import COPY, Schedule
 from synth.scheduling.list_scheduling import Sends
 
-__all__ = ["relayed", "synthesize"]
+__all__ = ["synthesize", "three_step"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -25,15 +26,35 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if collective.kind != "all_to_all":
         raise NotApplicableError(f"two_step does not serve {collective.kind}")
     members = hosts_of(network, "two_step")
-    host, place = np.empty(network.ranks, np.int64), np.empty(network.ranks, np.int64)
-    host[members] = np.arange(len(members))[:, None]
-    place[members] = np.arange(members.shape[1])
+    host, place = host_places(members)
     source, target = collective.source_of(), collective.target_of()
     relay = members[host[source], place[target]]
-    return relayed(network, collective, chunk_bytes, [source, relay, target], "two_step", seed)
+    return _relayed(network, collective, chunk_bytes, [source, relay, target], "two_step", seed)
 
 
-def relayed(
+def three_step(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """Within the host to the rank that speaks to the target's host, across, within (GC3 Sec. 6.2).
+
+    All that a host has for another crosses together, through few and large messages. Each host has
+    size // hosts ranks that speak to another one (at least one), so that all NICs work. Raises as
+    ``synthesize`` does.
+    """
+    if collective.kind != "all_to_all":
+        raise NotApplicableError(f"three_step does not serve {collective.kind}")
+    members = hosts_of(network, "three_step")
+    hosts, size = members.shape
+    host, place = host_places(members)
+    source, target = collective.source_of(), collective.target_of()
+    speakers = max(1, size // hosts)
+    apart = (host[target] - host[source]) % hosts
+    speaker = (apart * speakers + place[source] % speakers) % size
+    stays = apart == 0
+    leaves = np.where(stays, source, members[host[source], speaker])
+    enters = np.where(stays, source, members[host[target], speaker])
+    return _relayed(network, collective, chunk_bytes, [source, leaves, enters, target], "three_step", seed)
+
+
+def _relayed(
     network: Network,
     collective: Collective,
     chunk_bytes: int,

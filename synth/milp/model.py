@@ -19,7 +19,7 @@ from probes.columns import Floats
 from probes.files import temporary_folders
 from synth.milp.backends import Effort, bound_of, require, run, solver_of
 
-__all__ = ["Model", "Solution", "Status", "require"]
+__all__ = ["Model", "Solution", "Status", "relative_gap", "require"]
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 # A solver that stops this close to its limit may have been cut short, whatever it says.
@@ -41,10 +41,13 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """(objective − bound) / objective: 0 is proven optimal, infinite without a solution."""
-        if self.values is None:
-            return math.inf
-        return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1e-12)
+        """That of the objective; infinite without a solution."""
+        return math.inf if self.values is None else relative_gap(self.objective, self.bound)
+
+
+def relative_gap(value: float, bound: float) -> float:
+    """(value − bound) / value: how far it may be from the least possible; 0 is proven optimal."""
+    return max(0.0, value - bound) / max(abs(value), 1e-12)
 
 
 @dataclass(eq=False)

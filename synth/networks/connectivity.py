@@ -1,11 +1,14 @@
-"""Whether a network can carry a collective at all: a way from who holds each chunk to who wants it."""
+"""Strongly connected components, and whether a network can carry a collective at all.
+
+That takes a way from who holds each chunk to who wants it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from probes.columns import Indices, Ints, Mask
@@ -14,10 +17,16 @@ from probes.identifiers import cpu_list
 from synth.collective import Collective
 from synth.network import Network
 
-__all__ = ["missing_way", "require_ways"]
+__all__ = ["missing_way", "require_ways", "strong_components"]
 
 _MOST_PARTS = 6
 _MOST_LETTERS = 60
+
+
+def strong_components(network: Network, links: Indices | Mask) -> Indices:
+    """For each rank the number of its strongly connected component over ``links``, from 0."""
+    graph = _graph(network, links)
+    return np.asarray(connected_components(graph, directed=True, connection="strong")[1])
 
 
 def require_ways(network: Network, collective: Collective) -> None:
@@ -36,11 +45,11 @@ def missing_way(network: Network, collective: Collective) -> str:
     network that is connected in one direction alone serves a broadcast from a rank that leads to all others.
     O(links) where every rank can reach every other, else O(links · parts).
     """
-    ones = np.ones(network.links)
-    graph = coo_array((ones, (network.src, network.dst)), shape=(network.ranks,) * 2).tocsr()
-    parts, part = connected_components(graph, directed=True, connection="strong")
-    if parts == 1:
+    everything = np.arange(network.links)
+    part = strong_components(network, everything)
+    if not part.any():
         return ""
+    graph = _graph(network, everything)
     reached: dict[int, Mask] = {}
 
     def reach(rank: int) -> Mask:
@@ -59,6 +68,11 @@ def missing_way(network: Network, collective: Collective) -> str:
                 way = f"a way from rank {holders[0]} to rank {lost[0]}"
                 return f"{way}, and there is none: {_in_parts(collective, part)}"
     return ""
+
+
+def _graph(network: Network, links: Indices | Mask) -> csr_array:
+    ends = network.src[links], network.dst[links]
+    return coo_array((np.ones(len(ends[0])), ends), shape=(network.ranks,) * 2).tocsr()
 
 
 def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:

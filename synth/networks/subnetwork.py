@@ -17,6 +17,7 @@ from synth.rank_sets import RankSets
 
 __all__ = [
     "embedded",
+    "host_places",
     "hosts_of",
     "link_table",
     "links_between",
@@ -71,6 +72,13 @@ def hosts_of(network: Network, method: str) -> Ints:
             f"{len(names)} with {sizes.min()} to {sizes.max()}"
         )
     return ints(np.argsort(host, kind="stable").reshape(len(names), -1))
+
+
+def host_places(members: Indices) -> tuple[Indices, Indices]:
+    """(host, place in it) of each rank, where ``members`` (hosts, ranks a host) are all ranks."""
+    found = np.empty((2, members.size), dtype=np.int64)
+    found[:, members.ravel()] = np.divmod(np.arange(members.size), members.shape[1])
+    return found[0], found[1]
 
 
 def reachable(network: Network, collective: Collective) -> Indices:

@@ -18,6 +18,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.min_arborescence import cheapest_arborescence
 from synth.tree_packing.packing_lp import Trees, link_load, solve
+from synth.tree_packing.rooted_trees import depths
 
 __all__ = ["RootedPacking", "least_s_per_byte", "pack_rooted"]
 
@@ -100,15 +101,4 @@ def _cheapest(network: Network, cost: Floats, root: int, random: np.random.Gener
     )
     if (chosen == -2).any():
         raise NotApplicableError(f"{network.name}: rank {root} does not reach every rank")
-    return chosen[chosen >= 0], int(_depths(network, chosen, root).max())
-
-
-def _depths(network: Network, chosen: Indices, root: int) -> Indices:
-    """For each rank how many links it lies below the root."""
-    depth = np.zeros(network.ranks, dtype=np.int64)
-    above = np.where(chosen >= 0, network.src[chosen], root)
-    here = np.arange(network.ranks)
-    while (here != root).any():
-        depth += here != root
-        here = np.where(here == root, root, above[here])
-    return depth
+    return chosen[chosen >= 0], int(depths(np.where(chosen >= 0, network.src[chosen], -1)).max())

@@ -54,8 +54,7 @@ def classes(network: Network) -> Iterator[tuple[str, Mask]]:
     """The classes of links that there are: inside a host and between hosts, or just links on one host."""
     import numpy as np
 
-    _, host = np.unique(np.array(network.hosts), return_inverse=True)
-    inside = host[network.src] == host[network.dst]
+    inside = network.within_host
     if inside.all() or not inside.any():
         yield "links", np.ones(network.links, dtype=bool)
     else:

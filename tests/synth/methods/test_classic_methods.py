@@ -14,10 +14,8 @@ from synth.methods import (
     bidirectional,
     direct,
     doubling,
-    halving_doubling,
     hierarchical,
     ring,
-    three_step,
     tree,
     two_step,
 )
@@ -34,7 +32,7 @@ def uniform(ranks):
 
 
 def time_s(method, network, kind, chunks, chunk_bytes):
-    schedule = method.synthesize(network, collective(kind, network.ranks, chunks), chunk_bytes)
+    schedule = method(network, collective(kind, network.ranks, chunks), chunk_bytes)
     assert check(schedule) == []
     return replay(schedule).time_s
 
@@ -43,7 +41,7 @@ def time_s(method, network, kind, chunks, chunk_bytes):
 def test_ring_all_reduce_costs_what_ds_sync_says(ranks):
     """2(N−1)(α + Sβ/N) (DS-Sync Table I)."""
     chunk_bytes = 12_000
-    found_s = time_s(ring, uniform(ranks), "all_reduce", ranks, chunk_bytes)
+    found_s = time_s(ring.synthesize, uniform(ranks), "all_reduce", ranks, chunk_bytes)
     assert found_s == pytest.approx(2 * (ranks - 1) * (ALPHA + chunk_bytes * BETA))
 
 
@@ -52,7 +50,7 @@ def test_ring_all_reduce_costs_what_ds_sync_says(ranks):
 def test_double_tree_all_reduce_costs_no_more_than_ds_sync_says(ranks, chunks):
     """2(log N + k)(α + Sβ/k) (DS-Sync Table I), k chunks; on a switch, where children share a port."""
     network = family(f"switch:{ranks}", [ALPHA], [1 / BETA])
-    found_s = time_s(tree, network, "all_reduce", chunks, 12_000)
+    found_s = time_s(tree.synthesize, network, "all_reduce", chunks, 12_000)
     formula_s = 2 * (math.log2(ranks) + chunks) * (ALPHA + 12_000 * BETA)
     assert 0.4 * formula_s <= found_s <= 1.25 * formula_s
 
@@ -63,7 +61,7 @@ def test_hierarchical_all_reduce_costs_what_ds_sync_says(hosts, size):
     network = family(f"switch_switch:{size}x{hosts}", [0.0], [100e9, 10e9])
     ranks = hosts * size
     buffer = 12_000 * ranks
-    found_s = time_s(hierarchical, network, "all_reduce", ranks, 12_000)
+    found_s = time_s(hierarchical.synthesize, network, "all_reduce", ranks, 12_000)
     inside_s = 2 * (size - 1) / size * buffer / 100e9
     across_s = 2 * (hosts - 1) / hosts * (buffer / size) / 10e9
     assert max(inside_s, across_s) * (1 - 1e-9) <= found_s <= (inside_s + across_s) * 1.3
@@ -76,11 +74,11 @@ def test_doubling_takes_the_logarithm_of_the_ranks(ranks):
     most = math.ceil(math.log2(ranks))
     least = max(place.bit_count() for place in range(ranks))
     for method, kind, laps, phases in (
-        (doubling, "all_gather", 1, 1),
-        (doubling, "broadcast", 1, 1),
-        (doubling, "reduce", 1, 1),
-        (halving_doubling, "reduce_scatter", ranks, 1),
-        (halving_doubling, "all_reduce", ranks, 2),
+        (doubling.synthesize, "all_gather", 1, 1),
+        (doubling.synthesize, "broadcast", 1, 1),
+        (doubling.synthesize, "reduce", 1, 1),
+        (doubling.halving_doubling, "reduce_scatter", ranks, 1),
+        (doubling.halving_doubling, "all_reduce", ranks, 2),
     ):
         steps = time_s(method, network, kind, laps, 1) / ALPHA / phases
         assert least * (1 - 1e-3) <= steps <= most * (1 + 1e-3)
@@ -90,7 +88,7 @@ def test_doubling_takes_the_logarithm_of_the_ranks(ranks):
 def test_halving_doubling_sends_as_much_as_a_ring(ranks):
     network = family(f"switch:{ranks}", [0.0], [1 / BETA])
     least_s = 2 * (ranks - 1) * 1000 * BETA
-    found_s = time_s(halving_doubling, network, "all_reduce", ranks, 1000)
+    found_s = time_s(doubling.halving_doubling, network, "all_reduce", ranks, 1000)
     assert found_s <= (1.0 if ranks & (ranks - 1) == 0 else 1.5) * least_s * (1 + 1e-9)
 
 
@@ -106,7 +104,7 @@ def test_direct_takes_one_step_and_all_pairs_two(ranks):
         "gather",
         "all_to_next",
     ):
-        assert time_s(direct, uniform(ranks), kind, 1, 1000) == pytest.approx(step_s)
+        assert time_s(direct.synthesize, uniform(ranks), kind, 1, 1000) == pytest.approx(step_s)
     schedule = direct.all_pairs(uniform(ranks), collective("all_reduce", ranks, ranks), 1000)
     assert replay(schedule).time_s == pytest.approx(2 * step_s)
     assert schedule.method == "all_pairs"
@@ -116,16 +114,18 @@ def test_direct_takes_one_step_and_all_pairs_two(ranks):
 def test_both_ways_round_take_half_the_steps(ranks):
     network = family(f"ring:{ranks}", [ALPHA], [1 / BETA])
     steps = ranks // 2
-    assert time_s(bidirectional, network, "all_gather", 1, 1000) <= steps * (ALPHA + 1000 * BETA) * (1 + 1e-9)
+    assert time_s(bidirectional.synthesize, network, "all_gather", 1, 1000) <= steps * (
+        ALPHA + 1000 * BETA
+    ) * (1 + 1e-9)
     # Long buffers: what the first and the last chunk wait for counts little.
-    halves = time_s(bidirectional, network, "all_reduce", 8 * ranks, 10_000)
-    assert halves <= time_s(ring, network, "all_reduce", 8 * ranks, 10_000) / 2 * 1.25
+    halves = time_s(bidirectional.synthesize, network, "all_reduce", 8 * ranks, 10_000)
+    assert halves <= time_s(ring.synthesize, network, "all_reduce", 8 * ranks, 10_000) / 2 * 1.25
 
 
 def test_two_step_all_to_all_crosses_between_hosts_once_and_only_to_the_same_place():
     network = pod("dgx-a100:2")
-    for method in (two_step, three_step):
-        schedule = method.synthesize(network, collective("all_to_all", 16, 16), 1000)
+    for method in (two_step.synthesize, two_step.three_step):
+        schedule = method(network, collective("all_to_all", 16, 16), 1000)
         assert check(schedule) == []
         src, dst = network.src[schedule.link], network.dst[schedule.link]
         across = src // 8 != dst // 8
@@ -135,7 +135,7 @@ def test_two_step_all_to_all_crosses_between_hosts_once_and_only_to_the_same_pla
 
 def test_three_step_gathers_what_goes_to_one_host():
     network = pod("dgx-a100:3")
-    schedule = three_step.synthesize(network, collective("all_to_all", 24, 24), 1000)
+    schedule = two_step.three_step(network, collective("all_to_all", 24, 24), 1000)
     src, dst = network.src[schedule.link], network.dst[schedule.link]
     across = src // 8 != dst // 8
     pairs = set(zip(src[across].tolist(), (dst[across] // 8).tolist(), strict=True))
@@ -157,9 +157,9 @@ def test_the_best_ring_enters_every_host_once():
     assert sum(host[a] != host[b] for a, b in zip(order, order[1:] + order[:1], strict=True)) == 3
 
 
-@pytest.mark.parametrize("method", [hierarchical, two_step, three_step])
+@pytest.mark.parametrize("method", [hierarchical.synthesize, two_step.synthesize, two_step.three_step])
 def test_methods_for_hosts_need_hosts_of_equal_size(method):
-    kind = "all_reduce" if method is hierarchical else "all_to_all"
+    kind = "all_reduce" if method is hierarchical.synthesize else "all_to_all"
     for network in (family("switch:8", [0.0], [1e9]), pod("dgx-a100")):
         with pytest.raises(NotApplicableError, match="two hosts or more"):
-            method.synthesize(network, collective(kind, 8, 8), 1000)
+            method(network, collective(kind, 8, 8), 1000)

@@ -1,0 +1,37 @@
+"""Reversal in time: a schedule that copies, run backwards on the transposed network, sums up.
+
+So reduce_scatter is all_gather backwards, and reduce is broadcast (TACOS Sec. IV); which is which,
+``Collective.reversal`` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Floats, Indices, bytes_of, ints
+from synth.collective import Collective
+from synth.network import Network
+from synth.schedule import REDUCE, Schedule
+from synth.simulation.schedule import replay
+
+__all__ = ["backwards", "reversed_in_time"]
+
+
+def backwards(arrival_s: Floats) -> Indices:
+    """The rows of sends when time runs backwards: what arrived last leaves first."""
+    return np.argsort(-arrival_s, kind="stable")
+
+
+def reversed_in_time(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
+    """``schedule``, made on the transposed network, as the sums of ``collective``; O(sends · log sends)."""
+    order = backwards(replay(schedule).arrival_s)
+    return replace(
+        schedule,
+        network=network,
+        collective=collective,
+        chunk=ints(schedule.chunk[order]),
+        link=ints(schedule.link[order]),
+        op=bytes_of(np.full(schedule.sends, REDUCE)),
+    )

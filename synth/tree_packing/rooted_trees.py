@@ -1,0 +1,19 @@
+"""Rooted trees as one column: the parent of each rank, -1 at a root."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Indices
+
+__all__ = ["depths"]
+
+
+def depths(parent: Indices) -> Indices:
+    """How many edges each rank lies below its root; O(ranks · height)."""
+    depth = np.zeros(len(parent), dtype=np.int64)
+    above = parent
+    while (below := above >= 0).any():
+        depth += below
+        above = np.where(below, parent[above], -1)
+    return depth
