@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exec.launcher.ending import Ending
-from exec.launcher.protocol import Partial, Status
+from exec.launcher.protocol import Partial, Status, function_of
 from probes.errors import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
@@ -90,7 +90,7 @@ def run_inside(
     others whenever rank 0 gets on. A rank's exception, the time limit and, on rank 0, a signal end the
     whole job; ``ending`` is told before. After SIGTERM mpirun kills the ranks within a second.
     """
-    from exec.launcher.worker import expected, function_of, import_mpi
+    from exec.launcher.worker import expected, import_mpi
 
     mpi = import_mpi()
     comm = mpi.COMM_WORLD

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from exec.launcher.protocol import Hello, Job, authenticated
+from exec.launcher.protocol import Hello, JobForRanks, authenticated
 
 __all__ = ["Greeter", "listen"]
 
@@ -48,7 +48,7 @@ class Greeter:
         self,
         listener: socket.socket,
         key: bytes,
-        job: Job,
+        job: JobForRanks,
         arrived: Callable[[Hello, Connection[Any, Any]], None],
     ) -> None:
         self._listener, self._key, self._job, self._arrived = listener, key, job, arrived

@@ -8,16 +8,21 @@ the other end has shown that it knows the key.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import pickle
 import socket
 import struct
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from probes.errors import CcctlError, UnavailableError
+from probes.errors import CcctlError, UnavailableError, UsageError
 
 __all__ = [
     "BEAT_S",
@@ -28,12 +33,14 @@ __all__ = [
     "Finished",
     "Hello",
     "Job",
+    "JobForRanks",
     "Partial",
     "Started",
     "Status",
     "authenticated",
     "connect",
     "environment",
+    "function_of",
     "is_local",
     "rebuilt",
     "run_directories",
@@ -67,16 +74,53 @@ class Hello:
 
 @dataclass(frozen=True)
 class Job:
-    """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function"."""
+    """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function".
+
+    ``arguments`` are pickled, and read only when a rank has ``path`` among the folders of its modules.
+    """
 
     task: str
-    arguments: Any
+    arguments: bytes
     ranks: int
+    path: tuple[str, ...] = ()
+
+    def opened(self) -> tuple[Callable[..., Any], Any]:
+        """The function and its arguments, both found on ``path`` after what this process finds by itself."""
+        sys.path += [folder for folder in self.path if folder not in sys.path]
+        return function_of(self.task), pickle.loads(self.arguments)
+
+
+class JobForRanks:
+    """A job as the command has it: each rank gets what it needs of the arguments.
+
+    Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. Raises UsageError
+    where they cannot be pickled.
+    """
+
+    def __init__(self, task: str, arguments: object, ranks: int, path: tuple[str, ...] = ()) -> None:
+        self.ranks = ranks
+        self._part = getattr(arguments, "of_rank", None)
+        self._whole = Job(task, b"" if self._part else _pickled(arguments), ranks, path)
 
     def of_rank(self, rank: int) -> Job:
-        """The job with what one rank needs of the arguments, where they can tell (``of_rank(rank)``)."""
-        part = getattr(self.arguments, "of_rank", None)
-        return self if part is None else replace(self, arguments=part(rank))
+        """What goes to one rank."""
+        return (
+            self._whole if self._part is None else replace(self._whole, arguments=_pickled(self._part(rank)))
+        )
+
+
+def _pickled(arguments: object) -> bytes:
+    try:
+        return pickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # whatever the __reduce__ of a caller's class raises
+        raise UsageError(f"arguments: they cannot be pickled for the ranks: {error}") from error
+
+
+def function_of(task: str) -> Callable[..., Any]:
+    """The function that "package.module:function" names."""
+    module, _, name = task.partition(":")
+    found: Callable[..., Any] = attrgetter(name)(importlib.import_module(module))
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,27 @@ or ``srun`` it is one of the ranks and calls the function itself.
 from __future__ import annotations
 
 import os
+import re
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exec.launcher.nodeset import MOST_RANKS, HostSlots, parse, read_hostfile
-from probes.errors import UnavailableError, UsageError
+from probes.errors import UnavailableError, UsageError, quoted
 from probes.live.memory import Need, refuse_crowding, rooms
-from probes.progress import SILENT, Progress
+from probes.progress import SILENT, Progress, Safekeeping
 
 if TYPE_CHECKING:
     from exec.launcher.ending import Ending
 
-__all__ = ["World", "run_ranks", "started_by_mpi"]
+__all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 # What a rank takes at least: Python with NumPy, MPI, and its queues in /dev/shm.
 _RANK_BYTES, _RANK_SHARED_BYTES = 40 << 20, 1 << 18
+_TASK = re.compile(r"[\w.]+:[\w.]+")
 _MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 
@@ -78,6 +82,73 @@ def started_by_mpi() -> bool:
     return any(name in os.environ for name in _MARKS)
 
 
+def launch(
+    function: Callable[[Any, Any, Safekeeping], Any] | str,
+    arguments: object = None,
+    *,
+    ranks: int | None = None,
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    timeout_s: float | None = None,
+    stall_s: float | None = None,
+    keep: Callable[[Any], None] = lambda value: None,
+    progress: Progress = SILENT,
+) -> Any:
+    """Call ``function(comm, arguments, progress)`` on every rank; returns what it returns on rank 0.
+
+    ``comm`` is mpi4py's ``COMM_WORLD`` on ``ranks`` processes of this host, or on the slots of ``hosts``
+    ("gpu[01-08]:4,login1:2") or of a ``hostfile``. The function is one that ranks can import, given as an
+    object or by its name, "package.module:function"; they find modules where this process does. It tells
+    ``progress`` how far it is (``update``), whom it waits for (``waiting``), and pieces of its result that
+    are kept whatever happens (``partial``): ``keep`` is called with each of them, and the ``progress`` that
+    is given here with what rank 0 tells. ``arguments`` and the value are pickled.
+
+    Raises UsageError where that cannot be; UnavailableError where ranks do not start; LostRankError where
+    one dies, is stopped, or with ``stall_s`` where none gets on for so long; TimeoutExpired after
+    ``timeout_s`` seconds; what a rank raises, if it is a CcctlError, else RankFailed with its traceback. No
+    process, file or shared memory of the run is left then. It takes about a second on one host.
+
+    Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
+    but rank 0 get None, and an exception on one aborts the job.
+
+    >>> from exec.launcher.run import launch
+    >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
+    >>> len(greetings.hosts)
+    2
+    """
+    if isinstance(function, str) and not _TASK.fullmatch(function):
+        raise UsageError(f"function: expected a name like 'module:function', found {quoted(function)}")
+    return run_ranks(
+        function if isinstance(function, str) else _name_of(function),
+        arguments,
+        World(ranks, hosts, hostfile),
+        timeout_s=timeout_s,
+        stall_s=stall_s,
+        keep=keep,
+        progress=progress,
+        path=[str(Path(folder).absolute()) for folder in sys.path],
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """The name by which ranks import a function; raises UsageError where it has none."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module in (None, "__main__"):
+        raise UsageError(
+            f"function: ranks cannot import {name or function!r}, which {module or 'no module'} defines",
+            hint="Put it into a module of its own, and import it from there.",
+        )
+    found: Any = sys.modules.get(str(module))
+    for part in str(name).split("."):
+        found = getattr(found, part, None)
+    if found is not function:
+        raise UsageError(
+            f"function: ranks cannot import {name or function!r}: {module} has another of that name, or none",
+            hint="Give a function of a module, no lambda and none that is defined inside another.",
+        )
+    return f"{module}:{name}"
+
+
 def run_ranks(
     task: str,
     arguments: object,
@@ -88,6 +159,7 @@ def run_ranks(
     keep: Callable[[Any], None] = lambda value: None,
     progress: Progress = SILENT,
     ending: Ending | None = None,
+    path: Sequence[str] = (),
 ) -> Any:
     """What rank 0's ``function(comm, arguments, progress)`` returns, run on every rank of ``world``.
 
@@ -98,6 +170,8 @@ def run_ranks(
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
     ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
+
+    Ranks find modules where a fresh Python does, and then in the folders of ``path``.
 
     Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
     as other ranks wait, ends the job, and ``ending`` is told.
@@ -110,10 +184,11 @@ def run_ranks(
     _refuse_lone_tasks()
     ranks, where = world.placed()
     _refuse_crowd(ranks, where)
+    from exec.launcher.protocol import JobForRanks
     from exec.launcher.session import StartedRanks
     from exec.launcher.watchdog import Limits
 
-    with StartedRanks(ranks, where, task, arguments) as started:
+    with StartedRanks(where, JobForRanks(task, arguments, ranks, tuple(path))) as started:
         return started.result(progress, Limits(timeout_s, stall_s), keep)
 
 

@@ -41,8 +41,8 @@ _SCRATCH_PREFIX = "ccctl-ranks-"
 class StartedRanks:
     """A world of ranks that runs one task: started on entry, wholly gone on exit."""
 
-    def __init__(self, ranks: int, where: Sequence[HostSlots], task: str, arguments: object) -> None:
-        self._job = protocol.Job(task, arguments, ranks)
+    def __init__(self, where: Sequence[HostSlots], job: protocol.JobForRanks) -> None:
+        self._job = job
         self._where = tuple(where)
         self._cleanup = contextlib.ExitStack()
 

@@ -23,7 +23,7 @@ from typing import Any
 from exec.errors import RankFailed
 from exec.launcher.diagnosis import Rank, culprit, who_waits
 from exec.launcher.greeter import Greeter
-from exec.launcher.protocol import Failure, Finished, Hello, Job, Partial, Started, Status, rebuilt
+from exec.launcher.protocol import Failure, Finished, Hello, JobForRanks, Partial, Started, Status, rebuilt
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
 from probes.progress import Progress
 
@@ -59,7 +59,7 @@ class Watchdog:
         self,
         listener: socket.socket,
         key: bytes,
-        job: Job,
+        job: JobForRanks,
         launcher: subprocess.Popen[bytes],
         log: Path,
         stopped: Callable[[], str],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import importlib
 import os
 import shutil
 import signal
@@ -16,7 +15,6 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,7 +40,7 @@ from probes.errors import UnavailableError
 from probes.files import temporary_folders
 from probes.install_hints import install
 
-__all__ = ["Reporter", "expected", "function_of", "import_mpi", "main"]
+__all__ = ["Reporter", "expected", "import_mpi", "main"]
 
 # How long a rank whose command is gone tries to remove what the run leaves.
 _GONE_S = 2.0
@@ -129,18 +127,12 @@ def main() -> None:
     reporter.close()
 
 
-def function_of(task: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names."""
-    module, _, name = task.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
-
-
 def _serve(job: Job, rank: int, reporter: Reporter) -> None:
     try:
         comm = _world(job.ranks)
         reporter.send(Started(segments()))
-        value = function_of(job.task)(comm, job.arguments, reporter)
+        function, arguments = job.opened()
+        value = function(comm, arguments, reporter)
         reporter.send_pieces()
         reporter.send(Finished(value if rank == 0 else None))
     except BaseException as error:

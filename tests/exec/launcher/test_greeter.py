@@ -13,7 +13,7 @@ import pytest
 
 from exec.launcher import protocol
 from exec.launcher.greeter import Greeter, listen
-from exec.launcher.protocol import Hello, Job, authenticated
+from exec.launcher.protocol import Hello, JobForRanks, authenticated
 from probes.errors import UnavailableError
 
 KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"
@@ -23,7 +23,7 @@ STRANGER = 54321
 @contextlib.contextmanager
 def greeting(listener, ranks=1):
     arrived = queue.SimpleQueue()
-    greeter = Greeter(listener, KEY, Job("a:b", None, ranks), lambda hello, _: arrived.put(hello))
+    greeter = Greeter(listener, KEY, JobForRanks("a:b", None, ranks), lambda hello, _: arrived.put(hello))
     try:
         yield arrived
     finally:
@@ -69,7 +69,7 @@ def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listener, tmp_path):
     with greeting(listener) as arrived, contextlib.ExitStack() as stack:
         for said in rude * 4:
             stack.enter_context(reached(listener)).sendall(said)
-        assert greeted(listener) == Job("a:b", None, 1)
+        assert greeted(listener) == JobForRanks("a:b", None, 1).of_rank(3)
         assert arrived.get(timeout=10) == Hello(3, "host", 1) and arrived.empty()
     assert not (tmp_path / "harm").exists()
 
