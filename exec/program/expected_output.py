@@ -16,6 +16,7 @@ import numpy as np
 
 from exec.program.dtypes import BFLOAT16, Array, combine_of, divided, encoded
 from exec.program.layout import Layout
+from probes.columns import Ints
 from synth.program import INPUT, OUTPUT
 
 __all__ = ["expected", "given"]
@@ -30,11 +31,11 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     """The input of ``rank``: flat, as long as the program's input for this layout."""
     patterns = _Patterns(layout, dtype, redop)
     own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
-    collective, slots = layout.program.collective, layout.slots
+    collective = layout.program.collective
     copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
     # What several ranks hold copies of is the same on all of them: what the first one has.
     for chunk in np.flatnonzero(copied).tolist():
-        slot = slots.input_of(rank, chunk)
+        slot = patterns.input_slot(rank, chunk)
         start, length = layout.start(INPUT, slot), layout.length(slot)
         first = int(collective.sources.of(chunk)[0])
         own[start : start + length] = patterns.at_source(first, chunk)[:length]
@@ -65,8 +66,15 @@ class _Patterns:
     def __init__(self, layout: Layout, dtype: np.dtype[Any], redop: str) -> None:
         self.layout, self.dtype, self.redop = layout, dtype, redop
         self.ranks = layout.program.ranks
+        self._slots: dict[int, Ints] = {}
         self.for_product = layout.program.collective.reduces and redop == "prod"
         self.largest = max(1, min(_LARGEST, _EXACT.get(dtype, 1 << 24) // self.ranks))
+
+    def input_slot(self, rank: int, chunk: int) -> int:
+        """The slot of ``chunk`` in the input of ``rank``."""
+        if rank not in self._slots:
+            self._slots[rank] = self.layout.program.collective.input_slots(rank)
+        return int(self._slots[rank][chunk])
 
     def of(self, rank: int) -> Array:
         """One period of what ``rank`` holds."""
@@ -75,7 +83,7 @@ class _Patterns:
     def at_source(self, source: int, chunk: int) -> Array:
         """A period of what ``source`` holds, or longer, from ``chunk`` on."""
         layout = self.layout
-        first = layout.start(INPUT, layout.slots.input_of(source, chunk))
+        first = layout.start(INPUT, self.input_slot(source, chunk))
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
@@ -92,7 +100,7 @@ def _chunk_by_chunk(patterns: _Patterns, rank: int) -> Array:
     layout = patterns.layout
     collective = layout.program.collective
     result = np.zeros(layout.elements(rank, OUTPUT), patterns.dtype)
-    for slot, chunk in enumerate(layout.slots.output_chunks(rank).tolist()):
+    for slot, chunk in enumerate(np.flatnonzero(collective.targets.has(rank)).tolist()):
         sources = collective.sources.of(chunk).tolist()
         parts = [
             patterns.at_source(source, chunk)

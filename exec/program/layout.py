@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from probes.errors import UsageError
-from synth.chunk_layout import Slots
 from synth.collective import Collective
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 
@@ -45,8 +44,13 @@ class Layout:
         return cuts
 
     @cached_property
-    def slots(self) -> Slots:
-        return Slots(self.program.collective)
+    def _sizes(self) -> tuple[list[int], list[int]]:
+        """How many slots the input and the output of each rank have."""
+        collective = self.program.collective
+        inputs, outputs = (
+            sets.per_rank(collective.ranks).tolist() for sets in (collective.sources, collective.targets)
+        )
+        return inputs, outputs
 
     def start(self, buffer: int, slot: int) -> int:
         """The first element of a slot."""
@@ -64,8 +68,7 @@ class Layout:
         """Elements of a whole buffer of ``rank``."""
         if buffer == SCRATCH:
             return self.program.scratch_chunks[rank] * self.largest
-        sizes = self.slots.input_sizes if buffer == INPUT else self.slots.output_sizes
-        return sizes[rank] // self.program.collective.share * self.count
+        return self._sizes[buffer == OUTPUT][rank] // self.program.collective.share * self.count
 
     def sums(self, rank: int) -> list[tuple[int, int, int]]:
         """(first element, end, summands) of each stretch of ``rank``'s output that is reduced."""
@@ -74,7 +77,7 @@ class Layout:
         if not collective.reduces:
             return []
         summands, reduced = collective.sources.sizes().tolist(), collective.reduced.tolist()
-        for slot, chunk in enumerate(self.slots.output_chunks(rank).tolist()):
+        for slot, chunk in enumerate(np.flatnonzero(collective.targets.has(rank)).tolist()):
             if reduced[chunk]:
                 start = self.start(OUTPUT, slot)
                 stop = start + self.length(slot)

@@ -1,8 +1,7 @@
 from assembler import Assembler
 
-from synth.chunk_layout import Slots
 from synth.collective import collective
-from synth.memory_layout import cells_of
+from synth.memory_layout import cells_of, side_of
 from synth.program import INPUT, OPS, OUTPUT
 
 
@@ -27,16 +26,16 @@ def test_counts_and_names():
     ]
 
 
-def test_slots_agree_with_the_collective():
+def test_sides_agree_with_the_collective():
     for kind in ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "all_to_all"):
         wanted = collective(kind, 3, 2, root=1)
-        slots = Slots(wanted)
-        for rank in range(3):
-            inputs, outputs = wanted.input_slots(rank).tolist(), wanted.output_slots(rank).tolist()
-            assert [slots.input_of(rank, chunk) for chunk in range(wanted.chunks)] == inputs
-            assert [slots.output_of(rank, chunk) for chunk in range(wanted.chunks)] == outputs
-            assert slots.input_sizes[rank] == sum(slot >= 0 for slot in inputs)
-            assert slots.output_sizes[rank] == sum(slot >= 0 for slot in outputs)
+        for sets, slots_of in ((wanted.sources, wanted.input_slots), (wanted.targets, wanted.output_slots)):
+            side = side_of(sets, 3)
+            for rank in range(3):
+                slots = slots_of(rank)
+                mine = side.rank == rank
+                assert slots[side.chunk[mine]].tolist() == side.slot[mine].tolist()
+                assert side.sizes[rank] == mine.sum() == (slots >= 0).sum()
 
 
 def test_in_place_shares_what_holds_the_same_chunk():
