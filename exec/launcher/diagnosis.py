@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any
 
+from exec.launcher.channel import Channel
 from exec.launcher.protocol import Status
 
 __all__ = ["Rank", "culprit", "who_waits"]
@@ -21,7 +20,7 @@ class Rank:
     number: int
     host: str
     pid: int
-    connection: Connection[Any, Any]
+    connection: Channel
     heard_s: float
     status: Status = field(default_factory=Status)
     segments: tuple[str, ...] = ()

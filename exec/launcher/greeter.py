@@ -1,44 +1,72 @@
 """Lets the ranks of one run in: whoever reaches the port is asked for the run's key.
 
 On one host the port is a socket in a folder of the user's alone, which no other user can reach. Between
-hosts anybody can: each is asked in a thread of its own, for seconds at most, so that nobody who says
-nothing, or says too much, keeps a rank waiting.
+hosts anybody can who is on their network. One thread hears all who have not shown the key yet: each may
+say so much, for so long, and where there are too many, the one who came first has to go.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import selectors
 import socket
+import struct
 import threading
 import time
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from exec.launcher.protocol import Hello, JobForRanks, authenticated
+from exec.launcher.channel import ANSWER_BYTES, Challenge, Channel
+from exec.launcher.protocol import Hello, JobForRanks
+from exec.launcher.routes import own_addresses_towards
 
 __all__ = ["Greeter", "listen"]
+
+_log = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 # What an address of a socket in a folder may take: sun_path(7).
 _LONGEST_PATH = 107
-# Strangers that are asked at a time, apart from ranks; the rest is turned away.
+# Who is heard at a time without having shown the key, apart from ranks, and for how long.
 _MOST_STRANGERS = 256
+_PATIENCE_S = 10.0
+# A rank that takes nothing of its job for so long is not sent the rest.
+_SENDING_S = 60
 
 
-def listen(folder: Path, *, outside: bool) -> socket.socket:
-    """A socket that ranks can reach: of this host alone, or with ``outside`` of any host that can reach this.
+def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
+    """The sockets at which ranks reach this process: those of this host alone, or those on ``hosts``.
 
-    The one of this host lies in ``folder``, or where its name is too long at the loopback address.
+    The one for this host lies in ``folder``, or where its name is too long at the loopback address. For
+    other hosts there is one at each address of this host from which they are reached; where that cannot be
+    told, one at all addresses.
     """
     path = str(folder / "control")
-    if outside or len(path.encode()) > _LONGEST_PATH:
-        return socket.create_server(("0.0.0.0" if outside else "127.0.0.1", 0), backlog=_BACKLOG)
+    if hosts:
+        return [_server(address) for address in own_addresses_towards(hosts)] or [_server("0.0.0.0")]
+    if len(path.encode()) > _LONGEST_PATH:
+        return [_server("127.0.0.1")]
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(_BACKLOG)
-    return listener
+    return [listener]
+
+
+def _server(address: str) -> socket.socket:
+    return socket.create_server((address, 0), backlog=_BACKLOG)
+
+
+@dataclass(eq=False)
+class _Guest:
+    """Somebody who has connected and is not known to be a rank yet."""
+
+    end: socket.socket
+    challenge: Challenge
+    since_s: float = field(default_factory=time.monotonic)
+    answer: bytes = b""
+    channel: Channel | None = None
 
 
 class Greeter:
@@ -46,45 +74,142 @@ class Greeter:
 
     def __init__(
         self,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
         key: bytes,
         job: JobForRanks,
-        arrived: Callable[[Hello, Connection[Any, Any]], None],
+        arrived: Callable[[Hello, Channel], None],
     ) -> None:
-        self._listener, self._key, self._job, self._arrived = listener, key, job, arrived
+        self._listeners, self._key, self._job, self._arrived = listeners, key, job, arrived
+        self._guests: dict[_Guest, None] = {}
+        self._most = _MOST_STRANGERS + job.ranks
+        self._lock, self._sending = threading.Lock(), set[Channel]()
         self._closed = False
-        self._free = threading.BoundedSemaphore(_MOST_STRANGERS + job.ranks)
-        self._thread = threading.Thread(target=self._accept, name="accept", daemon=True)
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._awoken = socket.socketpair()
+        for listener in listeners:
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._awoken, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="greeter", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Greet no more."""
-        self._closed = True
-        # Closing it alone does not wake who waits for a connection to it.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        """Greet no more; who was not known as a rank is hung up on."""
+        with self._lock:
+            self._closed = True
+            for channel in self._sending:
+                channel.close()
+        self._waker.close()
         self._thread.join(2)
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                end, _ = self._listener.accept()
-            except OSError:
-                # Too many open files, for one: a stranger may go.
-                time.sleep(0.05)
-                continue
-            if self._free.acquire(blocking=False):
-                threading.Thread(target=self._greet, args=(end,), name="greet", daemon=True).start()
-            else:
-                end.close()
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._awoken.close)
+            stack.callback(self._selector.close)
+            while not self._closed:
+                for event, _ in self._selector.select(1.0 if self._guests else None):
+                    if isinstance(event.data, _Guest):
+                        self._hear(event.data)
+                    elif event.data is not None:
+                        self._accept(event.fileobj)  # type: ignore[arg-type]  # a listener
+                self._drop_late()
+            for guest in self._guests:
+                guest.end.close()
 
-    def _greet(self, end: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            connection = authenticated(end, self._key, asks_first=True)
-            hello: Hello = connection.recv()
-            connection.send(self._job.of_rank(hello.rank))
-        except (EOFError, OSError):
+            end, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            # Too many open files, for one.
+            if not self._drop_oldest():
+                time.sleep(0.05)
+            return
+        if len(self._guests) >= self._most:
+            self._drop_oldest()
+        guest = _Guest(end, Challenge(self._key))
+        end.setblocking(False)
+        self._guests[guest] = None
+        self._selector.register(end, selectors.EVENT_READ, guest)
+        try:
+            end.send(guest.challenge.question)
+        except OSError:
+            self._drop(guest)
+
+    def _hear(self, guest: _Guest) -> None:
+        if guest not in self._guests:
+            return
+        try:
+            if guest.channel is None:
+                self._hear_answer(guest)
+            else:
+                self._hear_hello(guest, guest.channel)
+        except BlockingIOError:
+            pass
+        except Exception:  # whatever one guest does, the others are heard
+            self._drop(guest)
+
+    def _hear_answer(self, guest: _Guest) -> None:
+        said = guest.end.recv(ANSWER_BYTES - len(guest.answer))
+        if not said:
+            raise EOFError
+        guest.answer += said
+        if len(guest.answer) == ANSWER_BYTES:
+            guest.end.send(guest.challenge.proof(guest.answer))
+            guest.channel = guest.challenge.channel(guest.end, guest.answer)
+
+    def _hear_hello(self, guest: _Guest, channel: Channel) -> None:
+        messages = channel.arrived()
+        if not messages:
+            return
+        hello = messages[0]
+        if not isinstance(hello, Hello):
+            raise EOFError
+        self._forget(guest)
+        guest.end.setblocking(True)
+        # Large arguments take their time, and nobody else should wait for it.
+        sending = threading.Thread(
+            target=self._send_job, args=(hello, guest, channel), name="greet", daemon=True
+        )
+        sending.start()
+
+    def _send_job(self, hello: Hello, guest: _Guest, channel: Channel) -> None:
+        with self._lock:
+            if self._closed:
+                channel.close()
+                return
+            self._sending.add(channel)
+        limit = struct.pack("ll", _SENDING_S, 0)
+        try:
+            guest.end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            channel.send(self._job.of_rank(hello.rank))
+        except Exception as error:
+            _log.warning(f"rank {hello.rank} did not get its arguments: {error}")
+            channel.close()
             return
         finally:
-            self._free.release()
-        self._arrived(hello, connection)
+            with self._lock:
+                self._sending.discard(channel)
+        self._arrived(hello, channel)
+
+    def _drop_late(self) -> None:
+        now_s = time.monotonic()
+        for guest in [one for one in self._guests if now_s - one.since_s > _PATIENCE_S]:
+            self._drop(guest)
+
+    def _drop_oldest(self) -> bool:
+        oldest = next(iter(self._guests), None)
+        if oldest is None:
+            return False
+        self._drop(oldest)
+        return True
+
+    def _drop(self, guest: _Guest) -> None:
+        self._forget(guest)
+        guest.end.close()
+
+    def _forget(self, guest: _Guest) -> None:
+        self._guests.pop(guest, None)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(guest.end)

@@ -1,8 +1,7 @@
 """What a rank and the command that started it say to each other over their own connection.
 
 The connection is apart from MPI, so that a rank which died inside MPI can still be missed. Both
-ends are processes of one user that share a secret key; messages are pickled, and none is read before
-the other end has shown that it knows the key.
+ends are processes of one user that share a secret key, and `channel` lets nobody else be heard.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import contextlib
 import importlib
 import os
 import pickle
+import queue
 import socket
-import struct
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from exec.launcher.channel import Channel, greet
 from probes.errors import CcctlError, UnavailableError, UsageError
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "Partial",
     "Started",
     "Status",
-    "authenticated",
     "connect",
     "environment",
     "function_of",
@@ -52,9 +51,13 @@ __all__ = [
 BEAT_S = 0.25
 # A rank whose host is cut off ends itself when nothing has been acknowledged for so long.
 _UNHEARD_S = 20
-# How long a connection may take to come about, and the other end to answer each word of the greeting.
+# How long a connection may take to come about, and the other end to greet.
 _REACHED_S = 3.0
-_ANSWERED_S = 10
+_ANSWERED_S = 10.0
+# Before the next address is tried beside those before.
+_HEAD_START_S = 0.25
+# How often a rank asks that was turned away.
+_ATTEMPTS, _AGAIN_S = 20, 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
@@ -204,47 +207,66 @@ def segments() -> tuple[str, ...]:
     return ()
 
 
-def connect() -> Connection[Any, Any]:
+def connect() -> Channel:
     """Reach the command by the first of its addresses where it answers; raises UnavailableError."""
     key = bytes.fromhex(os.environ.pop(_KEY))
     given = os.environ[_ADDRESSES]
     addresses = [given] if given.startswith("/") else given.split()
+    channel = _first_to_answer(addresses, key)
+    if channel is None:
+        raise UnavailableError(
+            f"{socket.gethostname()}: cannot reach the command that started this rank at "
+            f"{', '.join(addresses)}",
+            hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
+        )
+    return channel
+
+
+def _first_to_answer(addresses: Sequence[str], key: bytes) -> Channel | None:
+    """A channel by the address where the command answers first; each has a head start over the next.
+
+    So a stranger who listens at one of them and says nothing holds nobody up (RFC 8305 does the same).
+    """
+    answers: queue.SimpleQueue[Channel | None] = queue.SimpleQueue()
+    under_way = 0
     for address in addresses:
-        with contextlib.suppress(OSError, EOFError):
-            connection = authenticated(_reached(address), key, asks_first=False)
-            _give_up_after(connection, _UNHEARD_S)
-            return connection
-    raise UnavailableError(
-        f"{socket.gethostname()}: cannot reach the command that started this rank at {', '.join(addresses)}",
-        hint="A firewall between the hosts? The ranks connect back to a port of their choice.",
-    )
+        under_way += 1
+        threading.Thread(
+            target=lambda at: answers.put(_answer(at, key)), args=(address,), daemon=True
+        ).start()
+        with contextlib.suppress(queue.Empty):
+            found = answers.get(timeout=_HEAD_START_S)
+            under_way -= 1
+            if found is not None:
+                return found
+    for _ in range(under_way):
+        if (found := answers.get()) is not None:
+            return found
+    return None
+
+
+def _answer(address: str, key: bytes) -> Channel | None:
+    """The channel to the command at ``address``; None where it is not to be had.
+
+    The command turns a rank away when too many others ask at the same time: then it is tried again.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            end = _reached(address)
+        except OSError:
+            return None
+        try:
+            return greet(end, key, _ANSWERED_S)
+        except (ConnectionResetError, BrokenPipeError, EOFError):
+            time.sleep(_AGAIN_S)
+        except OSError:
+            return None
+    return None
 
 
 def is_local() -> bool:
     """Whether the command listens for this host alone, in a folder or by the loopback: all ranks are here."""
     return os.environ[_ADDRESSES].startswith(("/", "127."))
-
-
-def authenticated(end: socket.socket, key: bytes, *, asks_first: bool) -> Connection[Any, Any]:
-    """A connection on ``end``, once each side has shown the other that it knows the key.
-
-    Raises OSError or EOFError, with ``end`` closed, where the other side does not or takes long.
-    """
-    _wait_at_most(end, _ANSWERED_S)
-    connection: Connection[Any, Any] = Connection(end.detach())
-    asking = (deliver_challenge, answer_challenge)
-    try:
-        for step in asking if asks_first else reversed(asking):
-            step(connection, key)
-        with socket.socket(fileno=os.dup(connection.fileno())) as again:
-            _wait_at_most(again, 0)
-    except (AuthenticationError, AssertionError, ValueError) as error:
-        connection.close()
-        raise ConnectionRefusedError(f"the other end does not know the key: {error}") from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _reached(address: str) -> socket.socket:
@@ -254,19 +276,6 @@ def _reached(address: str) -> socket.socket:
         end.connect(address)
         return end
     end = socket.create_connection((host, int(port)), _REACHED_S)
-    end.settimeout(None)
+    with contextlib.suppress(OSError, AttributeError):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNHEARD_S)
     return end
-
-
-def _wait_at_most(end: socket.socket, seconds: int) -> None:
-    """Let reads and writes of the descriptor fail that wait longer; 0 lets them wait."""
-    for which in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        end.setsockopt(socket.SOL_SOCKET, which, struct.pack("ll", seconds, 0))
-
-
-def _give_up_after(connection: Connection[Any, Any], seconds: int) -> None:
-    with (
-        contextlib.suppress(OSError, AttributeError),
-        socket.socket(fileno=os.dup(connection.fileno())) as end,
-    ):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from exec.launcher import mpirun, protocol
 from exec.launcher.greeter import listen
 from exec.launcher.nodeset import HostSlots
-from exec.launcher.signals import unwinding
+from exec.launcher.signals import deferred
 from exec.launcher.socket_filter import bind_to_loopback, refuse_connections
 from exec.launcher.watchdog import Limits, Watchdog
 from probes.files import temporary_folders
@@ -36,6 +37,8 @@ _LAST_LINES, _LAST_BYTES = 12, 1 << 16
 # Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
 _SCRATCH_PREFIX = "ccctl-ranks-"
+# Processes that were killed and are still there after so long wait for a device.
+_ENDING_S = 10.0
 
 
 class StartedRanks:
@@ -44,27 +47,31 @@ class StartedRanks:
     def __init__(self, where: Sequence[HostSlots], job: protocol.JobForRanks) -> None:
         self._job = job
         self._where = tuple(where)
+        self._watchdog: Watchdog | None = None
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find()
-            stack.enter_context(unwinding())
+            # Raised anywhere else than while the watchdog waits, a signal could leave something behind.
+            deliver = stack.enter_context(deferred())
             folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
             shared = _MEMORY if _MEMORY.is_dir() else folder
             temporary_folders.sweep(_SCRATCH_PREFIX, shared)
             scratch = shared / f"{_SCRATCH_PREFIX}{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
-            listener = stack.enter_context(listen(folder, outside=bool(self._where)))
+            listeners = [
+                stack.enter_context(one) for one in listen(folder, [entry.host for entry in self._where])
+            ]
             ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
             environment = mpirun.variables(ranks_here, str(folder), str(scratch), alone=not self._where)
-            environment |= protocol.environment(self._addresses(listener), key, str(scratch))
+            environment |= protocol.environment(self._addresses(listeners), key, str(scratch))
             self._output, self._scratch = folder / "output", str(scratch)
             self._process = self._start(launcher, environment)
             stack.callback(self._end)
             self._watchdog = Watchdog(
-                listener, key, self._job, self._process, self._output, self._stopped, self._shut
+                listeners, key, self._job, self._process, self._output, self._stopped, self._shut, deliver
             )
             self._cleanup = stack.pop_all()
         return self
@@ -79,6 +86,7 @@ class StartedRanks:
 
         What is raised has the last lines that mpirun printed as its notes.
         """
+        assert self._watchdog is not None, "only inside the with block"
         try:
             value = self._watchdog.result(progress, limits, keep)
         except Exception as error:
@@ -91,20 +99,16 @@ class StartedRanks:
             _log.info(line)
         return value
 
-    def _addresses(self, listener: socket.socket) -> list[str]:
-        """Where the ranks reach the listener: of this host's addresses those of the loopback come last."""
-        bound = listener.getsockname()
-        if isinstance(bound, str):
-            return [bound]
-        host, port = bound
-        if not self._where:
-            return [f"{host}:{port}"]
-        import psutil
-
-        every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
-        found = [entry.address for entry in every if entry.family == socket.AF_INET]
-        found.sort(key=lambda address: address.startswith("127."))
-        return [f"{address}:{port}" for address in found]
+    def _addresses(self, listeners: Sequence[socket.socket]) -> list[str]:
+        """Where the ranks reach the listeners: the addresses of the loopback come last."""
+        every: list[str] = []
+        for listener in listeners:
+            bound = listener.getsockname()
+            if isinstance(bound, str):
+                return [bound]
+            host, port = bound
+            every += [f"{address}:{port}" for address in (_own_addresses() if host == "0.0.0.0" else [host])]
+        return every
 
     def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
@@ -138,21 +142,33 @@ class StartedRanks:
         return [f"mpirun: {line}" for line in lines[-_LAST_LINES:]]
 
     def _end(self) -> None:
-        """End what still runs: ranks live in sessions of their own, so the process group is not enough."""
-        if not self._watchdog.complete:
+        """End what still runs: ranks live in sessions of their own, so mpirun's group is not enough."""
+        complete = self._watchdog is not None and self._watchdog.complete
+        if not complete:
             for process in self._processes():
                 if process.pid != self._process.pid:
                     _kill(process)
             self._process.terminate()
-        self._watchdog.close()
-        try:
+        if self._watchdog is not None:
+            self._watchdog.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            for process in self._processes():
-                _kill(process)
-            self._process.wait()
-        for segment in self._watchdog.segments_here():
+        if not complete or self._process.poll() is None:
+            self._kill_all()
+        for segment in self._watchdog.segments_here() if self._watchdog is not None else ():
             Path(segment).unlink(missing_ok=True)
+
+    def _kill_all(self) -> None:
+        """Kill until nothing is left: what is killed may just have started another."""
+        deadline_s = time.monotonic() + _ENDING_S
+        while left := list(self._processes()):
+            for process in left:
+                _kill(process)
+            if time.monotonic() > deadline_s:
+                _log.warning(f"{len(left)} processes of the run were killed and do not end")
+                return
+            time.sleep(0.02)
+            self._process.poll()
 
     def _stopped(self) -> str:
         import psutil
@@ -174,6 +190,14 @@ class StartedRanks:
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(protocol.SCRATCH) == self._scratch:
                     yield process
+
+
+def _own_addresses() -> list[str]:
+    import psutil
+
+    every = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    found = [entry.address for entry in every if entry.family == socket.AF_INET]
+    return sorted(found, key=lambda address: address.startswith("127."))
 
 
 def _kill(process: psutil.Process) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["hear_interrupts", "told_to_end", "unwinding"]
+__all__ = ["deferred", "hear_interrupts", "told_to_end", "unwinding"]
 
 _heard: list[int] = []
 
@@ -33,6 +33,43 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
+def _leave(number: int, frame: FrameType | None) -> None:
+    _heard.append(number)
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[Callable[[], None]]:
+    """While the block runs, SIGINT, SIGTERM and SIGHUP wait for a call of what it gives, or for its end.
+
+    So none of them raises in the middle of what must not be left half done. Then each does what it did
+    before; SIGTERM and SIGHUP, where nobody handled them, unwind the stack as ``unwinding`` says.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    waiting: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # None is a handler that was not set from Python.
+    found = {number: signal.getsignal(number) for number in numbers}
+    before = {number: old for number, old in found.items() if old not in (signal.SIG_IGN, None)}
+
+    def deliver() -> None:
+        while waiting:
+            number = waiting.pop(0)
+            handler = before[signal.Signals(number)]
+            (handler if callable(handler) else _leave)(number, None)
+
+    for number in before:
+        signal.signal(number, lambda number, _frame: waiting.append(number))
+    try:
+        yield deliver
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        deliver()
+
+
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
     """While the block runs, SIGTERM and SIGHUP raise SystemExit with the status that a shell expects."""
@@ -40,11 +77,7 @@ def unwinding() -> Iterator[None]:
         yield
         return
 
-    def leave(number: int, _frame: FrameType | None) -> None:
-        _heard.append(number)
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

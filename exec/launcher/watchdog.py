@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from exec.errors import RankFailed
+from exec.launcher.channel import BrokenMessage, Channel
 from exec.launcher.diagnosis import Rank, culprit, who_waits
 from exec.launcher.greeter import Greeter
 from exec.launcher.protocol import Failure, Finished, Hello, JobForRanks, Partial, Started, Status, rebuilt
@@ -39,6 +40,7 @@ MPI_START_S = 120.0
 _GRACE_S = 1.0
 # mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
 _GATHERING_S = 5.0
+_SCAN_S = 1.0
 _MOST_NAMED = 8
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
@@ -57,32 +59,36 @@ class Watchdog:
 
     def __init__(
         self,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
         key: bytes,
         job: JobForRanks,
         launcher: subprocess.Popen[bytes],
         log: Path,
         stopped: Callable[[], str],
         reached: Callable[[bool], None] = lambda all_of_them: None,
+        deliver: Callable[[], None] = lambda: None,
     ) -> None:
         """``stopped`` names a process of the run on this host that was stopped, "" where there is none.
 
-        ``reached`` is called with False when the first rank runs, and with True when MPI is up on all.
+        ``reached`` is called with False when the first rank runs, and with True when MPI is up on all;
+        ``deliver`` whenever a signal that has come may raise.
         """
         self._job, self._launcher, self._log = job, launcher, log
         self._stopped, self._reached, self._up = stopped, reached, set[int]()
+        self._deliver, self._scanned_s = deliver, 0.0
         self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
         self._value: Any = None
         self._keep: Callable[[Any], None] = lambda value: None
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
-        self._greeter = Greeter(listener, key, job, self._arrived)
+        self._greeter = Greeter(listeners, key, job, self._arrived)
 
     def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
         self._keep = keep
         while not self.complete:
+            self._deliver()
             self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
             first = self.ranks.get(0)
             if first is not None and first.status.total > 0:
@@ -109,7 +115,7 @@ class Watchdog:
             rank.connection.close()
         self._greeter.close()
 
-    def _arrived(self, hello: Hello, connection: Connection[Any, Any]) -> None:
+    def _arrived(self, hello: Hello, connection: Channel) -> None:
         self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
 
     def _welcome(self) -> None:
@@ -126,12 +132,14 @@ class Watchdog:
         if not by_connection:
             time.sleep(at_most_s)
             return
-        for connection in wait(list(by_connection), at_most_s):
+        for connection in wait(list(by_connection), at_most_s):  # type: ignore[arg-type]  # any with fileno()
             self._hear(by_connection[connection])  # type: ignore[index]  # wait() gives back what it got
 
     def _hear(self, rank: Rank) -> None:
         try:
-            message = rank.connection.recv()
+            messages = rank.connection.arrived()
+        except BrokenMessage as error:
+            raise self._lost(rank, str(error)) from None
         except (EOFError, OSError):
             how = self._cause_of_death()
             self._welcome()
@@ -140,6 +148,10 @@ class Watchdog:
             unheard = "" if first.number in self.ranks else " before it was heard of"
             raise self._lost(first, how + unheard) from None
         rank.heard_s = time.monotonic()
+        for message in messages:
+            self._take(rank, message)
+
+    def _take(self, rank: Rank, message: object) -> None:
         if isinstance(message, Status):
             if message != rank.status:
                 self._advanced_s = rank.heard_s
@@ -167,8 +179,7 @@ class Watchdog:
         """Hear what the others have said since: pieces, and who waits for the lost one, in which step."""
         for rank in self.ranks.values():
             with contextlib.suppress(EOFError, OSError):
-                while not rank.finished and rank.connection.poll():
-                    message = rank.connection.recv()
+                for message in rank.connection.arrived() if not rank.finished else ():
                     if isinstance(message, Partial):
                         self._keep_all(message)
                     rank.status = message if isinstance(message, Status) else rank.status
@@ -211,7 +222,7 @@ class Watchdog:
         status = self._launcher.poll()
         if status is None:
             waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.ranks else 0.0
-            if waited_s > SILENCE_S and (name := self._stopped()):
+            if waited_s > SILENCE_S and (name := self._found_stopped()):
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
             if waited_s > START_S:
                 raise UnavailableError(f"{self._who_started()} within {START_S:.0f} s")
@@ -230,6 +241,14 @@ class Watchdog:
         if len(self.ranks) < self._job.ranks:
             raise UnavailableError(f"{self._who_started()}; {said}")
         raise LostRankError(f"{said} while its ranks were at work")
+
+    def _found_stopped(self) -> str:
+        """A process of the run that was stopped; to look for one means to read all of /proc."""
+        now_s = time.monotonic()
+        if now_s - self._scanned_s < _SCAN_S:
+            return ""
+        self._scanned_s = now_s
+        return self._stopped()
 
     def _check_clock(self, timeout_s: float | None) -> None:
         if timeout_s is None or time.monotonic() - self._started_s < timeout_s:

@@ -15,10 +15,10 @@ import socket
 import threading
 import time
 import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from exec.launcher.channel import Channel
 from exec.launcher.protocol import (
     BEAT_S,
     RANK_VARIABLES,
@@ -52,7 +52,7 @@ class Reporter:
     The task only stores a value, so that it may report in the middle of what it times.
     """
 
-    def __init__(self, connection: Connection[Any, Any]) -> None:
+    def __init__(self, connection: Channel) -> None:
         self._connection = connection
         # Held while pieces are sent, too: what comes after them must not overtake them.
         self._lock = threading.RLock()
@@ -83,7 +83,7 @@ class Reporter:
         while not self._over.wait(BEAT_S):
             self.send(self.status)
             self.send_pieces()
-            if self._connection.poll():
+            if self._connection.readable():
                 _leave()
 
     def send_pieces(self) -> None:
@@ -115,7 +115,7 @@ def main() -> None:
         raise
     try:
         connection.send(Hello(rank, socket.gethostname(), os.getpid()))
-        job: Job = connection.recv()
+        job: Job = connection.receive()
     except (EOFError, OSError):
         _leave()
     # Open until this process ends, so that nobody takes the folder for one that was left behind.

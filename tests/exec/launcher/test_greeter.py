@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from exec.launcher import protocol
+from exec.launcher.channel import greet
 from exec.launcher.greeter import Greeter, listen
-from exec.launcher.protocol import Hello, JobForRanks, authenticated
+from exec.launcher.protocol import Hello, JobForRanks
 from probes.errors import UnavailableError
 
 KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"
@@ -21,27 +22,28 @@ STRANGER = 54321
 
 
 @contextlib.contextmanager
-def greeting(listener, ranks=1):
+def greeting(listeners, ranks=1):
     arrived = queue.SimpleQueue()
-    greeter = Greeter(listener, KEY, JobForRanks("a:b", None, ranks), lambda hello, _: arrived.put(hello))
+    greeter = Greeter(listeners, KEY, JobForRanks("a:b", None, ranks), lambda hello, _: arrived.put(hello))
     try:
         yield arrived
     finally:
         greeter.close()
-        listener.close()
+        for listener in listeners:
+            listener.close()
 
 
-def reached(listener):
-    end = socket.socket(listener.family)
-    end.connect(listener.getsockname())
+def reached(listeners):
+    end = socket.socket(listeners[0].family)
+    end.connect(listeners[0].getsockname())
     return end
 
 
-def greeted(listener, key=KEY):
-    connection = authenticated(reached(listener), key, asks_first=False)
-    connection.send(Hello(3, "host", 1))
-    with connection:
-        return connection.recv()
+def greeted(listeners, key=KEY):
+    channel = greet(reached(listeners), key, 10)
+    channel.send(Hello(3, "host", 1))
+    with contextlib.closing(channel):
+        return channel.receive()
 
 
 class Harm:
@@ -59,34 +61,37 @@ def framed(content):
 
 
 @pytest.fixture(params=["here", "outside"])
-def listener(request, tmp_path):
-    return listen(tmp_path, outside=request.param == "outside")
+def listeners(request, tmp_path):
+    return listen(tmp_path, ["unknown.invalid"] if request.param == "outside" else ())
 
 
-def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listener, tmp_path):
+def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listeners, tmp_path):
     rude = [b"", b"\0", b"\xff" * 4, b"\x7f\xff\xff\xff", framed(b"x" * 300), b"GET / HTTP/1.1\r\n\r\n"]
     rude += [framed(pickle.dumps(Harm(tmp_path / "harm"))), framed(b"#CHALLENGE#" + bytes(32))]
-    with greeting(listener) as arrived, contextlib.ExitStack() as stack:
+    with greeting(listeners) as arrived, contextlib.ExitStack() as stack:
         for said in rude * 4:
-            stack.enter_context(reached(listener)).sendall(said)
-        assert greeted(listener) == JobForRanks("a:b", None, 1).of_rank(3)
+            # Who is too rude is hung up on.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                stack.enter_context(reached(listeners)).sendall(said)
+        assert greeted(listeners) == JobForRanks("a:b", None, 1).of_rank(3)
         assert arrived.get(timeout=10) == Hello(3, "host", 1) and arrived.empty()
     assert not (tmp_path / "harm").exists()
 
 
-def test_who_does_not_know_the_key_gets_nothing(listener):
-    with greeting(listener) as arrived, pytest.raises((OSError, EOFError)):
-        greeted(listener, KEY[:-1] + b"!")
+def test_who_does_not_know_the_key_gets_nothing(listeners):
+    with greeting(listeners) as arrived, pytest.raises((OSError, EOFError)):
+        greeted(listeners, KEY[:-1] + b"!")
     assert arrived.empty()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as two users")
 def test_no_other_user_reaches_the_socket_of_a_run_on_one_host():
-    with tempfile.TemporaryDirectory() as folder, listen(Path(folder), outside=False) as listener:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(one) for one in listen(Path(folder))]
         os.seteuid(STRANGER)
         try:
             with pytest.raises(PermissionError):
-                reached(listener)
+                reached(listeners)
         finally:
             os.seteuid(0)
 
@@ -94,7 +99,8 @@ def test_no_other_user_reaches_the_socket_of_a_run_on_one_host():
 def test_in_a_folder_of_a_long_name_it_is_the_loopback_address(tmp_path):
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
-    with listen(folder, outside=False) as listener:
+    (listener,) = listen(folder)
+    with listener:
         assert listener.getsockname()[0] == "127.0.0.1"
 
 
@@ -104,19 +110,21 @@ def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener = socket.create_server(("127.0.0.1", 0))
         named = [f"127.0.0.1:{end.getsockname()[1]}" for end in (silent, listener)]
-        arrived = stack.enter_context(greeting(listener))
+        arrived = stack.enter_context(greeting([listener]))
         for addresses in (named, named[:1]):
             for name, value in protocol.environment(addresses, KEY, SCRATCH).items():
                 monkeypatch.setenv(name, value)
             if addresses == named:
-                protocol.connect().send(Hello(0, "host", 1))
+                channel = protocol.connect()
+                channel.send(Hello(0, "host", 1))
+                assert channel.receive().ranks == 1
                 assert arrived.get(timeout=10).rank == 0
             else:
                 with pytest.raises(UnavailableError, match="cannot reach the command"):
                     protocol.connect()
 
 
-def test_closing_wakes_who_waits_for_ranks(listener):
-    with greeting(listener):
+def test_closing_wakes_who_waits_for_ranks(listeners):
+    with greeting(listeners):
         pass
-    assert listener.fileno() == -1
+    assert [listener.fileno() for listener in listeners] == [-1]

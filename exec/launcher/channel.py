@@ -1,0 +1,202 @@
+"""Messages between a rank and the process that started it: each bears a MAC, and none is read without.
+
+Both ends know the run's key. In the greeting each shows that it does, over a nonce of either end; so far
+nobody is sent or believed more than a few bytes. The keys of the two directions of this one connection
+come of the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b, RFC 7693) of its
+number and its content, and the content. One that was changed, cut, repeated, left out or moved is
+refused before it is unpickled. Nothing is encrypted.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hmac
+import pickle
+import secrets
+import select
+import socket
+import struct
+import time
+from hashlib import blake2b
+from typing import Any
+
+__all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet"]
+
+_MAGIC = b"ccctl ranks 1\n"
+_NONCE_BYTES = _MAC_BYTES = 32
+# What the other end may say before it has shown that it knows the key: its nonce and a MAC.
+ANSWER_BYTES = _NONCE_BYTES + _MAC_BYTES
+_HEADER = struct.Struct(f">Q{_MAC_BYTES}s")
+# At a time, so that one end that says much does not keep the others waiting.
+_READ_BYTES, _MOST_READS = 1 << 20, 64
+
+
+class BrokenMessage(OSError):  # noqa: N818 - what came, not what went wrong here
+    """A message is not the next one that the other end sent."""
+
+
+class Channel:
+    """One end of a greeted connection; ``fileno`` makes it an argument of ``select``."""
+
+    def __init__(self, end: socket.socket, sending: bytes, receiving: bytes) -> None:
+        self._end = end
+        self._keys, self._sent, self._received = (sending, receiving), 0, 0
+        self._buffer = bytearray()
+        self._waiting: collections.deque[Any] = collections.deque()
+        self._ended: Exception | None = None
+
+    def fileno(self) -> int:
+        return self._end.fileno()
+
+    def send(self, message: object) -> None:
+        """Send one message; raises OSError where the other end is gone.
+
+        What cannot be pickled raises before a byte is sent.
+        """
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        mac = _mac_of(self._keys[0], self._sent, content)
+        self._sent += 1
+        self._end.sendall(_HEADER.pack(len(content), mac))
+        self._end.sendall(content)
+
+    def arrived(self) -> list[Any]:
+        """The messages that have come whole, without waiting for more.
+
+        Where none has: raises EOFError or OSError if the connection has ended, BrokenMessage if what came is
+        not what was sent.
+        """
+        if self._ended is None:
+            try:
+                self._read()
+            except (EOFError, OSError) as error:
+                self._ended = error
+            try:
+                self._take_apart()
+            except BrokenMessage as error:
+                self._ended = error
+        messages = list(self._waiting)
+        self._waiting.clear()
+        if not messages and self._ended is not None:
+            raise self._ended
+        return messages
+
+    def receive(self) -> Any:
+        """The next message, waited for; raises what ``arrived`` does."""
+        while True:
+            messages = self.arrived()
+            if messages:
+                self._waiting.extend(messages[1:])
+                return messages[0]
+            self._poll(None)
+
+    def readable(self) -> bool:
+        """Whether something has come, be it the end of the connection."""
+        return self._poll(0)
+
+    def close(self) -> None:
+        """Hang up, also on a thread that sends."""
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._end.close()
+
+    def _poll(self, limit_ms: int | None) -> bool:
+        # select() takes no descriptor above 1023.
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        return bool(poll.poll(limit_ms))
+
+    def _read(self) -> None:
+        for _ in range(_MOST_READS):
+            try:
+                piece = self._end.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if not piece:
+                raise EOFError("the other end has closed the connection")
+            self._buffer += piece
+            if len(piece) < _READ_BYTES:
+                return
+
+    def _take_apart(self) -> None:
+        while len(self._buffer) >= _HEADER.size:
+            length, mac = _HEADER.unpack_from(self._buffer)
+            if len(self._buffer) - _HEADER.size < length:
+                return
+            content = bytes(memoryview(self._buffer)[_HEADER.size : _HEADER.size + length])
+            if not hmac.compare_digest(mac, _mac_of(self._keys[1], self._received, content)):
+                raise BrokenMessage("sent a message that was changed on its way")
+            self._received += 1
+            del self._buffer[: _HEADER.size + length]
+            self._waiting.append(pickle.loads(content))
+
+
+class Challenge:
+    """What one who connects is asked, and whether the answer shows that it knows the key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._nonce = key, secrets.token_bytes(_NONCE_BYTES)
+
+    @property
+    def question(self) -> bytes:
+        """What the other end is sent first."""
+        return _MAGIC + self._nonce
+
+    def proof(self, answer: bytes) -> bytes:
+        """What the other end is sent after its answer; raises BrokenMessage on a wrong one."""
+        nonces = self._nonce + answer[:_NONCE_BYTES]
+        if not hmac.compare_digest(answer[_NONCE_BYTES:], _derived(self._key, b"rank shows", nonces)):
+            raise BrokenMessage("does not know the key")
+        return _derived(self._key, b"command shows", nonces)
+
+    def channel(self, end: socket.socket, answer: bytes) -> Channel:
+        """The channel to the end that gave the right answer."""
+        nonces = self._nonce + answer[:_NONCE_BYTES]
+        return Channel(
+            end, _derived(self._key, b"to rank", nonces), _derived(self._key, b"to command", nonces)
+        )
+
+
+def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
+    """The channel on ``end``, where the other end has asked and then shown that it knows the key.
+
+    Raises OSError or EOFError, with ``end`` closed, where it has not within ``limit_s``.
+    """
+    deadline_s = time.monotonic() + limit_s
+    try:
+        question = _exactly(end, len(_MAGIC) + _NONCE_BYTES, deadline_s)
+        if not question.startswith(_MAGIC):
+            raise BrokenMessage("is no command that starts ranks")
+        own = secrets.token_bytes(_NONCE_BYTES)
+        nonces = question.removeprefix(_MAGIC) + own
+        end.sendall(own + _derived(key, b"rank shows", nonces))
+        if not hmac.compare_digest(
+            _exactly(end, _MAC_BYTES, deadline_s), _derived(key, b"command shows", nonces)
+        ):
+            raise BrokenMessage("does not know the key")
+        end.settimeout(None)
+    except BaseException:
+        end.close()
+        raise
+    return Channel(end, _derived(key, b"to command", nonces), _derived(key, b"to rank", nonces))
+
+
+def _exactly(end: socket.socket, size: int, deadline_s: float) -> bytes:
+    found = b""
+    while len(found) < size:
+        end.settimeout(max(1e-3, deadline_s - time.monotonic()))
+        piece = end.recv(size - len(found))
+        if not piece:
+            raise EOFError("the other end has closed the connection")
+        found += piece
+    return found
+
+
+def _derived(key: bytes, use: bytes, nonces: bytes) -> bytes:
+    return blake2b(nonces, key=key, person=use, digest_size=_MAC_BYTES).digest()
+
+
+def _mac_of(key: bytes, number: int, content: bytes) -> bytes:
+    mac = blake2b(number.to_bytes(8, "big"), key=key, digest_size=_MAC_BYTES)
+    mac.update(content)
+    return mac.digest()
