@@ -16,46 +16,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from exec.launcher.channel import ANSWER_BYTES, Challenge, Channel
 from exec.launcher.protocol import Hello, JobForRanks
-from exec.launcher.routes import own_addresses_towards
 
-__all__ = ["Greeter", "listen"]
+__all__ = ["Greeter"]
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG = 4096
-# What an address of a socket in a folder may take: sun_path(7).
-_LONGEST_PATH = 107
 # Who is heard at a time without having shown the key, apart from ranks, and for how long.
 _MOST_STRANGERS = 256
 _PATIENCE_S = 10.0
 # A rank that takes nothing of its job for so long is not sent the rest.
 _SENDING_S = 60
-
-
-def listen(folder: Path, hosts: Sequence[str] = ()) -> list[socket.socket]:
-    """The sockets at which ranks reach this process: those of this host alone, or those on ``hosts``.
-
-    The one for this host lies in ``folder``, or where its name is too long at the loopback address. For
-    other hosts there is one at each address of this host from which they are reached; where that cannot be
-    told, one at all addresses.
-    """
-    path = str(folder / "control")
-    if hosts:
-        return [_server(address) for address in own_addresses_towards(hosts)] or [_server("0.0.0.0")]
-    if len(path.encode()) > _LONGEST_PATH:
-        return [_server("127.0.0.1")]
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(_BACKLOG)
-    return [listener]
-
-
-def _server(address: str) -> socket.socket:
-    return socket.create_server((address, 0), backlog=_BACKLOG)
 
 
 @dataclass(eq=False)

@@ -17,10 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from exec.launcher import mpirun, protocol
-from exec.launcher.greeter import listen
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.ports import bind_to_loopback, listen, refuse_connections
 from exec.launcher.signals import deferred
-from exec.launcher.socket_filter import bind_to_loopback, refuse_connections
 from exec.launcher.watchdog import Limits, Watchdog
 from probes.files import temporary_folders
 from probes.progress import Progress

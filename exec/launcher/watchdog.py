@@ -14,15 +14,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from exec.errors import RankFailed
 from exec.launcher.channel import BrokenMessage, Channel
-from exec.launcher.diagnosis import Rank, culprit, who_waits
 from exec.launcher.greeter import Greeter
 from exec.launcher.protocol import Failure, Finished, Hello, JobForRanks, Partial, Started, Status, rebuilt
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
@@ -44,6 +43,23 @@ _SCAN_S = 1.0
 _MOST_NAMED = 8
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
+
+
+@dataclass
+class Rank:
+    """What is known of one rank."""
+
+    number: int
+    host: str
+    pid: int
+    connection: Channel
+    heard_s: float
+    status: Status = field(default_factory=Status)
+    segments: tuple[str, ...] = ()
+    finished: bool = False
+
+    def __str__(self) -> str:
+        return f"rank {self.number} (host {self.host}, pid {self.pid})"
 
 
 @dataclass(frozen=True)
@@ -253,7 +269,7 @@ class Watchdog:
     def _check_clock(self, timeout_s: float | None) -> None:
         if timeout_s is None or time.monotonic() - self._started_s < timeout_s:
             return
-        lines = [f"not done within {timeout_s:g} s", *who_waits(self.ranks.values())]
+        lines = [f"not done within {timeout_s:g} s", *_who_waits(self.ranks.values())]
         if len(self.ranks) < self._job.ranks:
             lines.append(self._who_started())
         raise TimeoutExpired("\n".join(lines))
@@ -265,16 +281,16 @@ class Watchdog:
             self._advanced_s = now_s
         if stall_s is None or now_s - self._advanced_s < stall_s:
             return
-        rank = culprit(self.ranks.values())
+        rank = _culprit(self.ranks.values())
         said = f"nothing came through for {stall_s:g} s"
-        lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
+        lines = [f"{rank}: {said}" if rank else said, *_who_waits(self.ranks.values())]
         raise LostRankError("\n".join(lines), hint="Nothing was written.")
 
     def _lost(self, rank: Rank, how: str) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError(
-            "\n".join(lines + who_waits(self.ranks.values(), but=rank)), hint="Nothing was written."
+            "\n".join(lines + _who_waits(self.ranks.values(), but=rank)), hint="Nothing was written."
         )
 
     def _first_to_die(self, seen: Rank) -> Rank:
@@ -303,3 +319,31 @@ class Watchdog:
         missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]
         named = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
         return f"{len(self.ranks)} of {self._job.ranks} ranks started; missing: {named}"
+
+
+def _culprit(ranks: Collection[Rank]) -> Rank | None:
+    """The one rank that every transfer under way has in common; None where there is none, or no telling."""
+    by_number = {rank.number: rank for rank in ranks}
+    transfers = {
+        frozenset((rank.number, rank.status.peer))
+        for rank in ranks
+        if not rank.finished and rank.status.peer is not None and rank.status.peer >= 0
+    }
+    common = frozenset.intersection(*transfers) if transfers else frozenset()
+    return by_number.get(next(iter(common))) if len(common) == 1 else None
+
+
+def _who_waits(ranks: Collection[Rank], but: Rank | None = None) -> list[str]:
+    """One line for each thing that is waited for, with the ranks that wait for it."""
+    waiting: dict[tuple[int, str], list[int]] = {}
+    for rank in ranks:
+        if rank is not but and not rank.finished and rank.status.peer is not None:
+            waiting.setdefault((rank.status.peer, rank.status.step), []).append(rank.number)
+    lines = []
+    for (peer, step), numbers in sorted(waiting.items())[:_MOST_NAMED]:
+        who = ", ".join(map(str, sorted(numbers)))
+        verb = f"rank{'s' if len(numbers) > 1 else ''} {who} waited for"
+        lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
+    idle = [rank for rank in ranks if rank is not but and not rank.finished and rank.status.peer is None]
+    said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
+    return lines + said[:_MOST_NAMED]

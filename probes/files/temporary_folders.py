@@ -38,7 +38,8 @@ def folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 def hold(path: Path, *, shared: bool = True) -> int:
     """Make the folder ``path`` where it is not there; a descriptor that keeps it from being swept while open.
 
-    Several processes may hold it ``shared``. Raises OSError, also where it is there and is not to be shared.
+    Several processes may hold it ``shared``. Raises OSError, also where it is there and is not to be shared,
+    or is another user's.
     """
     while True:
         path.mkdir(mode=0o700, exist_ok=shared)
@@ -46,6 +47,9 @@ def hold(path: Path, *, shared: bool = True) -> int:
             descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
             continue
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            os.close(descriptor)
+            raise PermissionError(f"{path} belongs to another user")
         # On a file system without locks, nothing is swept either.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)

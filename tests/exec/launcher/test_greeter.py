@@ -13,7 +13,8 @@ import pytest
 
 from exec.launcher import protocol
 from exec.launcher.channel import greet
-from exec.launcher.greeter import Greeter, listen
+from exec.launcher.greeter import Greeter
+from exec.launcher.ports import listen
 from exec.launcher.protocol import Hello, JobForRanks
 from probes.errors import UnavailableError
 
@@ -122,6 +123,31 @@ def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
             else:
                 with pytest.raises(UnavailableError, match="cannot reach the command"):
                     protocol.connect()
+
+
+def test_a_crowd_of_silent_strangers_keeps_no_rank_out(listeners, monkeypatch):
+    monkeypatch.setattr("exec.launcher.greeter._MOST_STRANGERS", 20)
+    bound = listeners[0].getsockname()
+    address = bound if isinstance(bound, str) else f"127.0.0.1:{bound[1]}"
+    for name, value in protocol.environment([address], KEY, SCRATCH).items():
+        monkeypatch.setenv(name, value)
+    with greeting(listeners) as arrived, contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(reached(listeners))
+        channel = protocol.connect()
+        channel.send(Hello(0, "host", 1))
+        assert channel.receive().ranks == 1
+        assert arrived.get(timeout=10).rank == 0
+
+
+def test_who_knows_the_key_and_says_something_else_than_hello_is_hung_up_on(listeners):
+    with greeting(listeners) as arrived:
+        channel = greet(reached(listeners), KEY, 10)
+        channel.send("no hello")
+        with pytest.raises((EOFError, OSError)):
+            channel.receive()
+        assert greeted(listeners).ranks == 1
+        assert arrived.get(timeout=10).rank == 3
 
 
 def test_closing_wakes_who_waits_for_ranks(listeners):

@@ -1,4 +1,5 @@
 import signal
+import subprocess
 import sys
 import threading
 
@@ -8,7 +9,10 @@ from launched import MODULE, rank_tasks
 from exec.errors import RankFailed
 from exec.launcher import mpirun
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.ports import listen
+from exec.launcher.protocol import JobForRanks
 from exec.launcher.run import World, run_ranks
+from exec.launcher.watchdog import Watchdog
 from probes.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
 
 
@@ -249,3 +253,50 @@ def test_more_ranks_than_the_host_has_memory_for_are_not_started(monkeypatch):
     monkeypatch.setattr("exec.launcher.session.StartedRanks", pytest.fail)
     with pytest.raises(UnavailableError, match=r"starting them takes .* GiB of memory for 65536 ranks, "):
         run_ranks(f"{MODULE}:total", {"plus": 0}, World(65536))
+
+
+LOGIN = """#!/bin/sh
+# The words that start ranks on another host, and those of the mpirun that does it.
+printf '%s\\n' "$@" > {said}
+tr '\\0' '\\n' < /proc/$PPID/cmdline >> {said}
+exit 1
+"""
+
+
+@pytest.mark.mpi
+def test_the_key_is_on_no_command_line(tmp_path, monkeypatch):
+    key = bytes(range(100, 132))
+    monkeypatch.setattr("exec.launcher.session.secrets.token_bytes", lambda size: key[:size])
+    (tmp_path / "login").write_text(LOGIN.format(said=tmp_path / "said"))
+    (tmp_path / "login").chmod(0o755)
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(tmp_path / "login"))
+    if mpirun.find().kind != "openmpi":
+        pytest.skip("asks Open MPI for its words")
+    with pytest.raises(UnavailableError):
+        run_ranks(f"{MODULE}:total", {"plus": 0}, World(hosts="elsewhere.invalid:2"), timeout_s=60)
+    said = (tmp_path / "said").read_text()
+    assert "elsewhere.invalid" in said and "CCCTL_CONTROL_KEY" in said
+    assert key.hex() not in said
+
+
+@pytest.mark.mpi
+def test_no_other_user_can_read_the_environment_of_a_rank(tasks):
+    assert run("shows_its_environment", 1) == 0o400
+
+
+def test_all_processes_are_looked_through_once_a_second_at_most(tmp_path, monkeypatch):
+    monkeypatch.setattr("exec.launcher.watchdog.SILENCE_S", -1.0)
+    looked = []
+    process = subprocess.Popen(["sleep", "60"])
+    (listener,) = listen(tmp_path)
+    job = JobForRanks("a:b", None, 1)
+    watchdog = Watchdog([listener], bytes(32), job, process, tmp_path, lambda: looked.append(1) or "")
+    try:
+        for _ in range(5):
+            watchdog._check_launcher()
+        assert looked == [1]
+    finally:
+        watchdog.close()
+        listener.close()
+        process.kill()
+        process.wait()

@@ -74,3 +74,11 @@ def test_the_folder_of_another_user_stays(tmp_path):
     os.chown(path, 65534, 65534)
     temporary_folders.sweep("ours-", tmp_path)
     assert path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what belongs to another user")
+def test_a_folder_that_another_user_has_planted_is_not_shared(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 54321, 54321)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        temporary_folders.hold(tmp_path / "theirs")

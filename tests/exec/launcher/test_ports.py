@@ -1,17 +1,56 @@
-"""What a run on one host listens on is out of reach for everybody else."""
+"""A run listens where its ranks are, and on one host it is out of reach for everybody else."""
 
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from exec.launcher.socket_filter import bind_to_loopback, refuse_connections
+from exec.launcher import ports
+from exec.launcher.ports import bind_to_loopback, listen, own_addresses_towards, refuse_connections
+
+
+@pytest.mark.parametrize(
+    ("hosts", "addresses"),
+    [
+        (["localhost"], ["127.0.0.1"]),
+        (["127.0.0.1", "localhost", "127.0.0.1"], ["127.0.0.1"]),
+        (["unknown.invalid"], []),
+        (["localhost", "unknown.invalid"], []),
+        ([], []),
+    ],
+)
+def test_the_addresses_are_those_of_the_routes_and_none_where_one_is_unknown(hosts, addresses):
+    assert own_addresses_towards(hosts) == addresses
+
+
+def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(ports, "_PATIENCE_S", 0.05)
+    answered = threading.Event()
+
+    def slow(*_):
+        answered.wait(10)
+        raise OSError
+
+    monkeypatch.setattr("socket.getaddrinfo", slow)
+    assert own_addresses_towards(["slow"]) == []
+    answered.set()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "address"), [(["localhost"], "127.0.0.1"), (["unknown.invalid"], "0.0.0.0")]
+)
+def test_it_is_listened_where_the_hosts_are(tmp_path, hosts, address):
+    (listener,) = listen(tmp_path, hosts)
+    with listener:
+        assert listener.getsockname()[0] == address
+
 
 LISTENING = """
 import socket

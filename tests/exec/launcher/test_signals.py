@@ -1,0 +1,64 @@
+"""What tells this process to end waits until nothing is left half done."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from exec.launcher.signals import deferred
+
+ENDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: SystemExit, signal.SIGHUP: SystemExit}
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_signal_raises_when_it_may(number):
+    before, reached = signal.getsignal(number), []
+    with pytest.raises(ENDS[number]) as caught, deferred() as deliver:
+        os.kill(os.getpid(), number)
+        reached.append("after the signal")
+        deliver()
+        reached.append("after deliver")
+    assert reached == ["after the signal"]
+    assert getattr(caught.value, "code", 128 + number) == 128 + number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_signal_that_comes_at_the_end_raises_after_it(number):
+    done = []
+    with pytest.raises(ENDS[number]), deferred():
+        os.kill(os.getpid(), number)
+        done.append("ended")
+    assert done == ["ended"]
+
+
+def test_a_handler_of_the_program_is_called_and_an_ignored_signal_stays_ignored():
+    heard = []
+    old = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number)),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    }
+    try:
+        with deferred():
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert heard == []
+        assert heard == [signal.SIGTERM]
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def test_in_a_thread_no_handler_is_touched():
+    found = []
+
+    def look():
+        with deferred() as deliver:
+            deliver()
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGTERM)]
