@@ -140,7 +140,7 @@ def _watched(comm: Any, state: _State, timeout_s: float | None, ending: Ending) 
     watch = threading.Thread(target=_watch, args=(comm, state, ours, timeout_s, ending), daemon=True)
     watch.start()
     try:
-        with _heard_by(theirs) if comm.Get_rank() == 0 else contextlib.nullcontext():
+        with _signals_to(theirs if comm.Get_rank() == 0 else None):
             yield
     finally:
         theirs.close()
@@ -149,20 +149,26 @@ def _watched(comm: Any, state: _State, timeout_s: float | None, ending: Ending) 
 
 
 @contextlib.contextmanager
-def _heard_by(end: socket.socket) -> Iterator[None]:
-    """While the block runs, a signal that tells this process to end is only written to ``end``."""
+def _signals_to(end: socket.socket | None) -> Iterator[None]:
+    """While the block runs, a signal that tells this process to end is only written to ``end``.
+
+    With no ``end`` it does nothing: mpirun tells every rank, and kills rank 0 as soon as another has died of
+    it, before what there is could be saved. Rank 0 ends them all.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    end.setblocking(False)
-    descriptor = signal.set_wakeup_fd(end.fileno(), warn_on_full_buffer=False)
+    if end is not None:
+        end.setblocking(False)
+        descriptor = signal.set_wakeup_fd(end.fileno(), warn_on_full_buffer=False)
     handlers = {number: signal.signal(number, lambda *_: None) for number in _TOLD_TO_END}
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(descriptor)
+        if end is not None:
+            signal.set_wakeup_fd(descriptor)
 
 
 def _watch(comm: Any, state: _State, end: socket.socket, timeout_s: float | None, ending: Ending) -> None:
