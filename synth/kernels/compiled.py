@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 # numba's functions have no annotations.
 _dumped: Any = dumps
 _rebuilt: Any = CompileResult._rebuild
+_named_tuple: Any = types.BaseNamedTuple
+_tuple_of: Any = types.BaseTuple.from_types
 
 
 @contextmanager
@@ -174,6 +176,8 @@ def _writable_too(found: Any) -> Any:
 
     No loop writes to what its caller has locked, and each combination would be compiled for seconds.
     """
+    if isinstance(found, _named_tuple):
+        return _tuple_of(tuple(map(_writable_too, found.types)), found.instance_class)
     return found.copy(readonly=False) if isinstance(found, types.Array) else found
 
 

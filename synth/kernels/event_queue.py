@@ -1,35 +1,19 @@
-"""What event-driven loops share: a heap of events, and which links and ports are free.
+"""What event-driven loops share: a heap of events, and a calendar of sends that end.
 
-Resources are numbered links first, then ports.
+What takes equally long ends in the order it began, so a calendar has one queue for each duration, a ring of
+sends, and its heap holds queues, of which there are few.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, offsets
+from probes.columns import Floats, Indices, offsets
 from synth.kernels.compiled import compiled
 
-__all__ = ["is_free", "next_event", "occupy", "pop", "push", "queues_of"]
-
-
-@compiled
-def is_free(link: int, free: Mask, start: Indices, port: Indices, links: int) -> bool:
-    """Whether the link and every port that it names are free."""
-    if not free[link]:
-        return False
-    for at in range(start[link], start[link + 1]):  # noqa: SIM110 - numba compiles no generators
-        if not free[links + port[at]]:
-            return False
-    return True
-
-
-@compiled
-def occupy(link: int, free: Mask, start: Indices, port: Indices, links: int, value: bool) -> None:
-    """Mark the link and its ports as free (True) or held."""
-    free[link] = value
-    for at in range(start[link], start[link + 1]):
-        free[links + port[at]] = value
+__all__ = ["Calendar", "calendar_of", "enter", "pop", "push", "take"]
 
 
 @compiled
@@ -66,11 +50,30 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
     return size
 
 
-def queues_of(hold_s: Floats, travel_s: Floats, total: int) -> tuple[Indices, Indices, int, Indices]:
-    """(queue of each link's holds, of its travels, how many are of holds, where each ring starts).
+class Calendar(NamedTuple):
+    """When sends end: the hold of a link, the travel of a chunk.
 
-    A link holds one send at a time, and has as many under way as holds fit into a travel; ``total`` sends
-    are all.
+    ``hold_queue`` and ``travel_queue`` are those of each link; the first ``holds`` queues are of holds.
+    Queue q is the ring from ``start[q]`` to ``start[q + 1]``, of which ``waiting[q]`` sends from the
+    ``first[q]``-th on are in it. The heap has the queues that are not empty, by when their first send ends.
+    """
+
+    hold_queue: Indices
+    travel_queue: Indices
+    holds: int
+    start: Indices
+    end_s: Floats
+    send: Indices
+    first: Indices
+    waiting: Indices
+    heap_s: Floats
+    heap_queue: Indices
+
+
+def calendar_of(hold_s: Floats, travel_s: Floats, total: int) -> Calendar:
+    """An empty calendar for links with these holds and travels; ``total`` sends are all.
+
+    A link holds one send at a time, and has as many under way as holds fit into a travel.
     """
     holds, hold_queue = np.unique(hold_s, return_inverse=True)
     travels, travel_queue = np.unique(travel_s, return_inverse=True)
@@ -79,30 +82,45 @@ def queues_of(hold_s: Floats, travel_s: Floats, total: int) -> tuple[Indices, In
     np.add.at(size, hold_queue, 2)
     np.add.at(size, len(holds) + travel_queue, under_way)
     start = offsets(np.minimum(size, total + 1))
-    return hold_queue, travel_queue + len(holds), len(holds), start
+    queues = len(size)
+    return Calendar(
+        hold_queue,
+        travel_queue + len(holds),
+        len(holds),
+        start,
+        np.empty(start[-1]),
+        np.empty(start[-1], np.int32),
+        np.zeros(queues, np.int64),
+        np.zeros(queues, np.int64),
+        np.empty(queues + 1),
+        np.empty(queues + 1, np.int64),
+    )
 
 
 @compiled
-def next_event(
-    heap_s: Floats,
-    heap_queue: Indices,
-    heap_size: int,
-    ring_start: Indices,
-    ring_s: Floats,
-    ring_send: Indices,
-    first_in: Indices,
-    waiting: Indices,
-) -> tuple[int, int]:
-    """Take the first send out of the queue whose turn it is: (send, the heap's new size)."""
+def enter(calendar: Calendar, size: int, queue: int, end_s: float, send: int) -> int:
+    """Let ``send`` end at ``end_s``, as the last of ``queue``; the heap's new size."""
+    if not calendar.waiting[queue]:
+        size = push(calendar.heap_s, calendar.heap_queue, size, end_s, queue)
+    first = calendar.start[queue]
+    slot = first + (calendar.first[queue] + calendar.waiting[queue]) % (calendar.start[queue + 1] - first)
+    calendar.end_s[slot], calendar.send[slot] = end_s, send
+    calendar.waiting[queue] += 1
+    return size
+
+
+@compiled
+def take(calendar: Calendar, size: int) -> tuple[int, int, int]:
+    """Take out the send that ends first: (send, its queue, the heap's new size)."""
+    heap_s, heap_queue, start = calendar.heap_s, calendar.heap_queue, calendar.start
     queue = heap_queue[0]
-    size = ring_start[queue + 1] - ring_start[queue]
-    send = ring_send[ring_start[queue] + first_in[queue]]
-    first_in[queue] = (first_in[queue] + 1) % size
-    waiting[queue] -= 1
-    follows = ring_start[queue] + first_in[queue]
-    if waiting[queue] and ring_s[follows] == heap_s[0]:
-        return send, heap_size
-    heap_size = pop(heap_s, heap_queue, heap_size)
-    if waiting[queue]:
-        heap_size = push(heap_s, heap_queue, heap_size, ring_s[follows], queue)
-    return send, heap_size
+    send = calendar.send[start[queue] + calendar.first[queue]]
+    calendar.first[queue] = (calendar.first[queue] + 1) % (start[queue + 1] - start[queue])
+    calendar.waiting[queue] -= 1
+    follows_s = calendar.end_s[start[queue] + calendar.first[queue]]
+    if calendar.waiting[queue] and follows_s == heap_s[0]:
+        return send, queue, size
+    size = pop(heap_s, heap_queue, size)
+    if calendar.waiting[queue]:
+        size = push(heap_s, heap_queue, size, follows_s, queue)
+    return send, queue, size

@@ -1,35 +1,85 @@
-"""Which links may take a chunk next, and in which order they choose."""
+"""Which links and ports are free, which links may take a chunk next, and in which order they choose."""
 
 from __future__ import annotations
 
-from probes.columns import Indices
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Indices, Mask
 from synth.kernels.bitset import Words, throw
 from synth.kernels.compiled import compiled
 
-__all__ = ["after", "in_turns", "offer", "shuffled"]
+__all__ = ["LinkState", "after", "in_turns", "is_free", "link_state", "occupy", "offer", "shuffled"]
+
+
+class LinkState(NamedTuple):
+    """Resources, numbered links first, then ports, and the candidates of an instant.
+
+    Link e uses the ports ``port[port_start[e]:port_start[e + 1]]``, port p is used by the links
+    ``user[user_start[p]:user_start[p + 1]]``. ``free`` is of each resource, ``offered`` of each link the last
+    instant at which it was a candidate; ``candidate`` has room for all links.
+    """
+
+    port_start: Indices
+    port: Indices
+    user_start: Indices
+    user: Indices
+    free: Mask
+    offered: Indices
+    candidate: Indices
+
+
+def link_state(port_start: Indices, port: Indices, user_start: Indices, user: Indices) -> LinkState:
+    """All links and ports free, no link a candidate."""
+    links, ports = len(port_start) - 1, len(user_start) - 1
+    free, offered = np.ones(links + ports, np.bool_), np.full(links, -1)
+    return LinkState(port_start, port, user_start, user, free, offered, np.empty(links, np.int64))
 
 
 @compiled
-def offer(link: int, queued: Indices, instant: int, candidate: Indices, candidates: int) -> int:
+def is_free(state: LinkState, link: int) -> bool:
+    """Whether the link and every port that it names are free."""
+    if not state.free[link]:
+        return False
+    links = len(state.offered)
+    for at in range(state.port_start[link], state.port_start[link + 1]):
+        if not state.free[links + state.port[at]]:
+            return False
+    return True
+
+
+@compiled
+def occupy(state: LinkState, link: int, value: bool) -> None:
+    """Mark the link and its ports as free (True) or held."""
+    state.free[link] = value
+    links = len(state.offered)
+    for at in range(state.port_start[link], state.port_start[link + 1]):
+        state.free[links + state.port[at]] = value
+
+
+@compiled
+def offer(state: LinkState, link: int, instant: int, candidates: int) -> int:
     """Add a link to the candidates of this instant, once; how many there are now."""
-    if queued[link] == instant:
+    if state.offered[link] == instant:
         return candidates
-    queued[link] = instant
-    candidate[candidates] = link
+    state.offered[link] = instant
+    state.candidate[candidates] = link
     return candidates + 1
 
 
 @compiled
-def in_turns(turns: Indices, turn: int, queued: Indices, instant: int, candidate: Indices) -> int:
-    """The queued links from ``turn`` on, those of equal distance between their ranks together.
+def in_turns(state: LinkState, turns: Indices, turn: int, instant: int) -> int:
+    """Line up the candidates from ``turn`` on, those of equal distance between their ranks together.
 
-    On a switch the links of one distance are a perfect matching of egress to ingress ports.
+    On a switch the links of one distance are a perfect matching of egress to ingress ports. Returns how
+    many candidates there are.
     """
     count = 0
     for step in range(len(turns)):
         link = turns[(turn + step) % len(turns)]
-        if queued[link] == instant:
-            candidate[count] = link
+        if state.offered[link] == instant:
+            state.candidate[count] = link
             count += 1
     return count
 

@@ -1,7 +1,7 @@
 """Link-centric greedy synthesis over bitsets: TACOS's matching of chunks to links (Sec. IV), event by event.
 
 At every instant, each link that is free, and whose ports are free, takes a chunk that its source
-holds and its destination neither holds nor awaits. Three choices decide the quality:
+holds and its destination neither holds nor awaits. Four choices decide the quality:
 
 - *rarest of K*: among K sampled candidates the chunk with the fewest copies goes first;
 - *cluster-first*: a slow link prefers chunks that no rank in the destination's cluster of faster
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,11 +25,12 @@ from probes.columns import Bytes, Floats, Ints, Mask, bytes_of, ints
 from synth.bounds.cuts import cost_levels
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.kernels.event_queue import queues_of
+from synth.kernels.event_queue import calendar_of
+from synth.kernels.link_candidates import link_state
 from synth.network import Network
 from synth.networks.connectivity import strong_components
 from synth.schedule import COPY, REDUCE, Schedule
-from synth.scheduling.link_chunk_matching import CLUSTER, PLAIN, STRICT, match
+from synth.scheduling.link_chunk_matching import CLUSTER, PLAIN, STRICT, Policy, Wires, match
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.time_reversal import backwards
 
@@ -40,15 +40,6 @@ _MOST_LEVELS = 8
 # Starts differ by their dice alone: up to so many of them, of so many sends together.
 _MOST_STARTS, _MOST_SENDS = 8, 50_000
 _STRIDE = 1_000_003
-
-
-@dataclass(frozen=True)
-class Policy:
-    """One way of choosing: which chunks a slow link prefers, and how many candidates it samples."""
-
-    preference: int
-    sample: int
-    rotate: bool = False
 
 
 POLICIES = (
@@ -133,43 +124,32 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
     """
     total = int(np.count_nonzero(wanted & ~held))
     hold_s, travel_s = network.hold_s(search.chunk_bytes), network.travel_s(search.chunk_bytes)
-    tables = (
-        network.src,
-        network.dst,
-        hold_s,
-        travel_s,
-        *queues_of(hold_s, travel_s, total),
-        network.link_port_start,
-        network.link_port,
-        *network.port_links,
-        *_by_first_port(network),
-        *_clusters(network),
-        held,
-        wanted,
-        search.policy.preference,
-        search.policy.sample,
-        search.policy.rotate,
-        np.argsort((network.dst - network.src) % network.ranks, kind="stable"),
+    turns = np.argsort((network.dst - network.src) % network.ranks, kind="stable")
+    wires = Wires(
+        network.src, network.dst, hold_s, travel_s, *_by_first_port(network), *_clusters(network), turns
     )
+
+    def started(seed: int) -> tuple[tuple[Ints, Ints, Floats], float]:
+        """What one start finds, and when the last send of it arrives."""
+        calendar = calendar_of(hold_s, travel_s, total)
+        state = link_state(network.link_port_start, network.link_port, *network.port_links)
+        chunk, link, arrival_s, missing = match(wires, state, calendar, held, wanted, search.policy, seed)
+        if missing >= 0:
+            raise NotApplicableError(
+                f"greedy: {network.name}: rank {missing} cannot be reached over ranks that want the same "
+                "chunks"
+            )
+        return (chunk, link, arrival_s), float(arrival_s.max(initial=0.0))
+
     starts = int(np.clip(_MOST_SENDS / max(1, total), 1, _MOST_STARTS))
-    best, best_s = _start(network, tables, search.seed)
+    best, best_s = started(search.seed)
     for start in range(1, starts):
         if time.perf_counter() > search.end_s:
             break
-        found, found_s = _start(network, tables, search.seed + start * _STRIDE)
+        found, found_s = started(search.seed + start * _STRIDE)
         if found_s < best_s:
             best, best_s = found, found_s
     return best
-
-
-def _start(network: Network, tables: Any, seed: int) -> tuple[tuple[Ints, Ints, Floats], float]:
-    """What one start finds, and when the last send of it arrives."""
-    chunk, link, arrival_s, missing = match(*(*tables, seed))
-    if missing >= 0:
-        raise NotApplicableError(
-            f"greedy: {network.name}: rank {missing} cannot be reached over ranks that want the same chunks"
-        )
-    return (chunk, link, arrival_s), float(arrival_s.max(initial=0.0))
 
 
 def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:

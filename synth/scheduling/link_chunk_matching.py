@@ -5,205 +5,247 @@ All loops here are compiled; sets of chunks are rows of 64-bit words.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from probes.columns import Floats, Indices, Ints, Mask
 from synth.kernels.bitset import Words, add, contains, dice_of, lowest, throw
 from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import is_free, next_event, occupy, push
-from synth.kernels.link_candidates import after, in_turns, offer, shuffled
+from synth.kernels.event_queue import Calendar, enter, take
+from synth.kernels.link_candidates import (
+    LinkState,
+    after,
+    in_turns,
+    is_free,
+    occupy,
+    offer,
+    shuffled,
+)
 
-__all__ = ["CLUSTER", "PLAIN", "STRICT", "match"]
+__all__ = ["CLUSTER", "PLAIN", "STRICT", "Policy", "Wires", "match"]
 
 PLAIN, CLUSTER, STRICT = range(3)
 
 
+class Policy(NamedTuple):
+    """One way of choosing: which chunks a slow link prefers, and how many candidates it samples."""
+
+    preference: int
+    sample: int
+    rotate: bool = False
+
+
+class Wires(NamedTuple):
+    """What matching knows of a network's links, beside their ports.
+
+    ``level`` is each link's class of cost and ``cluster[level, rank]`` the rank's cluster of links of
+    lower levels. The links out of rank r are ``out_links[out_start[r]:out_start[r + 1]]``, and ``next_group``
+    of each skips the links of one port; ``turns`` is the order of rotation.
+    """
+
+    src: Indices
+    dst: Indices
+    hold_s: Floats
+    travel_s: Floats
+    out_start: Indices
+    out_links: Indices
+    next_group: Indices
+    level: Indices
+    cluster: Indices
+    turns: Indices
+
+
+class _Chunks(NamedTuple):
+    """Sets of chunks: what each rank has, and what it awaits or does not want.
+
+    By level, ``home`` is what a rank holds at first, or has got over links of higher levels, and so is first
+    to have, and ``in_cluster`` what is in a cluster or awaited there; with one level they are not kept.
+    ``copies`` counts the sends of each chunk.
+    """
+
+    has: Words
+    awaited: Words
+    home: Words
+    in_cluster: Words
+    copies: Ints
+
+
+class _Sends(NamedTuple):
+    """The sends in the order of their starts."""
+
+    chunk: Ints
+    link: Ints
+    arrival_s: Floats
+
+
 @compiled
 def match(
-    src: Indices,
-    dst: Indices,
-    hold_s: Floats,
-    travel_s: Floats,
-    hold_queue: Indices,
-    travel_queue: Indices,
-    holds: int,
-    ring_start: Indices,
-    link_port_start: Indices,
-    link_port: Indices,
-    port_start: Indices,
-    port_links: Indices,
-    out_start: Indices,
-    out_links: Indices,
-    next_group: Indices,
-    level: Indices,
-    cluster: Indices,
-    held: Mask,
-    wanted: Mask,
-    preference: int,
-    sample: int,
-    rotate: bool,
-    turns: Indices,
-    seed: int,
+    wires: Wires, state: LinkState, calendar: Calendar, held: Mask, wanted: Mask, policy: Policy, seed: int
 ) -> tuple[Ints, Ints, Floats, int]:
     """(chunk, link, arrival) of every send in the order of starts, and a rank left wanting, or -1.
 
-    ``level`` is each link's class of cost and ``cluster[level, rank]`` the rank's cluster of links of
-    lower levels; ``next_group`` skips the links of one port; ``turns`` is the order of rotation.
-    ``hold_queue`` to ``ring_start`` are as ``synth.kernels.event_queue.queues_of`` gives them.
+    ``held`` and ``wanted`` are (ranks, chunks); ``state`` and ``calendar`` are used up.
     """
     dice = dice_of(seed)
-    links, levels = len(src), len(cluster)
-    ranks, chunks = held.shape
-    words = (chunks + 63) // 64
-    has = np.zeros((ranks, words), np.uint64)
-    # By level: what a rank holds at first, or has got over links of higher levels, and so is first to have.
-    home = np.zeros((levels, ranks if levels > 1 else 1, words), np.uint64)
-    awaited = np.zeros((ranks, words), np.uint64)
-    in_cluster = np.zeros((levels, ranks if levels > 1 else 1, words), np.uint64)
-    copies = np.zeros(chunks, np.int32)
-    total = 0
-    for rank in range(ranks):
-        for chunk in range(chunks):
-            if held[rank, chunk]:
-                add(has[rank], chunk)
-                _bring_home(home, levels, rank, chunk)
-                _await(awaited, in_cluster, cluster, rank, chunk)
-            elif wanted[rank, chunk]:
-                total += 1
-            else:
-                add(awaited[rank], chunk)
-    sent_chunk = np.empty(total, np.int32)
-    sent_link = np.empty(total, np.int32)
-    arrival_s = np.empty(total)
-    resource_free = np.ones(links + len(port_start) - 1, np.bool_)
-    # Queues of holds: a link is free again; of travels: a send has come. What takes equally long ends in the
-    # order it began, so each duration has one queue, a ring of sends, and the heap holds queues.
-    queues = len(ring_start) - 1
-    ring_s, ring_send = np.empty(ring_start[-1]), np.empty(ring_start[-1], np.int32)
-    first_in, waiting = np.zeros(queues, np.int64), np.zeros(queues, np.int64)
-    heap_s, heap_queue = np.empty(queues + 1), np.empty(queues + 1, np.int64)
-    heap_size = 0
-    queued = np.ones(links, np.int64)
-    candidate = np.empty(links, np.int32)
-    candidates = links
+    links, ranks = len(wires.src), len(held)
+    chunks, total = _chunks_of(wires, held, wanted)
+    sends = _Sends(np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total))
+    sent, instant, candidates, events = 0, 0, 0, 0
+    now_s = 0.0
     for link in range(links):
-        candidate[link] = link
-    sent, instant, now_s = 0, 1, 0.0
-    turn = after(turns, throw(dice, links), src, dst, ranks) if links else 0
+        candidates = offer(state, link, instant, candidates)
+    turn = after(wires.turns, throw(dice, links), wires.src, wires.dst, ranks) if links else 0
     while True:
-        if rotate and 8 * candidates > links:
-            candidates = in_turns(turns, turn, queued, instant, candidate)
-            rotating = True
+        rotating = policy.rotate and 8 * candidates > links
+        if rotating:
+            candidates = in_turns(state, wires.turns, turn, instant)
         else:
-            shuffled(candidate, candidates, dice)
-            rotating = False
-        lead = -1
-        for at_level in range(levels):
-            for at in range(candidates):
-                link = candidate[at]
-                if level[link] != at_level or not is_free(
-                    link, resource_free, link_port_start, link_port, links
-                ):
-                    continue
-                chunk = _choose(
-                    has[src[link]],
-                    home[at_level, src[link] if levels > 1 else 0],
-                    awaited[dst[link]],
-                    in_cluster[at_level, cluster[at_level, dst[link]] if levels > 1 else 0],
-                    copies,
-                    preference if levels > 1 else PLAIN,
-                    sample,
-                    dice,
-                )
-                if chunk < 0:
-                    continue
-                if lead < 0 and at_level == levels - 1:
-                    lead = link
-                _await(awaited, in_cluster, cluster, dst[link], chunk)
-                copies[chunk] += 1
-                occupy(link, resource_free, link_port_start, link_port, links, False)
-                sent_chunk[sent] = chunk
-                sent_link[sent] = link
-                arrival_s[sent] = now_s + travel_s[link]
-                for queue, end_s in (
-                    (hold_queue[link], now_s + hold_s[link]),
-                    (travel_queue[link], arrival_s[sent]),
-                ):
-                    if not waiting[queue]:
-                        heap_size = push(heap_s, heap_queue, heap_size, end_s, queue)
-                    size = ring_start[queue + 1] - ring_start[queue]
-                    slot = ring_start[queue] + (first_in[queue] + waiting[queue]) % size
-                    ring_s[slot], ring_send[slot] = end_s, sent
-                    waiting[queue] += 1
-                sent += 1
-        if heap_size == 0:
+            shuffled(state.candidate, candidates, dice)
+        lead, sent, events = _begin(
+            wires, state, calendar, chunks, sends, policy, dice, candidates, sent, events, now_s
+        )
+        if events == 0:
             break
         if rotating and lead >= 0:
-            turn = after(turns, lead, src, dst, ranks)
-        now_s = heap_s[0]
+            turn = after(wires.turns, lead, wires.src, wires.dst, ranks)
+        now_s = calendar.heap_s[0]
         instant += 1
-        candidates = 0
-        while heap_size > 0 and heap_s[0] <= now_s * (1 + 1e-12):
-            queue = heap_queue[0]
-            send, heap_size = next_event(
-                heap_s, heap_queue, heap_size, ring_start, ring_s, ring_send, first_in, waiting
-            )
-            link = sent_link[send]
-            if queue < holds:
-                occupy(link, resource_free, link_port_start, link_port, links, True)
-                if is_free(link, resource_free, link_port_start, link_port, links):
-                    candidates = offer(link, queued, instant, candidate, candidates)
-                for at in range(link_port_start[link], link_port_start[link + 1]):
-                    for other in range(port_start[link_port[at]], port_start[link_port[at] + 1]):
-                        sibling = port_links[other]
-                        if is_free(sibling, resource_free, link_port_start, link_port, links):
-                            candidates = offer(sibling, queued, instant, candidate, candidates)
-            else:
-                rank = dst[link]
-                chunk = sent_chunk[send]
-                add(has[rank], chunk)
-                _bring_home(home, level[link], rank, chunk)
-                at = out_start[rank]
-                while at < out_start[rank + 1]:
-                    link = out_links[at]
-                    first = link_port_start[link]
-                    if first < link_port_start[link + 1] and not resource_free[links + link_port[first]]:
-                        at = next_group[at]
-                        continue
-                    at += 1
-                    # An idle link had nothing to take before: only this chunk can be of use to it.
-                    if is_free(link, resource_free, link_port_start, link_port, links) and not contains(
-                        awaited[dst[link]], chunk
-                    ):
-                        candidates = offer(link, queued, instant, candidate, candidates)
+        candidates, events = _end(wires, state, calendar, chunks, sends, instant, events, now_s)
     missing = -1
     if sent < total:
         for rank in range(ranks):
-            for chunk in range(chunks):
-                if wanted[rank, chunk] and not contains(has[rank], chunk):
+            for chunk in range(held.shape[1]):
+                if wanted[rank, chunk] and not contains(chunks.has[rank], chunk):
                     missing = rank
-    return sent_chunk[:sent], sent_link[:sent], arrival_s[:sent], missing
+    return sends.chunk[:sent], sends.link[:sent], sends.arrival_s[:sent], missing
+
+
+@compiled
+def _chunks_of(wires: Wires, held: Mask, wanted: Mask) -> tuple[_Chunks, int]:
+    """The sets before the first send, and how many sends there will be."""
+    ranks, count = held.shape
+    levels, words = len(wires.cluster), (count + 63) // 64
+    rows = ranks if levels > 1 else 1
+    chunks = _Chunks(
+        np.zeros((ranks, words), np.uint64),
+        np.zeros((ranks, words), np.uint64),
+        np.zeros((levels, rows, words), np.uint64),
+        np.zeros((levels, rows, words), np.uint64),
+        np.zeros(count, np.int32),
+    )
+    total = 0
+    for rank in range(ranks):
+        for chunk in range(count):
+            if held[rank, chunk]:
+                add(chunks.has[rank], chunk)
+                _bring_home(chunks.home, levels, rank, chunk)
+                _await(chunks, wires.cluster, rank, chunk)
+            elif wanted[rank, chunk]:
+                total += 1
+            else:
+                add(chunks.awaited[rank], chunk)
+    return chunks, total
+
+
+@compiled
+def _begin(
+    wires: Wires,
+    state: LinkState,
+    calendar: Calendar,
+    chunks: _Chunks,
+    sends: _Sends,
+    policy: Policy,
+    dice: Words,
+    candidates: int,
+    sent: int,
+    events: int,
+    now_s: float,
+) -> tuple[int, int, int]:
+    """Let every candidate that is free take a chunk, level by level.
+
+    (The first link of the highest level that did, or -1; how many have been sent; how many events are due.)
+    """
+    levels, lead = len(wires.cluster), -1
+    for level in range(levels):
+        for at in range(candidates):
+            link = state.candidate[at]
+            if wires.level[link] != level or not is_free(state, link):
+                continue
+            dst = wires.dst[link]
+            chunk = _choose(chunks, wires.cluster, level, wires.src[link], dst, policy, dice)
+            if chunk < 0:
+                continue
+            if lead < 0 and level == levels - 1:
+                lead = link
+            _await(chunks, wires.cluster, dst, chunk)
+            chunks.copies[chunk] += 1
+            occupy(state, link, False)
+            arrival_s = now_s + wires.travel_s[link]
+            sends.chunk[sent], sends.link[sent], sends.arrival_s[sent] = chunk, link, arrival_s
+            events = enter(calendar, events, calendar.hold_queue[link], now_s + wires.hold_s[link], sent)
+            events = enter(calendar, events, calendar.travel_queue[link], arrival_s, sent)
+            sent += 1
+    return lead, sent, events
+
+
+@compiled
+def _end(
+    wires: Wires,
+    state: LinkState,
+    calendar: Calendar,
+    chunks: _Chunks,
+    sends: _Sends,
+    instant: int,
+    events: int,
+    now_s: float,
+) -> tuple[int, int]:
+    """End all holds and travels that end now: (how many links may take a chunk, how many events are due)."""
+    candidates, links = 0, len(wires.src)
+    while events > 0 and calendar.heap_s[0] <= now_s * (1 + 1e-12):
+        send, queue, events = take(calendar, events)
+        link = sends.link[send]
+        if queue < calendar.holds:
+            occupy(state, link, True)
+            if is_free(state, link):
+                candidates = offer(state, link, instant, candidates)
+            for at in range(state.port_start[link], state.port_start[link + 1]):
+                port = state.port[at]
+                for user in range(state.user_start[port], state.user_start[port + 1]):
+                    if is_free(state, state.user[user]):
+                        candidates = offer(state, state.user[user], instant, candidates)
+            continue
+        rank, chunk = wires.dst[link], sends.chunk[send]
+        add(chunks.has[rank], chunk)
+        _bring_home(chunks.home, wires.level[link], rank, chunk)
+        at = wires.out_start[rank]
+        while at < wires.out_start[rank + 1]:
+            onward = wires.out_links[at]
+            first = state.port_start[onward]
+            if first < state.port_start[onward + 1] and not state.free[links + state.port[first]]:
+                at = wires.next_group[at]
+                continue
+            at += 1
+            # An idle link had nothing to take before: only this chunk can be of use to it.
+            if is_free(state, onward) and not contains(chunks.awaited[wires.dst[onward]], chunk):
+                candidates = offer(state, onward, instant, candidates)
+    return candidates, events
 
 
 @compiled
 def _choose(
-    held: Words,
-    home: Words,
-    awaited: Words,
-    clustered: Words,
-    copies: Indices,
-    preference: int,
-    sample: int,
-    dice: Words,
+    chunks: _Chunks, cluster: Indices, level: int, src: int, dst: int, policy: Policy, dice: Words
 ) -> int:
-    """A chunk that is held, wanted and not awaited, the rarest of a sample, or -1."""
-    if preference != PLAIN:
+    """A chunk that ``src`` has and ``dst`` neither has nor awaits, the rarest of a sample, or -1."""
+    held, awaited, copies, sample = chunks.has[src], chunks.awaited[dst], chunks.copies, policy.sample
+    if policy.preference != PLAIN and len(cluster) > 1:
+        clustered = chunks.in_cluster[level, cluster[level, dst]]
         # What a rank alone brings in goes first: nobody else can send it, and each serves its peers evenly.
-        chunk = _rarest(home, awaited, clustered, copies, sample, dice)
+        chunk = _rarest(chunks.home[level, src], awaited, clustered, copies, sample, dice)
         if chunk >= 0:
             return chunk
         chunk = _rarest(held, awaited, clustered, copies, sample, dice)
-        if chunk >= 0 or preference == STRICT:
+        if chunk >= 0 or policy.preference == STRICT:
             return chunk
     return _rarest(held, awaited, awaited, copies, sample, dice)
 
@@ -247,8 +289,8 @@ def _bring_home(home: Words, level: int, rank: int, chunk: int) -> None:
 
 
 @compiled
-def _await(awaited: Words, in_cluster: Words, cluster: Indices, rank: int, chunk: int) -> None:
-    add(awaited[rank], chunk)
+def _await(chunks: _Chunks, cluster: Indices, rank: int, chunk: int) -> None:
+    add(chunks.awaited[rank], chunk)
     if len(cluster) > 1:
         for at in range(len(cluster)):
-            add(in_cluster[at, cluster[at, rank]], chunk)
+            add(chunks.in_cluster[at, cluster[at, rank]], chunk)

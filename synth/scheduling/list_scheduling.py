@@ -8,6 +8,7 @@ ports are free, the most urgent ready send goes.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
-from synth.kernels.event_queue import is_free, occupy, pop, push
+from synth.kernels.event_queue import pop, push
+from synth.kernels.link_candidates import LinkState, is_free, link_state, occupy, offer
 from synth.network import Network
 from synth.schedule import Schedule
 from synth.simulation.chunk_slots import touched
@@ -98,22 +100,25 @@ def _line_up(
     leaves, enters, held = touched(network, collective, chunk, link)
     # Turns only matter by their order: ranks of them fit into integers and compare exactly.
     place = np.unique(turn, return_inverse=True)[1]
-    return _run(
-        leaves,
+    sends = _Sends(
         enters,
-        *_by_slot(leaves, place, len(held)),
-        *_by_slot(enters, place, len(held)),
-        held,
+        link,
         place,
         urgency.astype(np.float64),
-        link,
-        offsets(np.bincount(link, minlength=network.links)),
-        network.hold_s(chunk_bytes),
-        network.travel_s(chunk_bytes),
-        network.link_port_start,
-        network.link_port,
-        *network.port_links,
+        *_by_slot(leaves, place, len(held)),
+        *_by_slot(enters, place, len(held)),
     )
+    queues = _Queues(
+        sends.in_start[:-1].copy(),
+        sends.out_start[:-1].copy(),
+        np.zeros(len(link), np.bool_),
+        offsets(np.bincount(link, minlength=network.links)),
+        np.empty(len(link)),
+        np.empty(len(link), np.int64),
+        np.zeros(network.links, np.int64),
+    )
+    state = link_state(network.link_port_start, network.link_port, *network.port_links)
+    return _run(sends, queues, state, held, network.hold_s(chunk_bytes), network.travel_s(chunk_bytes))
 
 
 def _by_slot(slot: Indices, place: Indices, slots: int) -> tuple[Indices, Indices]:
@@ -122,61 +127,67 @@ def _by_slot(slot: Indices, place: Indices, slots: int) -> tuple[Indices, Indice
     return offsets(np.bincount(slot, minlength=slots)), rows
 
 
+class _Sends(NamedTuple):
+    """Of each send the slot that it enters, its link, the rank of its turn, its urgency.
+
+    The sends that leave slot s are ``out_rows[out_start[s]:out_start[s + 1]]``, those that enter it are in
+    ``in_rows``, both in the order of their turns.
+    """
+
+    enters: Indices
+    link: Indices
+    place: Indices
+    urgency: Floats
+    out_start: Indices
+    out_rows: Indices
+    in_start: Indices
+    in_rows: Indices
+
+
+class _Queues(NamedTuple):
+    """How far the sends of each slot are, and for each link those that are ready.
+
+    They are a heap by urgency, ``queued`` of them, in the link's own stretch of one array from ``start`` on.
+    """
+
+    next_in: Indices
+    next_out: Indices
+    arrived: Mask
+    start: Indices
+    urgency: Floats
+    send: Indices
+    queued: Indices
+
+
 @compiled
 def _run(
-    leaves: Indices,
-    enters: Indices,
-    out_start: Indices,
-    out_rows: Indices,
-    in_start: Indices,
-    in_rows: Indices,
-    held: Mask,
-    place: Indices,
-    urgency: Floats,
-    link_of_send: Indices,
-    queue_start: Indices,
-    hold_s: Floats,
-    travel_s: Floats,
-    link_port_start: Indices,
-    link_port: Indices,
-    port_start: Indices,
-    port_links: Indices,
+    sends: _Sends, queues: _Queues, state: LinkState, held: Mask, hold_s: Floats, travel_s: Floats
 ) -> Indices:
-    sends, links = len(leaves), len(hold_s)
-    order = np.empty(sends, np.int64)
-    arrived = np.zeros(sends, np.bool_)
-    next_in, next_out = in_start[:-1].copy(), out_start[:-1].copy()
-    # Each link's ready sends are a heap by turn, in its own stretch of one array.
-    queue_turn, queue_send = np.empty(sends), np.empty(sends, np.int64)
-    queued = np.zeros(links, np.int64)
-    free = np.ones(links + len(port_start) - 1, np.bool_)
-    heap_s, heap_what = np.empty(2 * sends + 1), np.empty(2 * sends + 1, np.int64)
-    heap_size = 0
-    candidate, offered = np.empty(links, np.int64), np.full(links, -1)
-    candidates, instant, started = 0, 0, 0
+    """The sends in the order of their starts."""
+    count, queued = len(sends.enters), queues.queued
+    order = np.empty(count, np.int64)
+    heap_s, heap_what = np.empty(2 * count + 1), np.empty(2 * count + 1, np.int64)
+    heap_size, candidates, instant, started = 0, 0, 0, 0
     now_s = 0.0
     for slot in range(len(held)):
         if held[slot]:
-            _release(
-                slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, urgency, link_of_send,
-                queue_start, queue_turn, queue_send, queued,
-            )  # fmt: skip
-    for link in range(links):
+            _release(sends, queues, slot)
+    for link in range(len(hold_s)):
         if queued[link]:
-            candidate[candidates] = link
-            candidates += 1
+            candidates = offer(state, link, instant, candidates)
     while True:
         first = np.empty(candidates)
         for at in range(candidates):
-            first[at] = queue_turn[queue_start[candidate[at]]] if queued[candidate[at]] else np.inf
+            link = state.candidate[at]
+            first[at] = queues.urgency[queues.start[link]] if queued[link] else np.inf
         for at in np.argsort(first, kind="mergesort"):
-            link = candidate[at]
-            if not queued[link] or not is_free(link, free, link_port_start, link_port, links):
+            link = state.candidate[at]
+            if not queued[link] or not is_free(state, link):
                 continue
-            low = queue_start[link]
-            send = queue_send[low]
-            queued[link] = pop(queue_turn[low:], queue_send[low:], queued[link])
-            occupy(link, free, link_port_start, link_port, links, False)
+            low = queues.start[link]
+            send = queues.send[low]
+            queued[link] = pop(queues.urgency[low:], queues.send[low:], queued[link])
+            occupy(state, link, False)
             order[started] = send
             started += 1
             heap_size = push(heap_s, heap_what, heap_size, now_s + hold_s[link], -1 - send)
@@ -190,60 +201,58 @@ def _run(
             send = heap_what[0]
             heap_size = pop(heap_s, heap_what, heap_size)
             if send >= 0:
-                arrived[send] = True
-                slot = enters[send]
-                while next_in[slot] < in_start[slot + 1] and arrived[in_rows[next_in[slot]]]:
-                    next_in[slot] += 1
-                _release(
-                    slot, next_in, in_start, in_rows, next_out, out_start, out_rows, place, urgency,
-                    link_of_send, queue_start, queue_turn, queue_send, queued,
-                )  # fmt: skip
-                for at in range(out_start[slot], next_out[slot]):
-                    link = link_of_send[out_rows[at]]
-                    if offered[link] != instant and queued[link]:
-                        offered[link] = instant
-                        candidate[candidates] = link
-                        candidates += 1
-                continue
-            link = link_of_send[-1 - send]
-            occupy(link, free, link_port_start, link_port, links, True)
-            if offered[link] != instant and queued[link]:
-                offered[link] = instant
-                candidate[candidates] = link
-                candidates += 1
-            for at in range(link_port_start[link], link_port_start[link + 1]):
-                for other in range(port_start[link_port[at]], port_start[link_port[at] + 1]):
-                    sibling = port_links[other]
-                    if offered[sibling] != instant and queued[sibling]:
-                        offered[sibling] = instant
-                        candidate[candidates] = sibling
-                        candidates += 1
+                candidates = _arrive(sends, queues, state, send, instant, candidates)
+            else:
+                candidates = _end_hold(queues, state, sends.link[-1 - send], instant, candidates)
 
 
 @compiled
-def _release(
-    slot: int,
-    next_in: Indices,
-    in_start: Indices,
-    in_rows: Indices,
-    next_out: Indices,
-    out_start: Indices,
-    out_rows: Indices,
-    place: Indices,
-    urgency: Floats,
-    link_of_send: Indices,
-    queue_start: Indices,
-    queue_turn: Floats,
-    queue_send: Indices,
-    queued: Indices,
-) -> None:
+def _arrive(
+    sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int
+) -> int:
+    """A send has come: queue what waited for it; how many links may send."""
+    queues.arrived[send] = True
+    slot = sends.enters[send]
+    while (
+        queues.next_in[slot] < sends.in_start[slot + 1]
+        and queues.arrived[sends.in_rows[queues.next_in[slot]]]
+    ):
+        queues.next_in[slot] += 1
+    _release(sends, queues, slot)
+    for at in range(sends.out_start[slot], queues.next_out[slot]):
+        link = sends.link[sends.out_rows[at]]
+        if queues.queued[link]:
+            candidates = offer(state, link, instant, candidates)
+    return candidates
+
+
+@compiled
+def _end_hold(queues: _Queues, state: LinkState, link: int, instant: int, candidates: int) -> int:
+    """A link and its ports are free again; how many links may send."""
+    occupy(state, link, True)
+    if queues.queued[link]:
+        candidates = offer(state, link, instant, candidates)
+    for at in range(state.port_start[link], state.port_start[link + 1]):
+        port = state.port[at]
+        for user in range(state.user_start[port], state.user_start[port + 1]):
+            if queues.queued[state.user[user]]:
+                candidates = offer(state, state.user[user], instant, candidates)
+    return candidates
+
+
+@compiled
+def _release(sends: _Sends, queues: _Queues, slot: int) -> None:
     """Queue the sends that leave ``slot`` and wait for nothing more."""
     waits_for = np.inf
-    if next_in[slot] < in_start[slot + 1]:
-        waits_for = place[in_rows[next_in[slot]]]
-    while next_out[slot] < out_start[slot + 1] and place[out_rows[next_out[slot]]] <= waits_for:
-        send = out_rows[next_out[slot]]
-        next_out[slot] += 1
-        link = link_of_send[send]
-        low = queue_start[link]
-        queued[link] = push(queue_turn[low:], queue_send[low:], queued[link], urgency[send], send)
+    if queues.next_in[slot] < sends.in_start[slot + 1]:
+        waits_for = sends.place[sends.in_rows[queues.next_in[slot]]]
+    while queues.next_out[slot] < sends.out_start[slot + 1]:
+        send = sends.out_rows[queues.next_out[slot]]
+        if sends.place[send] > waits_for:
+            return
+        queues.next_out[slot] += 1
+        link = sends.link[send]
+        low = queues.start[link]
+        queues.queued[link] = push(
+            queues.urgency[low:], queues.send[low:], queues.queued[link], sends.urgency[send], send
+        )
