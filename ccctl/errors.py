@@ -44,6 +44,7 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "exit_status",
+    "told",
 ]
 
 
@@ -73,6 +74,13 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
     ConfigError: os.EX_CONFIG,
     TimeoutExpired: 124,
 }
+
+
+def told(error: CcctlError) -> str:
+    """The message of an error, with the argument of a library as the option that it comes from."""
+    if not error.argument:
+        return error.message
+    return f"--{error.argument.replace('_', '-')}{error.message.removeprefix(error.argument)}"
 
 
 def exit_status(error: CcctlError) -> int:

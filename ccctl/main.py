@@ -26,6 +26,7 @@ from ccctl.errors import (
     UnavailableError,
     UsageError,
     exit_status,
+    told,
 )
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
@@ -175,7 +176,7 @@ def _bug() -> int:
 
 def _expected(error: CcctlError) -> int:
     if error.message.strip():
-        console.error(error.message, error.hint)
+        console.error(told(error), error.hint)
     elif not isinstance(error, FoundProblem):  # whose output has said it
         # No command may fail in silence, whatever forgot to say why.
         console.error(

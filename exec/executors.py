@@ -20,7 +20,7 @@ DEVICES: tuple[str, ...] = get_args(DeviceKind)
 def parse_device(text: str) -> str:
     """``cpu``, ``cuda`` or ``auto``; raises UsageError for anything else."""
     if text not in DEVICES:
-        raise UsageError(f"--device: expected {', '.join(DEVICES)}, found {text!r}")
+        raise UsageError(f": expected {', '.join(DEVICES)}, found {text!r}", argument="device")
     return text
 
 
@@ -38,8 +38,9 @@ def executor_of(comm: Any, asked: str) -> Literal["mpi", "cuda"]:
         return "mpi"
     rank = next(rank for rank, lack in enumerate(lacks) if lack)
     raise UnavailableError(
-        f"--device cuda: rank {rank} has no GPU to use: {lacks[rank]}",
-        hint="ccctl doctor says what is missing; --device cpu runs on the processors.",
+        f" cuda: rank {rank} has no GPU to use: {lacks[rank]}",
+        hint="ccctl doctor says what is missing; the device cpu runs on the processors.",
+        argument="device",
     )
 
 

@@ -34,12 +34,16 @@ _SHOWN = 60
 
 
 class CcctlError(Exception):
-    """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do."""
+    """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do.
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+    Where an argument of a function is at fault, ``argument`` is its name, and the message begins with it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", argument: str = "") -> None:
+        self.message = f"{argument}{message}"
+        super().__init__(self.message)
         self.hint = hint
+        self.argument = argument
 
 
 class UsageError(CcctlError):

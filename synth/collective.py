@@ -353,11 +353,15 @@ def collective(
     """
     chosen = tuple(sorted(set(members))) if len(set(members)) != ranks else ()
     if chunks_per_rank < 1:
-        raise UsageError(f"--chunks: expected at least 1, found {chunks_per_rank}")
+        raise UsageError(f": expected at least 1, found {chunks_per_rank}", argument="chunks")
     if not all(0 <= rank < ranks for rank in chosen):
-        raise UsageError(f"--ranks: expected numbers from 0 to {ranks - 1}, found {chosen[0]} … {chosen[-1]}")
+        raise UsageError(
+            f": expected numbers from 0 to {ranks - 1}, found {chosen[0]} … {chosen[-1]}", argument="ranks"
+        )
     if not 0 <= root < ranks or (chosen and root not in chosen):
-        raise UsageError(f"--root: there is no rank {root} among {_named(chosen) if chosen else ranks}")
+        raise UsageError(
+            f": there is no rank {root} among {_named(chosen) if chosen else ranks}", argument="root"
+        )
     size = len(chosen) or ranks
     if kind == "all_to_next" and size < 2:
         raise UsageError("all_to_next needs two ranks")

@@ -1,6 +1,7 @@
 """The house: imports go down, stages neither print nor exit, and how big the modules are."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,27 @@ def test_sizes_are_told(capsys):
             if length > 250:
                 print(f"  {length:5} {name(path)}")
     assert functions
+
+
+# Command lines of other programs.
+STARTS_PROGRAMS = ("exec/lab/", "exec/cuda/kernel/", "exec/launcher/mpirun.py")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in MODULES
+        if path.relative_to(ROOT).parts[0] != "ccctl" and not name(path).startswith(STARTS_PROGRAMS)
+    ],
+    ids=name,
+)
+def test_libraries_know_no_options_of_the_command_line(path):
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    options = [text for text in texts if re.search(r"(?<![\w-])--[a-z]", text)]
+    # A recording is made by the command, and lstopo and others have options of their own.
+    assert [text for text in options if not re.search(r"ccctl detect|lstopo|detect --record", text)] == []

@@ -66,7 +66,8 @@ def up(
         try:
             kernel.up(described)
         except NameTakenError as error:
-            raise LockHeldError(error.message, hint=error.hint) from error
+            hint = f"ccctl lab down --lab {described.name} removes it; or give the lab another name."
+            raise LockHeldError(error.message, hint=hint) from error
         try:
             state.remember(described)
         except BaseException:

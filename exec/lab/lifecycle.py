@@ -125,7 +125,7 @@ def _claim(lab: Lab) -> None:
                 raise
     raise NameTakenError(
         f"lab {lab.name}: {taken[0]} exists already",
-        hint=f"ccctl lab down --lab {lab.name} removes it; or give the lab another name.",
+        hint="ccctl lab down removes it; or give the lab another name.",
     )
 
 

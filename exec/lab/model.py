@@ -123,5 +123,5 @@ class Lab:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def slots(self) -> str:
-        """Every host with its slots, as ``--hosts`` reads it."""
+        """Every host with its slots, as a list of hosts is written."""
         return ",".join(f"{host.name}:{host.slots}" for host in self.hosts)

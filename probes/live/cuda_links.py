@@ -98,7 +98,7 @@ def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
         import cupy
     except ImportError as error:
         raise UnavailableError(
-            f"--device cuda: CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13")
+            f" cuda: CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13"), argument="device"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -106,6 +106,6 @@ def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
         if choice == "auto":
             return None
         raise UnavailableError(
-            f"--device cuda: {error}", hint="ccctl doctor says what is missing."
+            f" cuda: {error}", hint="ccctl doctor says what is missing.", argument="device"
         ) from error
     return CudaEnd(cupy, local_rank % count) if count else None

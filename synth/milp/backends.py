@@ -54,9 +54,9 @@ def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
         if time.perf_counter() - begun_s > limit_s:
             return int(pulp.LpSolutionNoSolutionFound)
         raise UnavailableError(
-            f"--solver {solver}: expected it to solve a program of {problem.numVariables()} columns, "
-            f"found: {error}",
+            f" {solver}: expected it to solve a program of {problem.numVariables()} columns, found: {error}",
             hint="ccctl doctor shows which solvers work",
+            argument="solver",
         ) from error
     finally:
         for stop in stops:
@@ -78,7 +78,7 @@ def solver_of(name: str) -> Callable[..., Any]:
     """What makes the named solver from (started, preprocess, effort, log file)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
-        raise UsageError(f"--solver {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}")
+        raise UsageError(f" {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}", argument="solver")
     return makers[name]
 
 
@@ -106,8 +106,9 @@ def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
     )
     if not program.available():
         raise UnavailableError(
-            f"--solver cbc: expected the CBC that PuLP brings, found none at {program.path}",
-            hint="pip install 'pulp>=3.1,<4', or --solver highs",
+            f" cbc: expected the CBC that PuLP brings, found none at {program.path}",
+            argument="solver",
+            hint="pip install 'pulp>=3.1,<4', or the solver highs",
         )
     return program
 
@@ -117,7 +118,9 @@ def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
 
     if not pulp.HiGHS().available():
         raise UnavailableError(
-            "--solver highs: expected highspy, found none", hint=f"{install('highs')}, or --solver cbc"
+            " highs: expected highspy, found none",
+            hint=f"{install('highs')}, or the solver cbc",
+            argument="solver",
         )
     return pulp.HiGHS(
         msg=True,

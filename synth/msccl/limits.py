@@ -42,7 +42,7 @@ TARGETS = {
 def beyond(program: Program, target: str) -> list[str]:
     """Findings: each limit of ``target`` that the program exceeds, and where; UsageError for another name."""
     if target not in TARGETS:
-        raise UsageError(f"--target: expected {' or '.join(TARGETS)}, found {target!r}")
+        raise UsageError(f": expected {' or '.join(TARGETS)}, found {target!r}", argument="target")
     limits = TARGETS[target]
     found = [finding for rule in _RULES for finding in rule(program, limits)]
     shown = found[:_ENOUGH]

@@ -31,14 +31,16 @@ def without(network: Network, failures: Failures) -> Network:
     gone = np.isin(network.src, failures.ranks) | np.isin(network.dst, failures.ranks)
     for rank in failures.ranks:
         if not 0 <= rank < network.ranks:
-            raise UsageError(f"--without rank:{rank}: {network.name} has ranks 0 to {network.ranks - 1}")
+            raise UsageError(
+                f" rank:{rank}: {network.name} has ranks 0 to {network.ranks - 1}", argument="without"
+            )
     for src, dst in failures.links:
         between = (network.src == src) & (network.dst == dst)
         if not between.any():
-            raise UsageError(f"--without link: {network.name} has no link {src} → {dst}")
+            raise UsageError(f" link: {network.name} has no link {src} → {dst}", argument="without")
         gone |= between
     if network.ranks - len(set(failures.ranks)) < 1:
-        raise UsageError(f"--without: no rank of {network.name} is left")
+        raise UsageError(f": no rank of {network.name} is left", argument="without")
     return kept_links(network, np.flatnonzero(~gone))
 
 

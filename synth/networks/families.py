@@ -137,8 +137,8 @@ def family(
         raise UsageError(
             f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
         )
-    alphas = _per_dimension("--alpha", alpha_s, len(sizes))
-    bandwidths = _per_dimension("--bandwidth", bandwidth_bytes_per_s, len(sizes))
+    alphas = _per_dimension("alpha", alpha_s, len(sizes))
+    bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, len(sizes))
     degrees = _degrees(spec, kinds, unwind)
     if name == "dragonfly":
         return _dragonfly(spec, sizes, alphas, bandwidths, hold_alpha=hold_alpha)
@@ -173,8 +173,8 @@ def _fat_tree(
     ranks = math.prod(sizes)
     require_links(spec, ranks * (ranks - 1))
     _degrees(spec, ("tree",), unwind)
-    alpha = _per_dimension("--alpha", alpha_s, 1)[0]
-    beta = 1.0 / _per_dimension("--bandwidth", bandwidth_bytes_per_s, 1)[0]
+    alpha = _per_dimension("alpha", alpha_s, 1)[0]
+    beta = 1.0 / _per_dimension("bandwidth", bandwidth_bytes_per_s, 1)[0]
     links = fat_tree.links(sizes, oversubscription, alpha, beta)
     return build(spec, [f"n{rank}" for rank in range(ranks)], links, hold_alpha=hold_alpha)
 
@@ -186,8 +186,9 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
     switches = kinds.count("switch")
     if not switches or len(unwind) not in (1, switches) or min(unwind) < 1:
         raise UsageError(
-            f"--unwind: expected a degree ≥ 1 for the switches of network {spec}, of which there are "
-            f"{switches}, found {', '.join(map(str, unwind))}"
+            f": expected a degree ≥ 1 for the switches of network {spec}, of which there are "
+            f"{switches}, found {', '.join(map(str, unwind))}",
+            argument="unwind",
         )
     degrees = iter(list(unwind) * (switches if len(unwind) == 1 else 1))
     return [next(degrees) if kind == "switch" else 0 for kind in kinds]
@@ -205,10 +206,10 @@ def _sizes(spec: str, name: str, shape: str) -> list[int]:
     return [2] * (ranks.bit_length() - 1)
 
 
-def _per_dimension(option: str, values: Sequence[float], dimensions: int) -> list[float]:
+def _per_dimension(argument: str, values: Sequence[float], dimensions: int) -> list[float]:
     if len(values) not in (1, dimensions):
         expected = "1 value" if dimensions == 1 else f"1 or {dimensions} values"
-        raise UsageError(f"{option}: expected {expected}, found {len(values)}")
+        raise UsageError(f": expected {expected}, found {len(values)}", argument=argument)
     return list(values) * dimensions if len(values) == 1 else list(values)
 
 

@@ -124,7 +124,7 @@ class Request:
 def cut(request: Request, split: int) -> tuple[Collective, int]:
     """The collective with ``split`` chunks an owner, and the bytes of a chunk."""
     if request.size_bytes is None:
-        raise UsageError("expected --size, or --chunk")
+        raise UsageError("expected a size, or the size of a chunk")
     found = request.shape(split)
     return found, max(1, -(-request.size_bytes // found.total_bytes(1)))
 
@@ -185,7 +185,7 @@ def plans(request: Request) -> Iterator[Plan]:
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         known = ", ".join(["auto", *METHODS])
-        raise UsageError(f"--method {unknown[0]}: unknown method", hint=f"known: {known}")
+        raise UsageError(f" {unknown[0]}: unknown method", hint=f"known: {known}", argument="method")
     for name in names:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):

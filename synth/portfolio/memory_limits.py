@@ -31,7 +31,7 @@ def require_memory(sends: int) -> None:
     if needed > there:
         raise UnavailableError(
             f"at least {sends:.3g} sends take {needed / 1e9:.1f} GB; this machine has {there / 1e9:.1f} GB",
-            hint="fewer or larger chunks take less: --chunk, --chunks, --size",
+            hint="fewer or larger chunks take less",
         )
 
 

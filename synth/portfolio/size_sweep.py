@@ -51,9 +51,9 @@ class Swept:
 def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple[int, ...]:
     """The sizes ``low · factor^n`` up to ``high``, which is always the last; raises UsageError."""
     if not 1 <= low_bytes <= high_bytes:
-        raise UsageError(f"--sizes: expected FROM:TO that rises, found {low_bytes}:{high_bytes}")
+        raise UsageError(f": expected FROM:TO that rises, found {low_bytes}:{high_bytes}", argument="sizes")
     if not factor > 1:
-        raise UsageError(f"--factor: expected more than 1, found {factor:g}")
+        raise UsageError(f": expected more than 1, found {factor:g}", argument="factor")
     if math.log(high_bytes / low_bytes) / math.log(factor) > _MOST_SIZES:
         raise UsageError(f"factor {factor:.10g} makes more than the {_MOST_SIZES} sizes that fit in a sweep")
     found, size = [], float(low_bytes)

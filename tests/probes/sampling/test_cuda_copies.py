@@ -165,7 +165,7 @@ def test_ranks_take_gpus_in_turn(monkeypatch):
 @pytest.mark.parametrize("module", [None, recorded_cupy("getDeviceCount")])
 def test_without_cuda_it_is_refused_with_the_reason_when_asked_for(monkeypatch, module):
     monkeypatch.setitem(sys.modules, "cupy", module)
-    with pytest.raises(UnavailableError, match="--device cuda: "):
+    with pytest.raises(UnavailableError, match="device cuda: "):
         cuda_end("cuda", 0)
 
 

@@ -98,8 +98,8 @@ def test_ranks_below_a_switch_share_a_host():
         ("ring:1", [0], [1e9], "at least two"),
         ("hypercube:12", [0], [1e9], "2, 4, 8"),
         ("rfs:2x4", [0], [1e9], "expected 3 sizes"),
-        ("mesh:4x4", [0], [1e9, 2e9, 3e9], "--bandwidth"),
-        ("mesh:4x4", [0, 0, 0], [1e9], "--alpha"),
+        ("mesh:4x4", [0], [1e9, 2e9, 3e9], "bandwidth"),
+        ("mesh:4x4", [0, 0, 0], [1e9], "alpha"),
         ("switch:9000", [0], [1e9], "more than"),
         ("dragonfly:9", [0], [1e9], "expected 2 sizes"),
         ("fat_tree:5", [0], [1e9], "even k"),
@@ -174,7 +174,7 @@ def test_unwinding_takes_a_degree_for_each_switch_and_never_more_than_there_are_
     ("spec", "unwind"), [("mesh:4x4", [1]), ("switch:4", [0]), ("rfs:2x4x2", [1, 1]), ("fat_tree:4", [1])]
 )
 def test_refuses_to_unwind_what_is_no_switch(spec, unwind):
-    with pytest.raises(UsageError, match="--unwind"):
+    with pytest.raises(UsageError, match="unwind"):
         family(spec, [0.0], [1e9], unwind=unwind)
 
 
