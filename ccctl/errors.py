@@ -76,11 +76,16 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 }
 
 
+# Where an option is not called like the argument.
+_OPTIONS = {"peers": "vs"}
+
+
 def told(error: CcctlError) -> str:
     """The message of an error, with the argument of a library as the option that it comes from."""
     if not error.argument:
         return error.message
-    return f"--{error.argument.replace('_', '-')}{error.message.removeprefix(error.argument)}"
+    option = _OPTIONS.get(error.argument, error.argument).replace("_", "-")
+    return f"--{option}{error.message.removeprefix(error.argument)}"
 
 
 def exit_status(error: CcctlError) -> int:

@@ -12,7 +12,7 @@ from signal import Signals
 from typing import Any
 
 from ccctl import console
-from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status
+from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, told
 from ccctl.rescue import reason_of, rescue_now
 from exec.errors import RankFailed
 from exec.launcher import run
@@ -154,7 +154,7 @@ class _Told(Ending):
     def failed(self, rank: str, error: BaseException) -> int:
         kept = rescue_now(reason_of(error))
         if isinstance(error, CcctlError):
-            console.error(f"{rank}: {error.message}", kept or error.hint)
+            console.error(f"{rank}: {told(error)}", kept or error.hint)
             return exit_status(error)
         traceback.print_exception(error)
         console.error(f"{rank}: this is a bug in ccctl", "please report it with the lines above")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ccctl import console
-from ccctl.errors import CcctlError
+from ccctl.errors import CcctlError, told
 from exec.launcher.run import started_by_mpi
 from exec.launcher.signals import unwinding
 
@@ -29,7 +29,7 @@ class _Once:
             try:
                 return self._rescue(why)
             except CcctlError as error:
-                console.error(error.message, error.hint)
+                console.error(told(error), error.hint)
                 return ""
 
 

@@ -20,6 +20,9 @@ __all__ = ["Link", "Network", "build"]
 # What sums of times and of bandwidths can hold without becoming infinite.
 _MOST_ALPHA_S = 1e12
 _BETA_S_PER_BYTE = (1e-30, 1e12)
+# Some thousand sends one after the other are still 15 digits away from the shortest.
+_MOST_SPREAD = 1e9
+_SIZES_BYTES = (1 << 12, 1 << 30)
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,18 @@ class Network:
             for row in np.flatnonzero(~((column >= low) & (column <= high)))[:5]:
                 wanted = f"a number {least}, from {low:g} to {high:g}"
                 found.append(f"{name}[{row}]: expected {wanted}, found {column[row]}")
-        return found or self._repeated_ports()
+        return found or self._repeated_ports() or self._too_far_apart()
+
+    def _too_far_apart(self) -> list[str]:
+        """Links so unequal that in the time which the slowest takes a float cannot see the fastest."""
+        for size in _SIZES_BYTES if self.links else ():
+            travel_s = self.travel_s(size)
+            fast, slow = int(travel_s.argmin()), int(travel_s.argmax())
+            if travel_s[slow] > _MOST_SPREAD * travel_s[fast]:
+                found = f"{travel_s[slow]:g} s for {size} bytes, {travel_s[fast]:g} s over link {fast}"
+                wanted = f"no link more than {_MOST_SPREAD:g} times slower than another"
+                return [f"beta_s_per_byte[{slow}]: expected {wanted}, found {found}"]
+        return []
 
     def _repeated_ports(self) -> list[str]:
         pairs, uses = np.unique(np.stack((self.port_user, self.link_port)), axis=1, return_counts=True)

@@ -184,7 +184,8 @@ class Program:
             found.append(
                 f"min_bytes: expected 0 … max_bytes (0: no limit), found {self.min_bytes} … {self.max_bytes}"
             )
-        if self.in_place and self.collective.keeps_apart:
+        untold = bool(self.input_chunks) and not self.collective.keeps_apart
+        if self.in_place and not self.collective.in_place and not untold:
             found.append(
                 f"in_place: expected false, {self.collective.label} cannot run in place: "
                 "input and output slots hold different chunks"

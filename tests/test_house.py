@@ -98,7 +98,7 @@ def test_sizes_are_told(capsys):
 
 
 # Command lines of other programs.
-STARTS_PROGRAMS = ("exec/lab/", "exec/cuda/kernel/", "exec/launcher/mpirun.py")
+STARTS_PROGRAMS = ("exec/lab/", "exec/cuda/kernel/", "exec/launcher/")
 
 
 @pytest.mark.parametrize(

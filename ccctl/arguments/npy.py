@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from tokenize import TokenError
@@ -72,8 +73,10 @@ def _load(name: str) -> Array:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         stream: BinaryIO = io.BufferedReader(file) if regular else io.BytesIO(read_stream(file, name))
         try:
-            _require_whole(stream)
-            found: Array = np.load(stream, allow_pickle=False)
+            # A header of Python 2 is read slowly, which is nobody's concern here.
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
+                _require_whole(stream)
+                found: Array = np.load(stream, allow_pickle=False)
         except _UNREADABLE as error:
             raise DataError(name, [f"expected a .npy file: {error}"]) from error
         except OSError as error:

@@ -30,7 +30,7 @@ class GlooPeer:
 
     def __init__(self, comm: Any, algorithm: str = "") -> None:
         if algorithm:
-            raise UnavailableError(f"--vs gloo:{algorithm}: gloo has no algorithms to select")
+            raise UnavailableError(f" gloo:{algorithm}: gloo has no algorithms to select", argument="peers")
         torch = _torch(comm)
         self._torch, self._distributed = torch, torch.distributed
         self.version = f"torch {torch.__version__}"
@@ -149,8 +149,9 @@ def _torch(comm: Any) -> Any:
     lacking = [entry for entry in comm.allgather((socket.gethostname(), missing)) if entry[1]]
     if lacking:
         raise UnavailableError(
-            f"--vs gloo needs torch on every host; {lacking[0][0]}: {lacking[0][1]}",
+            f" gloo needs torch on every host; {lacking[0][0]}: {lacking[0][1]}",
             hint="pip install torch (a CPU build is enough), or leave gloo out.",
+            argument="peers",
         )
     return torch
 

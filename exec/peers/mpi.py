@@ -87,7 +87,9 @@ class MpiPeer:
         refused = [text for text in self._comm.allgather(reason) if text]
         if refused:
             call.close()
-            raise UnavailableError(f"--vs {self.name}: {self.version} refuses it here: {refused[0]}")
+            raise UnavailableError(
+                f" {self.name}: {self.version} refuses it here: {refused[0]}", argument="peers"
+            )
         return call
 
     def close(self) -> None:
@@ -135,8 +137,9 @@ def _number(variables: Variables, name: str, algorithm: str) -> int:
         return int(algorithm)
     if algorithm not in known:
         raise UsageError(
-            f"--vs mpi:{algorithm}: {library_name()} has no such algorithm",
+            f" mpi:{algorithm}: {library_name()} has no such algorithm",
             hint=f"It has {', '.join(f'{key} ({value})' for key, value in known.items())}, or all.",
+            argument="peers",
         )
     return known[algorithm]
 

@@ -40,8 +40,9 @@ class NcclPeer:
     def __init__(self, comm: Any, algorithm: str = "") -> None:
         if algorithm:
             raise UnavailableError(
-                f"--vs nccl:{algorithm}: NCCL reads its algorithm once, when it starts",
-                hint=f"NCCL_ALGO={algorithm} in the environment, and --vs nccl",
+                f" nccl:{algorithm}: NCCL reads its algorithm once, when it starts",
+                hint=f"NCCL_ALGO={algorithm} in the environment, and the peer nccl",
+                argument="peers",
             )
         self._cupy, self._nccl, device = _device(comm)
         self._cupy.cuda.Device(device).use()
@@ -184,8 +185,9 @@ def _device(comm: Any) -> tuple[Any, Any, int]:
     lacking = next(((where, why) for where, why, _ in everyone if why), None)
     if lacking is not None:
         raise UnavailableError(
-            f"--vs nccl needs CuPy with NCCL and a GPU for each rank; {lacking[0]}: {lacking[1]}",
+            f" nccl needs CuPy with NCCL and a GPU for each rank; {lacking[0]}: {lacking[1]}",
             hint=f"{install('cuda12', beside=('nvidia-nccl-cu12',))}, or leave nccl out.",
+            argument="peers",
         )
     before = [where for where, _, _ in everyone[: comm.Get_rank()]].count(host)
     crowded = [
@@ -195,5 +197,7 @@ def _device(comm: Any) -> tuple[Any, Any, int]:
     ]
     if crowded:
         where, ranks, count = crowded[0]
-        raise UnavailableError(f"--vs nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks")
+        raise UnavailableError(
+            f" nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks", argument="peers"
+        )
     return module, module.cuda.nccl, before

@@ -27,11 +27,12 @@ def parse_peers(text: str | None) -> tuple[str, ...]:
         library, _, algorithm = name.partition(":")
         if library not in LIBRARIES or (name.endswith(":")):
             raise UsageError(
-                f"--vs: expected {', '.join(LIBRARIES)}, found {name!r}",
+                f": expected {', '.join(LIBRARIES)}, found {name!r}",
                 hint="An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
+                argument="peers",
             )
         if algorithm and library == "gloo":
-            raise UsageError(f"--vs {name}: gloo has no algorithms to select")
+            raise UsageError(f" {name}: gloo has no algorithms to select", argument="peers")
     return names
 
 

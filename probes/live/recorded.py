@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from probes.errors import DataError, MissingInputError
 from probes.files import temporary_folders
 from probes.files.bounded_read import read_text
@@ -48,8 +50,19 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     if answers is None:
         return parts
     try:
-        return (*parts, gpus.read(name, RecordedNvml(answers, import_module("pynvml"))))
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        told = gpus.read(name, RecordedNvml(answers, import_module("pynvml")))
+        # A field that holds what its declaration does not allow would be met anywhere later.
+        msgspec.convert(msgspec.to_builtins(told), Topology)
+        return (*parts, told)
+    except (
+        msgspec.MsgspecError,
+        AttributeError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ) as error:
         # A driver's answers have the types that its library declares, a file's have any.
         problem = f"an answer that no driver gives: {error}"
         raise DataError(str(folder / NVML), [problem], hint="Record it again: detect --record.") from error

@@ -25,6 +25,8 @@ _PCI = [
 _NET = ["type", "operstate", "mtu", "speed", "dev_port"]
 _PORT = ["state", "phys_state", "rate", "link_layer", "gid_attrs/ndevs/0"]
 _CPU = re.compile(r"(vendor_id|cpu family|model|cpu|CPU implementer)\s*:")
+# Of a file, in every file system of Linux.
+_LONGEST_NAME = 255
 _MOST_LINES = 200_000
 
 
@@ -135,6 +137,8 @@ def _inside(root: Path, place: Path) -> Path:
 def _link(root: Path, place: Path, target: str) -> None:
     """Upwards first, then down: then no link that is made later can bend this one outwards."""
     parts = target.split("/")
+    if any(len(part.encode()) > _LONGEST_NAME for part in parts):
+        raise ValueError(f"expected names of at most {_LONGEST_NAME} bytes in the target of a link")
     ups = sum(part == ".." for part in parts)
     above = Path(os.path.normpath(place.parent.resolve() / "/".join(parts[:ups])))
     if ".." in parts[ups:] or target.startswith("/") or (above != root and root not in above.parents):

@@ -71,3 +71,13 @@ def test_a_link_uses_a_port_once_however_often_it_names_it():
     assert network.problems() == []
     twice = replace(network, link_port=ints([1, 1]))
     assert twice.problems() == ["link_port: link 0 names port 1 twice"]
+
+
+def test_links_whose_times_a_float_cannot_hold_together_are_refused(shared_nic):
+    assert shared_nic.problems() == []
+    slow = replace(shared_nic, beta_s_per_byte=floats([1e-9, 1e-9, 0.1]))
+    assert slow.problems() == []
+    slower = replace(shared_nic, beta_s_per_byte=floats([1e-9, 1e-9, 10.0]))
+    assert "no link more than 1e+09 times slower" in slower.problems()[0]
+    late = replace(shared_nic, alpha_s=floats([1e-6, 1e5, 1e-6]))
+    assert "beta_s_per_byte[1]" in late.problems()[0]
