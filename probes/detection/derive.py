@@ -9,6 +9,7 @@ from typing import TypeVar
 from probes.detection.unknown_links import unknown_nvlinks
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.pci_ids import architecture, product_name
+from probes.paths.pci_tree import functions
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
 
 __all__ = ["complete"]
@@ -57,7 +58,7 @@ def _with_only_node(host: Host) -> Host:
 def _gpus(host: Host) -> tuple[Gpu, ...]:
     """Numbered as their source numbers them, or in order of place where it does not or repeats one."""
     driven = any(gpu.usable for gpu in host.gpus)
-    functions = {device.bus_id: device for device in host.pci}
+    devices = functions(host)
     given = [gpu.index for gpu in host.gpus if gpu.index is not None]
     free = iter(n for n in range(len(host.gpus) + max(given, default=0) + 1) if n not in given)
     seen: set[int] = set()
@@ -65,7 +66,7 @@ def _gpus(host: Host) -> tuple[Gpu, ...]:
     for gpu in sorted(host.gpus, key=lambda gpu: (gpu.index is None, gpu.index or 0)):
         index = next(free) if gpu.index is None or gpu.index in seen else gpu.index
         seen.add(index)
-        function = functions.get(gpu.bus_id)
+        function = devices.get(gpu.bus_id)
         changed = _from_table(replace(gpu, index=index), function)
         if driven and gpu.usable is None and gpu.vendor == "nvidia":
             changed = replace(changed, usable=False)
@@ -186,11 +187,11 @@ def _port_doubts(host: Host) -> Iterator[Finding]:
 
 def _width_doubts(host: Host) -> Iterator[Finding]:
     """Only width: an idle GPU lowers its speed to save power, never its width."""
-    functions = {device.bus_id: device for device in host.pci}
+    devices = functions(host)
     carriers = {gpu.bus_id for gpu in host.gpus} | {nic.bus_id for nic in host.physical_nics}
-    for bus_id in sorted(carriers & functions.keys()):
-        device = functions[bus_id]
-        above = functions.get(device.parent)
+    for bus_id in sorted(carriers & devices.keys()):
+        device = devices[bus_id]
+        above = devices.get(device.parent)
         most = min((w for w in (device.max_width, above.max_width if above else None) if w), default=0)
         if device.width and device.width < most:
             text = f"PCIe link has {device.width} lanes of {most} that both its ends can"

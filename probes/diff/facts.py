@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probes.diff.matching import Matched
 from probes.diff.model import Difference, fact
-from probes.paths.pci_tree import functions
+from probes.paths.pci_tree import functions, numa_of
 from probes.topology import Gpu, Host, Nic, label, place
 
 __all__ = ["facts"]
@@ -99,8 +99,7 @@ def _nic(matched: Matched, expected: Nic, found: Nic) -> Iterator[Difference]:
 def _numa(matched: Matched, expected: Gpu | Nic, found: Gpu | Nic) -> tuple[str, str]:
     nodes = []
     for host, device in ((matched.reference, expected), (matched.found, found)):
-        entry = functions(host).get(device.bus_id)
-        index = device.numa if device.numa is not None else entry.numa if entry else None
+        index = numa_of(device, functions(host))
         nodes.append("" if index is None else f"NUMA node {index}")
     return nodes[0], nodes[1]
 

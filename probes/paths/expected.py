@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.path_type import Paths, PathType
+from probes.paths.pci_tree import chain, functions, numa_of
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
 
 __all__ = ["Expected", "Way", "expected_gbs", "link_gbs"]
@@ -34,7 +35,7 @@ class Expected:
         self._host = host
         self._tables = tables
         self._paths = Paths(host)
-        self._devices = {device.bus_id: device for device in host.pci}
+        self._devices = functions(host)
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
@@ -108,10 +109,10 @@ class Expected:
         )
 
     def _pci_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
-        chains = [list(self._above(device)) for device in (a, b)]
-        shared = {device.bus_id for device in chains[0]} & {device.bus_id for device in chains[1]}
+        above = [chain(device.bus_id, self._devices) for device in (a, b)]
+        shared = {device.bus_id for device in above[0]} & {device.bus_id for device in above[1]}
         overhead = self._overhead(path, a, b)
-        for device in (device for chain in chains for device in chain if device.bus_id not in shared):
+        for device in (device for part in above for device in part if device.bus_id not in shared):
             gbs = self._pcie_gbs(device)
             if gbs is not None:
                 yield gbs / overhead, f"PCIe link of {device.bus_id}"
@@ -123,13 +124,6 @@ class Expected:
     def _cpu_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
         between = [self._cpu_gbs(device) for device in (a, b)] if path == "SYS" else []
         yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
-
-    def _above(self, device: Gpu | Nic) -> Iterator[PciDevice]:
-        here, seen = self._devices.get(device.bus_id), set[str]()
-        while here is not None and here.bus_id not in seen:
-            seen.add(here.bus_id)
-            yield here
-            here = self._devices.get(here.parent)
 
     def _pcie_gbs(self, device: PciDevice) -> float | None:
         """GB/s of the link above a function; None inside a switch, and where its speed is not known."""
@@ -150,8 +144,7 @@ class Expected:
         return self._tables.intel_peer_overhead if through_cpu and intel else 1.0
 
     def _cpu_gbs(self, device: Gpu | Nic) -> float | None:
-        entry = self._devices.get(device.bus_id)
-        numa = device.numa if device.numa is not None else entry.numa if entry else None
+        numa = numa_of(device, self._devices)
         nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
         known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
         return next((gbs for gbs in known if gbs is not None), None)

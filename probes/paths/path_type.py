@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice
+from probes.paths.pci_tree import chain, functions, numa_of
+from probes.topology import FabricLink, Gpu, Host, Nic
 
 __all__ = ["MEANING", "PathType", "Paths", "key_of"]
 
@@ -51,7 +52,7 @@ class Paths:
     """The path types of one host. Any pair costs the depth of the PCI tree, or the GPUs for NVB."""
 
     def __init__(self, host: Host) -> None:
-        self._devices = {device.bus_id: device for device in host.pci}
+        self._devices = functions(host)
         self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
         self._switched: set[str] = set()
         self._cpu_of: dict[str, str] = {}
@@ -106,8 +107,8 @@ class Paths:
         if common is not None:
             crossed = {
                 bus_id
-                for chain in (here.chain, there.chain)
-                for bus_id in chain[: chain.index(common) + 1]
+                for above in (here.chain, there.chain)
+                for bus_id in above[: above.index(common) + 1]
                 if self._devices[bus_id].role in ("upstream", "switch")
             }
             return "PIX" if len(crossed) <= 1 else "PXB"
@@ -128,18 +129,9 @@ class Paths:
         return "NODE" if here == there else "SYS"
 
     def _place(self, device: Gpu | Nic) -> _Place:
-        entry = self._devices.get(device.bus_id)
-        if entry is None:
-            return _Place((), "", device.numa)
-        return _Place(self._above(entry), entry.root, entry.numa if device.numa is None else device.numa)
-
-    def _above(self, device: PciDevice) -> tuple[str, ...]:
-        chain: list[str] = []
-        here: PciDevice | None = device
-        while here is not None and here.bus_id not in chain:
-            chain.append(here.bus_id)
-            here = self._devices.get(here.parent)
-        return tuple(chain)
+        above = chain(device.bus_id, self._devices)
+        bus_ids = tuple(one.bus_id for one in above)
+        return _Place(bus_ids, above[0].root if above else "", numa_of(device, self._devices))
 
 
 def key_of(device: Gpu | Nic) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from probes.topology import Gpu, Host, Nic, PciDevice
 
-__all__ = ["Uplink", "chain", "flat", "functions", "states_fabric", "uplink"]
+__all__ = ["Uplink", "chain", "flat", "functions", "numa_of", "states_fabric", "uplink"]
 
 _Number = TypeVar("_Number", int, float)
 
@@ -40,6 +40,12 @@ def chain(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:
         found[bus_id] = devices[bus_id]
         bus_id = devices[bus_id].parent
     return list(found.values())
+
+
+def numa_of(device: Gpu | Nic, devices: Mapping[str, PciDevice]) -> int | None:
+    """The NUMA node that is said of a device, else of its PCI function; None where neither tells."""
+    function = devices.get(device.bus_id)
+    return device.numa if device.numa is not None or function is None else function.numa
 
 
 def uplink(device: PciDevice, devices: Mapping[str, PciDevice]) -> Uplink:

@@ -14,7 +14,7 @@ from pathlib import Path
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected
 from probes.paths.path_type import PathType
-from probes.paths.pci_tree import chain, flat, functions, states_fabric, uplink
+from probes.paths.pci_tree import chain, flat, functions, numa_of, states_fabric, uplink
 from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, label
 
 __all__ = ["nvlink_of", "reasons"]
@@ -162,8 +162,7 @@ def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterato
                  for end, top in zip((a, b), tops, strict=True)]  # fmt: skip
         if all(up):
             yield f"they share no PCIe switch: {', '.join(above)}"
-    numas = [device.numa if device.numa is not None else own[0].numa if own else None
-             for device, own in zip((a, b), up, strict=True)]  # fmt: skip
+    numas = [numa_of(device, devices) for device in (a, b)]
     if path == "SYS":
         where = f"{label(a)} is on NUMA node {numas[0]}, {label(b)} on {numas[1]}"
         yield f"{where}: traffic crosses the link between CPUs"

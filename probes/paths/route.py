@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected, link_gbs
 from probes.paths.path_type import PathType
-from probes.paths.pci_tree import chain, functions, uplink
+from probes.paths.pci_tree import chain, functions, numa_of, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, label
 
 __all__ = ["Step", "steps_between"]
@@ -124,7 +124,7 @@ _End = tuple[Gpu | Nic, list[PciDevice]]
 def _across(host: Host, a: _End, b: _End, tables: Bandwidths) -> Iterator[Step]:
     """From host bridge to host bridge."""
     roots = [up[-1].root if up else "" for _, up in (a, b)]
-    nodes = [_numa(*a), _numa(*b)]
+    nodes = [numa_of(end, functions(host)) for end, _ in (a, b)]
     # NCCL's files have no host bridges, only CPUs.
     roots = ["" if root.startswith("cpu") else root for root in roots]
     yield from (Step("host bridge", root) for root in roots[:1] if root)
@@ -139,7 +139,3 @@ def _across(host: Host, a: _End, b: _End, tables: Bandwidths) -> Iterator[Step]:
     elif nodes[0] is not None and roots[0] != roots[1]:
         yield Step("NUMA node", str(nodes[0]))
     yield from (Step("host bridge", root) for root in roots[1:] if root and roots[0] != roots[1])
-
-
-def _numa(device: Gpu | Nic, up: list[PciDevice]) -> int | None:
-    return device.numa if device.numa is not None else up[0].numa if up else None

@@ -7,10 +7,13 @@ serve, and no host sends, or receives, more than one transfer over its NIC.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-__all__ = ["Pair", "Waves", "doubling_strides", "meetings", "rings", "strides", "waves"]
+__all__ = ["Pair", "Waves", "doubling_strides", "first_fit", "meetings", "rings", "strides", "waves"]
 
+Item = TypeVar("Item")
 Pair = tuple[int, int]
 Waves = Callable[[Sequence[Pair]], list[list[Pair]]]
 
@@ -53,43 +56,37 @@ def waves(pairs: Sequence[Pair], host_of: Sequence[str], cores_of: dict[str, int
     A transfer keeps two processes busy (both poll), so a host with C cores serves C processes, but
     never less than one transfer.
     """
-    cut: list[_Wave] = []
-    for pair in pairs:
-        for wave in cut:
-            if wave.admits(pair, host_of, cores_of):
-                break
-        else:
-            wave = _Wave()
-            cut.append(wave)
-        wave.add(pair, host_of)
-    return [wave.pairs for wave in cut]
+
+    def needed(pair: Pair) -> Iterator[Hashable]:
+        src, dst = (host_of[rank] for rank in pair)
+        yield from (src, dst, *(("rank", rank) for rank in pair))
+        if src != dst:
+            yield from ((src, "egress"), (dst, "ingress"))
+
+    return first_fit(pairs, needed, cores_of)
 
 
-class _Wave:
-    """Transfers that go on at the same time, and what they keep busy."""
+def first_fit(
+    items: Iterable[Item],
+    needed: Callable[[Item], Iterable[Hashable]],
+    room: Mapping[Any, int] = MappingProxyType({}),
+) -> list[list[Item]]:
+    """Waves of items, each in the first wave that has left what it needs.
 
-    def __init__(self) -> None:
-        self.pairs: list[Pair] = []
-        self._ranks: set[int] = set()
-        self._busy: Counter[str] = Counter()
-        self._nics: set[tuple[str, str]] = set()
-
-    def admits(self, pair: Pair, host_of: Sequence[str], cores_of: dict[str, int]) -> bool:
-        if self._ranks.intersection(pair) or self._nics.intersection(_nics(pair, host_of)):
-            return False
-        needed = Counter(host_of[rank] for rank in pair)
-        return all(
-            self._busy[host] == 0 or self._busy[host] + count <= cores_of[host]
-            for host, count in needed.items()
+    A wave has one of everything, or as many as ``room`` says; of what is unused it has enough for any item.
+    O(items · waves).
+    """
+    waves: list[tuple[list[Item], Counter[Hashable]]] = []
+    for item in items:
+        wanted = Counter(needed(item))
+        fitting = (
+            wave
+            for wave in waves
+            if all(not wave[1][one] or wave[1][one] + n <= room.get(one, 1) for one, n in wanted.items())
         )
-
-    def add(self, pair: Pair, host_of: Sequence[str]) -> None:
-        self.pairs.append(pair)
-        self._ranks.update(pair)
-        self._busy.update(host_of[rank] for rank in pair)
-        self._nics.update(_nics(pair, host_of))
-
-
-def _nics(pair: Pair, host_of: Sequence[str]) -> list[tuple[str, str]]:
-    src, dst = (host_of[rank] for rank in pair)
-    return [] if src == dst else [(src, "egress"), (dst, "ingress")]
+        wave = next(fitting, None)
+        if wave is None:
+            waves.append(wave := ([], Counter()))
+        wave[0].append(item)
+        wave[1].update(wanted)
+    return [members for members, _ in waves]

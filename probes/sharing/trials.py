@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probes.sampling.prober import Flow, Prober
-from probes.sampling.rounds import Pair
+from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 
 __all__ = ["MOST_TRIALS", "Known", "SpentError", "Trial", "Trials", "attempts"]
@@ -127,14 +127,4 @@ def _flow(pair: Pair, known: Known) -> Flow:
 
 def _apart(trials: Sequence[Trial], known: Known) -> list[list[Trial]]:
     """Waves of trials that have no host in common."""
-    waves: list[tuple[list[Trial], set[str]]] = []
-    for trial in trials:
-        hosts = {known.host(rank) for pair in trial for rank in pair}
-        for wave, busy in waves:
-            if not busy & hosts:
-                wave.append(trial)
-                busy |= hosts
-                break
-        else:
-            waves.append(([trial], hosts))
-    return [wave for wave, _ in waves]
+    return first_fit(trials, lambda trial: {known.host(rank) for pair in trial for rank in pair})

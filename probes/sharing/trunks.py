@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from probes.sampling.rounds import Pair
+from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
 from probes.sharing.trials import Known, SpentError, Trial, Trials
@@ -41,17 +41,12 @@ def one_at_a_time(
     pairs: Sequence[Pair], shares: Sequence[Share], places: Sequence[Place]
 ) -> list[list[Pair]]:
     """Waves of ``pairs`` in which none has a host, or one of ``shares``, in common with another."""
-    waves: list[tuple[list[Pair], set[str]]] = []
-    for pair in pairs:
-        mine = {places[rank].host for rank in pair} | {share.name for share in shares if pair in share.pairs}
-        for wave, busy in waves:
-            if not busy & mine:
-                wave.append(pair)
-                busy |= mine
-                break
-        else:
-            waves.append(([pair], mine))
-    return [wave for wave, _ in waves]
+
+    def needed(pair: Pair) -> set[str]:
+        hosts = {places[rank].host for rank in pair}
+        return hosts | {share.name for share in shares if pair in share.pairs}
+
+    return first_fit(pairs, needed)
 
 
 def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
