@@ -1,0 +1,134 @@
+"""The stages of execution as plain functions: one collective on data, and a benchmark; they start the ranks.
+
+`run` and `bench` are importable from ``exec``, beside ``launch``, which calls any function on ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from exec.benchmark.report import Report
+from exec.benchmark.runner import BenchRequest, bench_all_task
+from exec.executors import parse_device
+from exec.launcher.run import launch
+from exec.peers.registry import parse_peers
+from exec.predict import predicted_s
+from exec.program.dtypes import Array, dtype_of, ufunc_of
+from exec.program.layout import count_of, size_bytes_of
+from exec.run_once import fitting, run_task
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.network import Network
+from synth.program import Program
+
+__all__ = ["bench", "run"]
+
+
+def run(
+    program: Program,
+    inputs: Sequence[Array],
+    op: str = "sum",
+    *,
+    device: str = "cpu",
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    timeout_s: float | None = None,
+    progress: Progress = SILENT,
+) -> list[Array]:
+    """Run a program once on real data, one process a rank, and return what each rank ends with.
+
+    ``inputs`` holds the flat array of each rank, all of one type, each a multiple of the program's blocks.
+    ``op`` is sum, prod, min, max or avg; ``device`` is "cpu", "cuda" or "auto". Ranks run on this host, or
+    on ``hosts`` as `launch` has it, and are gone when this returns. Starting them takes about a second.
+
+    Raises UsageError where the data does not fit, UnavailableError where MPI, a GPU or memory is missing,
+    LostRankError and TimeoutExpired as `launch` does.
+
+    >>> import numpy as np
+    >>> from exec import run
+    >>> from synth import compile, family, synthesize
+    >>> pair = synthesize(family("ring:2", [0.0], [1e9]), "all_reduce", 1 << 10).schedule
+    >>> [found.tolist() for found in run(compile(pair), [np.ones(2), np.full(2, 3.0)])]
+    [[4.0, 4.0], [4.0, 4.0]]
+    """
+    ufunc_of(op)
+    request = fitting(program, tuple(inputs), op, device=parse_device(device))
+    found, _ = launch(
+        run_task,
+        request,
+        ranks=program.ranks,
+        hosts=hosts,
+        hostfile=hostfile,
+        timeout_s=timeout_s,
+        progress=progress,
+    )
+    outputs: list[Array] = found
+    return outputs
+
+
+def bench(
+    program: Program,
+    sizes_bytes: Sequence[int],
+    *,
+    dtype: str = "float32",
+    op: str = "sum",
+    iterations: int = 20,
+    warmup: int = 5,
+    peers: Sequence[str] = (),
+    network: Network | None = None,
+    device: str = "cpu",
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    timeout_s: float | None = None,
+    keep: Callable[[Report], None] = lambda rows: None,
+    progress: Progress = SILENT,
+) -> Report:
+    """Time a program at each size, every element checked, in turns with other libraries; return the report.
+
+    Sizes are nccl-tests' (the larger buffer of a rank), as are the bandwidths of the rows, in GB/s (10^9).
+    ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or "nccl"; with ``network`` each row has a predicted time,
+    too. ``keep`` is given the report of each size as soon as it is measured. Where both placements are
+    possible, each is measured. It takes 2 · (``warmup`` + ``iterations``) runs a size and library.
+
+    Raises what `run` raises; wrong elements raise nothing, they are counted in the rows.
+
+    >>> from exec import bench
+    >>> from synth import compile, family, synthesize
+    >>> pair = synthesize(family("ring:2", [0.0], [1e9]), "all_reduce", 1 << 16).schedule
+    >>> report = bench(compile(pair), [1 << 12, 1 << 16], iterations=3)
+    >>> [(row.size_bytes, row.out_of_place.wrong) for row in report.rows]
+    [(4096, 0), (65536, 0)]
+    """
+    ufunc_of(op)
+    if not sizes_bytes or min(sizes_bytes) < 1:
+        raise UsageError(": expected sizes of at least 1 byte", argument="sizes_bytes")
+    itemsize, collective = dtype_of(dtype).itemsize, program.collective
+    counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
+    chunk_bytes = [
+        max(1, -(-size_bytes_of(collective, count, itemsize) // collective.total_bytes(1)))
+        for count in counts
+    ]
+    request = BenchRequest(
+        program=program,
+        counts=counts,
+        predicted_s=tuple(predicted_s(program, network, each) if network else None for each in chunk_bytes),
+        dtype=dtype,
+        redop=op,
+        warmup=warmup,
+        iterations=iterations,
+        placements=tuple(p for p in (False, True) if (program.in_place if p else program.out_of_place)),
+        peers=parse_peers(",".join(peers) or None),
+        device=parse_device(device),
+    )
+
+    found: Report = launch(
+        bench_all_task,
+        (request,),
+        ranks=program.ranks,
+        hosts=hosts,
+        hostfile=hostfile,
+        timeout_s=timeout_s,
+        keep=lambda piece: keep(piece) if piece.rows else None,
+        progress=progress,
+    )
+    return found
