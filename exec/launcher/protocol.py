@@ -166,10 +166,30 @@ class Failure:
     error: tuple[type[CcctlError], str, dict[str, Any]] | None = None
     state: Status = field(default_factory=Status)
 
+    @property
+    def summary(self) -> str:
+        """What was raised, in one line."""
+        said = self.error[1] if self.error is not None else self.text.strip().rpartition("\n")[2]
+        return said.partition("\n")[0]
+
 
 def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
-    """An expected error as its class, message and attributes: subclasses differ in their constructors."""
-    return (type(error), error.message, dict(error.__dict__)) if isinstance(error, CcctlError) else None
+    """An expected error as its class, message and attributes: subclasses differ in their constructors.
+
+    Attributes that cannot be pickled stay behind; None also where the class cannot.
+    """
+    if not isinstance(error, CcctlError) or not _can_be_sent(type(error)):
+        return None
+    attributes = {name: value for name, value in error.__dict__.items() if _can_be_sent(value)}
+    return (type(error), error.message, attributes)
+
+
+def _can_be_sent(value: object) -> bool:
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # whatever the __reduce__ of a caller's class raises
+        return False
+    return True
 
 
 def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:

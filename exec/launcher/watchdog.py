@@ -159,10 +159,10 @@ class Watchdog:
         except (EOFError, OSError):
             how = self._cause_of_death()
             self._welcome()
-            self._last_words()
+            failures = self._last_words()
             first = self._first_to_die(rank)
             unheard = "" if first.number in self.ranks else " before it was heard of"
-            raise self._lost(first, how + unheard) from None
+            raise self._lost(first, how + unheard, failures) from None
         rank.heard_s = time.monotonic()
         for message in messages:
             self._take(rank, message)
@@ -191,14 +191,21 @@ class Watchdog:
         for value in pieces.values:
             self._keep(value)
 
-    def _last_words(self) -> None:
-        """Hear what the others have said since: pieces, and who waits for the lost one, in which step."""
+    def _last_words(self) -> list[str]:
+        """Hear what the others have said since: pieces, and who waits for the lost one, in which step.
+
+        Returns a line for each that has failed, which may be the reason or follow from it.
+        """
+        failures = []
         for rank in self.ranks.values():
             with contextlib.suppress(EOFError, OSError):
                 for message in rank.connection.arrived() if not rank.finished else ():
                     if isinstance(message, Partial):
                         self._keep_all(message)
+                    elif isinstance(message, Failure):
+                        failures.append(f"{rank} failed: {message.summary}")
                     rank.status = message if isinstance(message, Status) else rank.status
+        return failures
 
     def _failed(self, rank: Rank, failure: Failure) -> None:
         if failure.error is not None:
@@ -286,11 +293,12 @@ class Watchdog:
         lines = [f"{rank}: {said}" if rank else said, *_who_waits(self.ranks.values())]
         raise LostRankError("\n".join(lines), hint="Nothing was written.")
 
-    def _lost(self, rank: Rank, how: str) -> LostRankError:
+    def _lost(self, rank: Rank, how: str, failures: Sequence[str] = ()) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError(
-            "\n".join(lines + _who_waits(self.ranks.values(), but=rank)), hint="Nothing was written."
+            "\n".join([*lines, *failures, *_who_waits(self.ranks.values(), but=rank)]),
+            hint="Nothing was written.",
         )
 
     def _first_to_die(self, seen: Rank) -> Rank:

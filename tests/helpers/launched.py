@@ -37,6 +37,23 @@ def refuses(comm, arguments, progress):
         raise DataError("plan.json", ["first wrong", "second wrong"], hint="make it again")
     comm.Barrier()
 
+def refuses_with_what_cannot_be_sent(comm, arguments, progress):
+    from probes.errors import DataError
+    class Local(DataError):
+        pass
+    if comm.Get_rank() == 1:
+        error = (Local if arguments["local"] else DataError)("plan.json", ["wrong"])
+        error.lock = lambda: None
+        raise error
+    comm.Barrier()
+
+def fails_then_one_dies(comm, arguments, progress):
+    if comm.Get_rank() == 1:
+        raise ValueError("a bug on purpose")
+    if comm.Get_rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(600)
+
 def fails(comm, arguments, progress):
     if comm.Get_rank() == 1:
         raise ValueError("a bug on purpose")

@@ -88,6 +88,19 @@ def test_an_expected_error_of_a_rank_is_raised_as_itself():
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize(("local", "kind"), [(False, DataError), (True, RankFailed)])
+def test_an_error_with_something_that_cannot_be_sent_is_told_nevertheless(local, kind):
+    with pytest.raises(kind, match=r"plan\.json: wrong"):
+        run("refuses_with_what_cannot_be_sent", local=local)
+
+
+@pytest.mark.mpi
+def test_what_a_rank_reported_is_told_though_another_died_meanwhile():
+    with pytest.raises((LostRankError, RankFailed), match="a bug on purpose"):
+        run("fails_then_one_dies")
+
+
+@pytest.mark.mpi
 def test_a_bug_on_a_rank_names_it_and_shows_where():
     with pytest.raises(RankFailed, match=r"(?s)rank 1 .*ValueError: a bug on purpose"):
         run("fails")

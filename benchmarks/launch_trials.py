@@ -1,0 +1,364 @@
+"""Disturb runs at random moments: do strangers break or delay one, does a signal leave anything behind?
+
+Each trial starts ranks by `exec.launch` in a process of its own, on this host (they report through a socket
+in a folder) or as for several hosts (``localhost:N``: by TCP).
+
+Strangers: at a random moment between the start and the end of the run, somebody connects to where it
+listens and says nothing, garbage, HTTP, the hello of TLS or half a greeting, closes or resets at once; a
+hundred do so at once; or a stranger listens at one of the addresses that the ranks are given. A run is broken
+if it does not return the right value. It is delayed if it takes a second longer than the slowest undisturbed
+run; one comes before each trial, so that both meet whatever else the machine does.
+
+Signals: INT, TERM or KILL goes to the process that started the run, to its mpirun, or to a rank, at a random
+moment. A trial is good if the run ended within --within seconds with the status of that signal, or with the
+right value where it came too late or a rank ignores it; if it left no process, file or shared memory; and if
+a rank that was killed is named.
+
+    python -P benchmarks/launch_trials.py [--trials 100] [--seed 0] [--kind strangers|signals|all]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = str(Path(__file__).resolve().parent)
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+from fault_trials import _MARK, launcher_of, marked, ranks_of, settled, shared_files  # noqa: E402
+
+from exec.errors import RankFailed  # noqa: E402
+from exec.launcher import session  # noqa: E402
+from exec.launcher.run import launch  # noqa: E402
+from probes.errors import CcctlError, UnavailableError  # noqa: E402
+
+RANKS = 3
+# How long the ranks of a run work once all are there.
+WORK_S = {"strangers": 0.5, "signals": 2.0}
+LATE_S = 1.0
+MODES = ("folder", "tcp")
+TLS_HELLO = bytes.fromhex("16030100f8010000f40303") + bytes(range(32)) + bytes(200)
+WORDS = {
+    "silent": b"",
+    "garbage": bytes(range(255, 0, -1)) * 64,
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "tls": TLS_HELLO,
+    "half a greeting": bytes(20),
+    "closes": b"",
+    "resets": b"",
+}
+WAYS = (*WORDS, "a hundred at once", "a foreign listener")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+VICTIMS = ("parent", "mpirun", "rank")
+
+
+def work(comm: Any, seconds: float, progress: Any) -> int:
+    """What every rank does: greet all, take its time, and greet all again."""
+    progress.waiting(-1, "the first greeting")
+    comm.barrier()
+    time.sleep(seconds)
+    progress.waiting(-1, "the second greeting")
+    found: int = comm.allreduce(1)
+    return found
+
+
+def run_one(mode: str, seconds: float, foreign: str) -> int:
+    """The process of one trial: says that it starts, then how long the run took; returns its exit status."""
+    if foreign:
+        of_session = session.StartedRanks._addresses
+        session.StartedRanks._addresses = lambda self, listeners: [foreign, *of_session(self, listeners)]  # type: ignore[method-assign]
+    where: dict[str, Any] = {"ranks": RANKS} if mode == "folder" else {"hosts": f"localhost:{RANKS}"}
+    print("starts", flush=True)
+    began_s = time.monotonic()
+    try:
+        value = launch("launch_trials:work", seconds, timeout_s=90, **where)
+    except (CcctlError, RankFailed) as error:
+        print(type(error).__name__, error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        return 69 if isinstance(error, UnavailableError) else 1
+    except KeyboardInterrupt:
+        return 130
+    print(value, time.monotonic() - began_s, flush=True)
+    return 0
+
+
+@dataclass
+class Run:
+    """A run under way in a process of its own, with a folder for all that it writes."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    mark: str
+
+    def told_start(self) -> None:
+        """Wait until it is about to start its ranks."""
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def listens(self) -> list[Any]:
+        """Where ranks reach it: the path of a socket, or (host, port)."""
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(self.process.pid).net_connections("tcp")
+            ports = [one.laddr for one in found if one.status == psutil.CONN_LISTEN]
+            return [str(path) for path in self.folder.glob("ccctl-session-*/control")] + [
+                (address, port) for address, port in ports
+            ]
+        return []
+
+
+@contextlib.contextmanager
+def started(mode: str, seconds: float, foreign: str = "") -> Iterator[Run]:
+    """A run, ended with all its processes whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix="launch-trial-"))
+    mark = folder.name
+    with (folder / "said").open("w") as said:
+        command = [sys.executable, "-P", __file__, "--run", mode, str(seconds), foreign]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, _MARK: mark, "TMPDIR": str(folder)},
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
+    try:
+        yield Run(process, folder, mark)
+    finally:
+        process.kill()
+        process.wait()
+        for pid, _ in marked(mark):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        assert process.stdout is not None
+        process.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- strangers ---
+
+
+def disturb(at: Any, way: str, ends: list[socket.socket]) -> None:
+    """One stranger at an address; what stays connected is added to ``ends``."""
+    end = socket.socket(socket.AF_UNIX if isinstance(at, str) else socket.AF_INET)
+    ends.append(end)
+    end.settimeout(5)
+    with contextlib.suppress(OSError):
+        end.connect(at)
+        end.sendall(WORDS[way])
+        if way == "resets" and not isinstance(at, str):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if way in ("closes", "resets"):
+            end.close()
+
+
+def strangers(run: Run, way: str, after_s: float, chance: random.Random, ends: list[socket.socket]) -> None:
+    """Wait until the run listens, and for the moment; then let strangers come, unless it has ended."""
+    while not (places := run.listens()):
+        if run.process.poll() is not None:
+            return
+        time.sleep(0.01)
+    time.sleep(after_s)
+    crowd = [chance.choice(list(WORDS)) for _ in range(100)] if way == "a hundred at once" else [way]
+    for one in crowd if run.process.poll() is None and way in WAYS else ():
+        disturb(places[0], one, ends)
+
+
+@contextlib.contextmanager
+def foreign_listener(way: str) -> Iterator[str]:
+    """A stranger who takes connections at an address of its own, and greets each in its way."""
+    kept: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        over = threading.Event()
+
+        def take() -> None:
+            while not over.is_set():
+                with contextlib.suppress(OSError):
+                    end, _ = listener.accept()
+                    kept.append(end)
+                    end.sendall(WORDS[way])
+                    if way in ("closes", "resets"):
+                        end.close()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            over.set()
+            thread.join()
+            for end in kept:
+                end.close()
+
+
+def outcome(mode: str, way: str, after_s: float, chance: random.Random) -> tuple[bool, float, str]:
+    """(whether the run gave the right value, seconds that it took, what it said); no ``way``: undisturbed."""
+    ends: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: deque(map(socket.socket.close, ends)))
+        foreign = ""
+        if way == "a foreign listener":
+            foreign, way = stack.enter_context(foreign_listener(chance.choice(list(WORDS)))), ""
+        run = stack.enter_context(started(mode, WORK_S["strangers"], foreign))
+        run.told_start()
+        strangers(run, way, after_s, chance, ends)
+        assert run.process.stdout is not None
+        ready, _, _ = select.select([run.process.stdout], [], [], 120)
+        words = run.process.stdout.readline().split() if ready else []
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(30)
+        right = len(words) == 2 and words[0] == str(RANKS) and run.process.returncode == 0
+        return right, float(words[1]) if right else float("inf"), (run.folder / "said").read_text()
+
+
+def stranger_trials(trials: int, chance: random.Random) -> int:
+    """Print each trial; returns how many runs were broken or delayed."""
+    undisturbed: dict[str, list[float]] = {mode: [] for mode in MODES}
+    done: list[tuple[str, bool, float]] = []
+    print("trial mode    way                moment (s) right took (s) undisturbed (s)")
+    for number in range(trials):
+        mode, way = MODES[number % 2], WAYS[(number // 2) % len(WAYS)]
+        if way == "a foreign listener":
+            mode = "tcp"
+        right, quiet_s, said = outcome(mode, "", 0.0, chance)
+        assert right, f"an undisturbed run failed: {said}"
+        undisturbed[mode].append(quiet_s)
+        after_s = chance.uniform(0, statistics.median(undisturbed[mode]))
+        right, took_s, said = outcome(mode, way, after_s, chance)
+        done.append((mode, right, took_s))
+        print(
+            f"{number:5} {mode:7} {way:18} {after_s:10.2f} {'yes' if right else 'NO':>5} {took_s:8.2f} "
+            f"{quiet_s:15.2f}",
+            flush=True,
+        )
+        if not right:
+            print(said)
+    slowest_s = {mode: max(found) for mode, found in undisturbed.items() if found}
+    broken = sum(not right for _, right, _ in done)
+    late = sum(right and took_s > slowest_s[mode] + LATE_S for mode, right, took_s in done)
+    disturbed_s = [took_s for _, right, took_s in done if right]
+    usual_s = statistics.median(took_s for found in undisturbed.values() for took_s in found)
+    print(
+        f"of {trials} runs with strangers {broken} broken, {late} delayed by more than {LATE_S:g} s; "
+        f"median {statistics.median(disturbed_s):.2f} s, undisturbed {usual_s:.2f} s"
+    )
+    return broken + late
+
+
+# --- signals ---
+
+
+def pid_of(run: Run, victim: str, rank: int) -> int | None:
+    """The process of the victim, as soon as there is one; None where the run ends before."""
+    while True:
+        with contextlib.suppress(RuntimeError):
+            if victim == "parent":
+                return run.process.pid
+            if victim == "mpirun":
+                return launcher_of(run.mark, run.process.pid)
+            if (found := ranks_of(run.mark).get(rank)) is not None:
+                return found
+        if run.process.poll() is not None:
+            return None
+        time.sleep(0.01)
+
+
+def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
+    """The exit status of the run, None where it takes too long; its shared files are added to ``files``."""
+    deadline_s = time.monotonic() + within_s
+    while run.process.poll() is None and time.monotonic() < deadline_s:
+        files |= shared_files(run.mark)
+        time.sleep(0.1)
+    return run.process.poll()
+
+
+def as_it_should(victim: str, how: signal.Signals, rank: int, status: int | None, said: str) -> bool:
+    """Whether a run may end so after that signal; 0: it came too late, or to a rank that ignores it."""
+    if "Traceback" in said:
+        return False
+    if victim == "parent":
+        return status in (0, -how if how == signal.SIGKILL else 128 + how)
+    if victim == "mpirun":
+        return status in (0, 1, 69)
+    blamed = next((line for line in said.splitlines() if "rank" in line), "")
+    named = f"rank {rank} " in blamed or f"missing: {rank};" in blamed
+    return status == 0 or (status in (1, 69) and named)
+
+
+def signal_trials(trials: int, chance: random.Random, within_s: float) -> int:
+    """Print each trial; returns how many went wrong."""
+    wrong = 0
+    print("trial mode    signal  victim  rank moment (s) ended in (s) status as it should processes files")
+    for number in range(trials):
+        mode, victim = MODES[number % 2], VICTIMS[(number // 2) % 3]
+        how, rank = chance.choice(SIGNALS), chance.randrange(RANKS) if victim == "rank" else -1
+        after_s = chance.uniform(0, WORK_S["signals"] + (1.5 if victim == "parent" else 1.0))
+        with started(mode, WORK_S["signals"]) as run:
+            run.told_start()
+            pid = pid_of(run, victim, rank)
+            time.sleep(after_s)
+            files = shared_files(run.mark)
+            began_s = time.monotonic()
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
+            status = ended(run, within_s, files)
+            took_s = time.monotonic() - began_s
+            left = settled(run.mark, files, run.folder)
+            said = (run.folder / "said").read_text()
+        right = as_it_should(victim, how, rank, status, said)
+        good = right and not any(left)
+        wrong += not good
+        print(
+            f"{number:5} {mode:7} {how.name:>7} {victim:>7} {rank:5} {after_s:10.2f} {took_s:12.1f} "
+            f"{status!s:>6} {'yes' if right else 'NO':>12} {len(left[0]):9} {len(left[1]):5}",
+            flush=True,
+        )
+        if not good:
+            print(said, *left[0], *left[1], sep="\n")
+    print(f"of {trials} runs with a signal {wrong} ended late, otherwise than they should, or left something")
+    return wrong
+
+
+def main() -> None:
+    """Print the trials of each kind, then how many went wrong; the exit status is 1 if any did."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--trials", type=int, default=100, help="of each kind")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--kind", choices=["strangers", "signals", "all"], default="all")
+    options.add_argument("--within", type=float, default=30.0, help="seconds in which a run must end")
+    options.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    asked = options.parse_args()
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if asked.run:
+        sys.exit(run_one(asked.run[0], float(asked.run[1]), asked.run[2]))
+    chance, wrong = random.Random(asked.seed), 0
+    if asked.kind != "signals":
+        wrong += stranger_trials(asked.trials, chance)
+    if asked.kind != "strangers":
+        wrong += signal_trials(asked.trials, chance, asked.within)
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()
