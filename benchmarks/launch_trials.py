@@ -46,9 +46,9 @@ if HERE not in sys.path:
 
 from fault_trials import _MARK, launcher_of, marked, ranks_of, settled, shared_files  # noqa: E402
 
+from exec import launch  # noqa: E402
 from exec.errors import RankFailed  # noqa: E402
 from exec.launcher import session  # noqa: E402
-from exec.launcher.run import launch  # noqa: E402
 from probes.errors import CcctlError, UnavailableError  # noqa: E402
 
 RANKS = 3
@@ -293,7 +293,8 @@ def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
 
 def as_it_should(victim: str, how: signal.Signals, rank: int, status: int | None, said: str) -> bool:
     """Whether a run may end so after that signal; 0: it came too late, or to a rank that ignores it."""
-    if "Traceback" in said:
+    # Python itself has one where a rank is interrupted while it loads; mpirun hands that on.
+    if any("Traceback" in line and not line.startswith("mpirun: ") for line in said.splitlines()):
         return False
     if victim == "parent":
         return status in (0, -how if how == signal.SIGKILL else 128 + how)

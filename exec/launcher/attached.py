@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exec.launcher.ending import Ending
-from exec.launcher.protocol import Partial, Status, function_of
+from exec.launcher.protocol import RANK_VARIABLES, Partial, Status, function_of
 from probes.errors import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
@@ -31,11 +31,19 @@ class _State:
     Pieces travel on a communicator of their own, and rank 0 takes what has come whenever it gets on.
     """
 
-    def __init__(self, comm: Any, keep: Callable[[Any], None]) -> None:
-        self.status = Status()
-        self._comm, self._keep = comm.Dup(), keep
+    def __init__(self, keep: Callable[[Any], None]) -> None:
+        self.status = Status(doing="starting MPI")
+        # Until MPI is up.
+        self.world: Any = None
+        self._keep = keep
         self._sent: list[Any] = []
         self._whole = 0
+
+    def join(self, world: Any) -> None:
+        """MPI is up; every rank calls this."""
+        self.world = world
+        self._comm = world.Dup()
+        self.status = Status()
 
     def update(self, done: float, total: float, text: str = "") -> None:
         self.status = Status(done, total, text)
@@ -92,16 +100,16 @@ def run_inside(
     """
     from exec.launcher.worker import expected, import_mpi
 
-    mpi = import_mpi()
-    comm = mpi.COMM_WORLD
-    _check_size(mpi, asked)
-    state = _State(comm, keep)
-    with _watched(comm, state, timeout_s, ending):
+    state = _State(keep)
+    with _watched(state, timeout_s, ending):
+        comm = import_mpi().COMM_WORLD
+        _check_size(comm.Get_size(), asked)
+        state.join(comm)
         try:
             value = function_of(task)(comm, arguments, state)
             state.close()
         except Exception as error:
-            comm.Abort(ending.failed(_this_rank(comm), expected(error, comm.Get_rank())))
+            comm.Abort(ending.failed(_this_rank(comm.Get_rank()), expected(error, comm.Get_rank())))
             raise
     return value if comm.Get_rank() == 0 else None
 
@@ -114,8 +122,7 @@ def own_rank() -> int:
     return number
 
 
-def _check_size(mpi: Any, asked: int | None) -> None:
-    size = mpi.COMM_WORLD.Get_size()
+def _check_size(size: int, asked: int | None) -> None:
     told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
     if size != told:
         raise UnavailableError(
@@ -131,16 +138,17 @@ def _check_size(mpi: Any, asked: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _watched(comm: Any, state: _State, timeout_s: float | None, ending: Ending) -> Iterator[None]:
+def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator[None]:
     """While the block runs, a thread ends the job at the time limit, and on rank 0 when a signal says so.
 
     The thread that runs the task may be inside MPI for ever: no exception reaches it there.
     """
+    rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
     ours, theirs = socket.socketpair()
-    watch = threading.Thread(target=_watch, args=(comm, state, ours, timeout_s, ending), daemon=True)
+    watch = threading.Thread(target=_watch, args=(rank, state, ours, timeout_s, ending), daemon=True)
     watch.start()
     try:
-        with _signals_to(theirs if comm.Get_rank() == 0 else None):
+        with _signals_to(theirs if rank == 0 else None):
             yield
     finally:
         theirs.close()
@@ -171,7 +179,7 @@ def _signals_to(end: socket.socket | None) -> Iterator[None]:
             signal.set_wakeup_fd(descriptor)
 
 
-def _watch(comm: Any, state: _State, end: socket.socket, timeout_s: float | None, ending: Ending) -> None:
+def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None, ending: Ending) -> None:
     deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
     while (left_s := deadline_s - time.monotonic()) > 0:
         end.settimeout(None if left_s == math.inf else left_s)
@@ -181,14 +189,21 @@ def _watch(comm: Any, state: _State, end: socket.socket, timeout_s: float | None
                 return
             # Any signal that Python handles is written there.
             if told[0] in _TOLD_TO_END:
-                comm.Abort(ending.signalled(signal.Signals(told[0])))
-    ending.waiting(_this_rank(comm), str(state))
+                _abort(state, ending.signalled(signal.Signals(told[0])))
+    ending.waiting(_this_rank(rank), str(state))
     # Every rank says where it is before the first one ends them all.
-    time.sleep(0.5 if comm.Get_rank() == 0 else 5)
-    if comm.Get_rank() == 0:
+    time.sleep(0.5 if rank == 0 else 5)
+    if rank == 0:
         ending.out_of_time(timeout_s or 0.0)
-    comm.Abort(ending.out_of_time_status)
+    _abort(state, ending.out_of_time_status)
 
 
-def _this_rank(comm: Any) -> str:
-    return f"rank {comm.Get_rank()} (host {socket.gethostname()}, pid {os.getpid()})"
+def _abort(state: _State, status: int) -> None:
+    """End the job; before MPI is up only this process, whose end mpirun or srun takes for that of the job."""
+    if state.world is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    state.world.Abort(status)
+
+
+def _this_rank(number: int) -> str:
+    return f"rank {number} (host {socket.gethostname()}, pid {os.getpid()})"

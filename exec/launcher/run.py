@@ -111,7 +111,7 @@ def launch(
     Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
     but rank 0 get None, and an exception on one aborts the job.
 
-    >>> from exec.launcher.run import launch
+    >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
     >>> len(greetings.hosts)
     2

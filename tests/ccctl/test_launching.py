@@ -103,6 +103,19 @@ def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
     assert "srun --mpi=pmix" in done.stderr
 
 
+def test_inside_mpirun_the_time_limit_holds_while_mpi_starts(tasks):
+    (tasks.parent / "mpi4py").mkdir()
+    (tasks.parent / "mpi4py" / "__init__.py").write_text("import time\ntime.sleep(600)\n")
+    environment = os.environ | {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+    command = [sys.executable, str(tasks), "total", "2", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    first, second = done.stderr.splitlines()
+    assert first.startswith("ccctl: rank 0 (host ") and first.endswith(" was at: starting MPI")
+    assert second == "ccctl: not done within 1 s"
+    assert (tasks.parent / "kept").read_text() == "[] not done within 1 s\n"
+
+
 @pytest.mark.parametrize(
     ("world", "said", "hint"),
     [
