@@ -109,7 +109,7 @@ def launch(
     process, file or shared memory of the run is left then. It takes about a second on one host.
 
     Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
-    but rank 0 get None, and an exception on one aborts the job.
+    but rank 0 get None, an exception on one aborts the job, and ``progress`` and ``stall_s`` are not used.
 
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)

@@ -166,7 +166,7 @@ class StartedRanks:
             if time.monotonic() > deadline_s:
                 _log.warning(f"{len(left)} processes of the run were killed and do not end")
                 return
-            time.sleep(0.02)
+            time.sleep(0.1)
             self._process.poll()
 
     def _stopped(self) -> str:
