@@ -182,7 +182,10 @@ def _writable_too(found: Any) -> Any:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` at its first call; later processes load it from the cache."""
+    """Compile ``function`` at its first call; later processes load it from the cache.
+
+    It must have no comprehension: where it has one, numba drops as dead what is written to arrays of tuples.
+    """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return function
     loop: Any = numba.njit(nogil=True)(function)

@@ -128,11 +128,11 @@ def _spread(network: Network, held: Mask, wanted: Mask, search: _Search) -> tupl
     wires = Wires(
         network.src, network.dst, hold_s, travel_s, *_by_first_port(network), *_clusters(network), turns
     )
+    calendar = calendar_of(hold_s, travel_s, total)
+    state = link_state(network.link_port_start, network.link_port, *network.port_links)
 
     def started(seed: int) -> tuple[tuple[Ints, Ints, Floats], float]:
         """What one start finds, and when the last send of it arrives."""
-        calendar = calendar_of(hold_s, travel_s, total)
-        state = link_state(network.link_port_start, network.link_port, *network.port_links)
         chunk, link, arrival_s, missing = match(wires, state, calendar, held, wanted, search.policy, seed)
         if missing >= 0:
             raise NotApplicableError(

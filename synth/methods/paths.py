@@ -11,7 +11,7 @@ as forward-backward improvement in project scheduling.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks.shortest_paths import distances_s
 from synth.routing.congestion_prices import Resources, resources
-from synth.routing.min_congestion_paths import route
+from synth.routing.min_congestion_paths import Demands, route
 from synth.routing.steiner_trees import grow
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
@@ -169,12 +169,9 @@ class _Ways:
 
     def trees(self, collective: Collective, chunks: Indices, load_s: Floats) -> Iterator[_Tree]:
         """Sums to one of their targets, copies to all."""
-        backwards = replace(
-            self.forwards,
-            src=self.network.dst,
-            dst=self.network.src,
-            out_start=self.network.in_links[0],
-            out_links=self.network.in_links[1],
+        start, links = self.network.in_links
+        backwards = self.forwards._replace(
+            src=self.network.dst, dst=self.network.src, out_start=start, out_links=links
         )
         for number, chunk in enumerate(chunks.tolist()):
             sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
@@ -191,7 +188,7 @@ class _Ways:
     def _grown(
         self, seeds: Indices, targets: Indices, load_s: Floats, through: Resources
     ) -> tuple[Indices, Indices]:
-        link, depth, missing = grow(seeds, targets, load_s, *through.columns)
+        link, depth, missing = grow(through, seeds, targets, load_s)
         if missing >= 0:
             raise UsageError(f"{self.network.name}: rank {missing} cannot be reached from rank {seeds[0]}")
         return link, depth
@@ -207,9 +204,8 @@ class _Ways:
         most = int(np.diff(first).max(initial=1))
         batch = max(1, int(np.ceil(most / max(1.0, each))))
         longest = _hop_diameter(self.network) + _MOST_HOPS_MORE
-        hops, path = route(
-            source[order], target[order], first, _PASSES, batch, longest, load_s, *self.forwards.columns, seed
-        )
+        demands = Demands(source[order], target[order], first)
+        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, seed)
         if (hops < 0).any():
             raise UsageError(
                 f"{self.network.name}: not every rank can be reached from those with chunks for it"

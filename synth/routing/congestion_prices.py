@@ -1,146 +1,135 @@
 """The load of links and ports, what it costs to add to it, and the ways that cost least.
 
 Every link and port has a load, the seconds for which what was routed so far will hold it. Its price is
-exp(eta · load / the largest load), so a way is cheap that avoids what is busy.
+exp(eta · load / the largest load), so a way is cheap that avoids what is busy (Garg and Könemann).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints, Mask
+from probes.columns import Floats, Indices, Mask
 from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.network import Network
 
-__all__ = ["ETA", "Resources", "charge", "cheapest", "largest_load_s", "price_of", "resources"]
+__all__ = [
+    "ETA",
+    "Resources",
+    "Search",
+    "charge",
+    "cheapest",
+    "largest_load_s",
+    "price_of",
+    "resources",
+    "search_over",
+]
 
 ETA = 10.0
 _MOST_EXPONENT = 100.0
 
 
-@dataclass(frozen=True, eq=False)
-class Resources:
-    """What routing knows of a network: who holds what for how long, and the links that leave each rank."""
+class Resources(NamedTuple):
+    """What routing knows of a network: who holds what for how long, and the links that leave each rank.
 
-    src: Ints
-    dst: Ints
+    Resources are links, then ports; link e holds itself and ``port[port_start[e]:port_start[e + 1]]``.
+    """
+
+    src: Indices
+    dst: Indices
     held_s: Floats
-    link_port_start: Ints
-    link_port: Ints
-    ports: int
-    out_start: Ints
-    out_links: Ints
-
-    @property
-    def columns(self) -> tuple[Ints, Ints, Floats, Ints, Ints, Ints, Ints]:
-        return (
-            self.src,
-            self.dst,
-            self.held_s,
-            self.link_port_start,
-            self.link_port,
-            self.out_start,
-            self.out_links,
-        )
+    port_start: Indices
+    port: Indices
+    out_start: Indices
+    out_links: Indices
 
 
 def resources(network: Network, chunk_bytes: int) -> Resources:
-    """Of ``network`` with chunks of one size; a hold of nothing still counts a little, as a hop."""
-    held_s = network.hold_s(chunk_bytes)
-    start, links = network.out_links
-    return Resources(
-        network.src,
-        network.dst,
-        held_s,
-        network.link_port_start,
-        network.link_port,
-        len(network.ports),
-        start,
-        links,
+    """Of ``network`` with chunks of one size."""
+    ports = network.link_port_start, network.link_port
+    return Resources(network.src, network.dst, network.hold_s(chunk_bytes), *ports, *network.out_links)
+
+
+class Search(NamedTuple):
+    """Room for one search: who is wanted, the cost of the way to each rank, the link into it, a heap."""
+
+    wanted: Mask
+    cost: Floats
+    came: Indices
+    heap_cost: Floats
+    heap_rank: Indices
+
+
+@compiled
+def search_over(through: Resources) -> Search:
+    """Room for searches, of which none has begun."""
+    ranks = len(through.out_start) - 1
+    most = len(through.src) + ranks + 1
+    return Search(
+        np.zeros(ranks, np.bool_),
+        np.empty(ranks),
+        np.empty(ranks, np.int64),
+        np.empty(most),
+        np.empty(most, np.int64),
     )
 
 
 @compiled
-def price_of(
-    link: int, price: Floats, held_s: Floats, link_port_start: Indices, link_port: Indices, links: int
-) -> float:
+def price_of(through: Resources, price: Floats, link: int) -> float:
     """What a chunk costs on ``link``, by the prices of the link and its ports."""
-    total = price[link]
-    for at in range(link_port_start[link], link_port_start[link + 1]):
-        total += price[links + link_port[at]]
-    return float(total * held_s[link])
+    total, links = price[link], len(through.src)
+    for at in range(through.port_start[link], through.port_start[link + 1]):
+        total += price[links + through.port[at]]
+    return float(total * through.held_s[link])
 
 
 @compiled
 def charge(
-    link: int,
-    chunks: float,
-    load_s: Floats,
-    price: Floats,
-    largest_s: float,
-    held_s: Floats,
-    link_port_start: Indices,
-    link_port: Indices,
-    links: int,
+    through: Resources, load_s: Floats, price: Floats, link: int, chunks: float, largest_s: float
 ) -> None:
     """Add ``chunks`` (or take them away) to the loads of a link and its ports."""
-    load_s[link] += chunks * held_s[link]
+    held_s, links = chunks * through.held_s[link], len(through.src)
+    load_s[link] += held_s
     price[link] = np.exp(min(ETA * load_s[link] / largest_s, _MOST_EXPONENT))
-    for at in range(link_port_start[link], link_port_start[link + 1]):
-        port = links + link_port[at]
-        load_s[port] += chunks * held_s[link]
+    for at in range(through.port_start[link], through.port_start[link + 1]):
+        port = links + through.port[at]
+        load_s[port] += held_s
         price[port] = np.exp(min(ETA * load_s[port] / largest_s, _MOST_EXPONENT))
 
 
 @compiled
-def cheapest(
-    seeds: Indices,
-    wanted: Mask,
-    enough: int,
-    price: Floats,
-    cost: Floats,
-    came: Indices,
-    heap_cost: Floats,
-    heap_rank: Indices,
-    src: Indices,
-    dst: Indices,
-    held_s: Floats,
-    link_port_start: Indices,
-    link_port: Indices,
-    out_start: Indices,
-    out_links: Indices,
-) -> int:
-    """Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; ``came`` is the link into each.
+def cheapest(through: Resources, search: Search, price: Floats, seeds: Indices, enough: int) -> int:
+    """Dijkstra from ``seeds`` until ``enough`` wanted ranks are settled; ``search`` has the ways to them.
 
-    Gives the wanted rank that was settled last, or -1 where they cannot be reached.
+    Returns the wanted rank that was settled last, or -1 where they cannot be reached.
     """
-    links = len(held_s)
+    cost, came = search.cost, search.came
     cost[:] = np.inf
     came[:] = -1
     size = 0
     for rank in seeds:
         cost[rank] = 0.0
-        size = push(heap_cost, heap_rank, size, 0.0, rank)
+        size = push(search.heap_cost, search.heap_rank, size, 0.0, rank)
     found = 0
     while size > 0:
-        at_cost, rank = heap_cost[0], heap_rank[0]
-        size = pop(heap_cost, heap_rank, size)
+        at_cost, rank = search.heap_cost[0], search.heap_rank[0]
+        size = pop(search.heap_cost, search.heap_rank, size)
         if at_cost > cost[rank]:
             continue
-        if wanted[rank]:
+        if search.wanted[rank]:
             found += 1
             if found == enough:
                 return int(rank)
-        for at in range(out_start[rank], out_start[rank + 1]):
-            link = out_links[at]
-            after = at_cost + price_of(link, price, held_s, link_port_start, link_port, links)
-            if after < cost[dst[link]]:
-                cost[dst[link]] = after
-                came[dst[link]] = link
-                size = push(heap_cost, heap_rank, size, after, dst[link])
+        for at in range(through.out_start[rank], through.out_start[rank + 1]):
+            link = through.out_links[at]
+            onward = through.dst[link]
+            after = at_cost + price_of(through, price, link)
+            if after < cost[onward]:
+                cost[onward] = after
+                came[onward] = link
+                size = push(search.heap_cost, search.heap_rank, size, after, onward)
     return -1
 
 

@@ -85,7 +85,8 @@ def match(
 ) -> tuple[Ints, Ints, Floats, int]:
     """(chunk, link, arrival) of every send in the order of starts, and a rank left wanting, or -1.
 
-    ``held`` and ``wanted`` are (ranks, chunks); ``state`` and ``calendar`` are used up.
+    ``held`` and ``wanted`` are (ranks, chunks). ``state`` is of free links and ``calendar`` is empty, before
+    and after.
     """
     dice = dice_of(seed)
     links, ranks = len(wires.src), len(held)
@@ -93,6 +94,7 @@ def match(
     sends = _Sends(np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total))
     sent, instant, candidates, events = 0, 0, 0, 0
     now_s = 0.0
+    state.offered[:] = -1
     for link in range(links):
         candidates = offer(state, link, instant, candidates)
     turn = after(wires.turns, throw(dice, links), wires.src, wires.dst, ranks) if links else 0

@@ -1,5 +1,6 @@
 """Compiled loops are kept between processes, and compiled anew when what they call has changed."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -109,3 +110,15 @@ def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
     (tmp_path / "caller.py").write_text(f"{loop}print(type(caller).__name__, caller(1))")
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     assert run(tmp_path) == ["function", "22"]
+
+
+def test_no_compiled_loop_has_a_comprehension():
+    """Where one has, numba takes what it writes to the arrays of a tuple for dead, and drops it."""
+    comprehensions = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+    for path in (Path(__file__).parents[3] / "synth").rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and "compiled" in map(
+                ast.unparse, function.decorator_list
+            ):
+                found = [node.lineno for node in ast.walk(function) if isinstance(node, comprehensions)]
+                assert not found, f"{path}: {function.name}: {found}"
