@@ -1,4 +1,4 @@
-"""What this machine has and lacks for each stage: one small check each, none of which can fail the others."""
+"""The checks of ``doctor``: what this machine has and lacks for each stage; none can fail the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line adds to the errors of the stages, and the one table from error to exit status.
+"""The errors of the command line, and the one table from error to exit status.
 
 CcctlError                 (probes.errors) expected failures; any other exception is our bug: 70
 ├── UsageError          2

@@ -1,4 +1,4 @@
-"""Finds the hosts that cannot be reached, so that one costs its own facts alone, and not those of all.
+"""Finds hosts that cannot be reached, by halving; the others are detected all the same.
 
 mpirun starts all hosts or none, so those that a failed start leaves out are tried again without the
 others, in halves, until what is missing has a name.

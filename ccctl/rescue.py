@@ -1,4 +1,4 @@
-"""What a run has measured is not lost, whatever ends it: it is written before the command leaves."""
+"""Rescues what a run has measured: it is written before the command leaves, whatever ends it."""
 
 from __future__ import annotations
 

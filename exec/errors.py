@@ -1,4 +1,4 @@
-"""What exec adds to the errors of the lower floors.
+"""The errors that exec adds to those of the lower floors.
 
 CcctlError (probes.errors)
 └── NameTakenError   something else on this machine already has the name that was asked for

@@ -1,4 +1,4 @@
-"""Which executor the ranks use, and a program made ready on it."""
+"""Chooses the executor of the ranks, MPI or CUDA, and prepares programs on it."""
 
 from __future__ import annotations
 

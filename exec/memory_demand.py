@@ -1,4 +1,4 @@
-"""How much memory a rank will take to run programs of given sizes: an upper bound, known before it starts."""
+"""The memory demand of a run: an upper bound for each rank, known before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a profile expects of a program at a size: between the two ways in which transfers can share a port."""
+"""Predicts the time of a program on a measured network: between FIFO and fair sharing of ports."""
 
 from __future__ import annotations
 

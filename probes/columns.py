@@ -1,4 +1,4 @@
-"""Column types: large tables are columns of numbers, one NumPy array a field."""
+"""Column types: a large table is one NumPy array for each field."""
 
 from __future__ import annotations
 

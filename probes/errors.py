@@ -1,4 +1,4 @@
-"""The root of every error that ccctl expects, and what the first floor adds to it.
+"""The root of every expected error, and the errors of this floor.
 
 CcctlError                 the root: a message, and a hint with what to do next
 ├── UsageError             the request contradicts itself, or asks for what cannot be

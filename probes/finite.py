@@ -1,4 +1,4 @@
-"""Numbers that are none, wherever they stand in a record: what JSON and pictures cannot hold."""
+"""Finds NaN and infinity anywhere in a record: JSON and charts cannot hold them."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from probes.columns import Floats, Ints
 
 __all__ = ["HostCopies", "Links", "Profile", "ProfiledRank", "SharedPort"]
 
-# A rate is one over it, and is finite, too.
-_LEAST_BETA = 1e-300
+# Rates are one over it; products and ratios of costs are then finite, too.
+_LEAST_BETA, _MOST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,6 @@ class Profile:
 def _wrong(name: str, value: float) -> str:
     """What is wrong with a value of this name, or "": a cost per byte is above 0, any other may be 0."""
     if "beta" not in name:
-        return "" if 0 <= value < math.inf else f"expected a number ≥ 0, found {value}"
-    fits = _LEAST_BETA <= value < math.inf
-    return "" if fits else f"expected a number > 0, and not below {_LEAST_BETA:g}, found {value}"
+        return "" if 0 <= value <= _MOST else f"expected a number ≥ 0, at most {_MOST:g}, found {value}"
+    fits = _LEAST_BETA <= value <= _MOST
+    return "" if fits else f"expected a number > 0, from {_LEAST_BETA:g} to {_MOST:g}, found {value}"

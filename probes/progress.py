@@ -1,4 +1,4 @@
-"""How long work tells what it is doing, without printing: values go up, never text to a screen."""
+"""Progress of long work: a stage reports values through a protocol, and prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What synth adds to the errors of the first floor.
+"""The errors that synth adds to those of probes.
 
 CcctlError (probes.errors)
 ├── NotProvenError           the judge found something wrong; carries every finding

@@ -1,4 +1,4 @@
-"""The best schedule for each range of sizes: what a runtime asks before it starts a collective.
+"""The selection artifact: the best schedule for each range of sizes.
 
 A schedule is an order of sends, which holds for chunks of any number of bytes; so the selection keeps
 each order once, and ``choose`` gives it the chunks that the size wants.

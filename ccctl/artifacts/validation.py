@@ -1,4 +1,4 @@
-"""Where a document is not what a dataclass says: every place, each with its path and what was expected."""
+"""Validation: every place where a document does not fit its dataclass, with path and expectation."""
 
 from __future__ import annotations
 

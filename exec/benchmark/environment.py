@@ -1,4 +1,4 @@
-"""What a report says of where it was measured: an allow-list, never the environment."""
+"""The environment of a report: an allow-list of facts about where it was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two reports compared row by row: what became slower, beyond a tolerance and beyond the noise."""
+"""Regressions between two reports: rows that became slower beyond tolerance and noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running a collective gave: the report artifact of ``run``, ``bench`` and ``simulate``."""
+"""The report artifact: what ``run`` and ``bench`` measured."""
 
 from __future__ import annotations
 

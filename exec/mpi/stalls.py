@@ -1,4 +1,4 @@
-"""Who a rank waits for when its interpreter cannot go on: threadblock, step and peer; who is lost."""
+"""Stalls: whom a rank waits for when its interpreter cannot go on, and who is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the elements of each slot lie in a rank's buffers, when the chunks need not be equal."""
+"""The layout of slots in a rank's buffers, where chunks need not be equal."""
 
 from __future__ import annotations
 

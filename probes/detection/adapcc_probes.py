@@ -1,4 +1,4 @@
-"""AdapCC's three active probes (Sec. IV-A): where NICs and GPUs are, told by who slows whom down.
+"""AdapCC's active probes (Sec. IV-A): NUMA nodes and PCIe switches of NICs and GPUs, found by contention.
 
 (1) The NUMA node of a NIC: the one from which a loopback over the NIC is quickest. (2) GPUs on one PCIe
 switch: one copies 20 MB to the CPU while another does so over eight streams. (3) GPUs on the switch of a

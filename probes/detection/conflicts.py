@@ -1,4 +1,4 @@
-"""Where sources say different things of one machine: each a finding that names both and what is taken.
+"""Conflicts between sources: where two disagree on one machine, a finding names both and what is taken.
 
 Only facts that cannot have changed between two readings are compared: not the speed that a link has
 trained to just now, nor whether a port is up.

@@ -1,4 +1,4 @@
-"""What follows from a topology once its sources are merged: numbers, names, speeds, and doubts."""
+"""Derived facts: numbers, names and speeds that follow from a merged topology and the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several descriptions are of one machine, and the same names for its devices in all of them.
+"""Identity of machines and devices: which descriptions are of one machine, and which devices are the same.
 
 Identical machines have their devices at the same bus ids, so a bus id proves nothing alone: two files of
 one kind are two machines, and two that both name GPUs by UUID are one only where a UUID is in both.

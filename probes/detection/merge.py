@@ -1,4 +1,4 @@
-"""All of detection: each source gives a partial topology, one pure function lays them over each other.
+"""Merging of topologies: each source gives a partial one, and earlier sources win.
 
 Earlier sources win where two say different things; what only a later one says is taken from it, and
 ``method_of`` records that. AdapCC (Sec. IV-A) finds such facts by probing; what the machine says

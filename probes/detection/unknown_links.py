@@ -1,4 +1,4 @@
-"""NVLinks that nobody told of: GPUs whose model has them, in a topology that shows none.
+"""Unknown NVLinks: GPUs whose model has NVLinks, in a topology that shows none.
 
 A file of PCI functions shows no NVLink, and a virtual machine may hide them. Such a topology looks like one
 of GPUs that meet over PCIe alone, which may be ten times slower than what is there.

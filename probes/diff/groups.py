@@ -1,4 +1,4 @@
-"""Hosts of a cluster that are alike, folded: what is said of one of them holds for all.
+"""Groups of alike hosts: each group is described once.
 
 Alike is what no comparison tells apart: names, serial numbers, addresses and counters do not count.
 """

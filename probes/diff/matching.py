@@ -1,4 +1,4 @@
-"""Which device of one machine is which of another: by identity, by bus id, else by model and position."""
+"""Matching of devices between two machines: by identity, by bus id, else by model and position."""
 
 from __future__ import annotations
 

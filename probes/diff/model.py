@@ -1,4 +1,4 @@
-"""What a comparison of two machines finds: one difference each, and how grave it is."""
+"""The records of a comparison: one `Difference` each, with its severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that belong to this user: nobody else can have put or changed anything in them.
+"""Ownership of folders: whether anybody but this user could have put or changed anything in them.
 
 A folder is ours where no part of its path is a symbolic link, every part belongs to this user or to
 root, and nobody else may write to it. A sticky folder such as /tmp may lie on the way: what is in it

@@ -1,4 +1,4 @@
-"""Temporary folders that do not pile up: what a killed process left goes when the next one makes its own.
+"""Temporary folders: each new one first removes those that killed processes left.
 
 Each folder is locked by the processes that use it, for as long as they live. One that nobody holds
 locked was left behind. Only folders of this user and of the given name are touched.

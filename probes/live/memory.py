@@ -1,4 +1,4 @@
-"""What memory this process may still take, and whether all ranks of a machine find room for what they need.
+"""Available memory of this machine (MemAvailable, cgroups, /dev/shm), and whether all ranks' needs fit.
 
 Memory that is not there is not missed until it is touched: the kernel then ends some process, and a file
 in shared memory that finds no room is a SIGBUS. So it is asked beforehand.

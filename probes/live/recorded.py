@@ -1,4 +1,4 @@
-"""A machine kept in files, and looked at again elsewhere: how a wrong topology is reported and tested.
+"""Recorded machines: the raw inputs of detection kept as files and read again on another machine.
 
 A recording is a folder: `sysfs.txt` holds what the kernel shows, `nvml.json` what NVIDIA's driver
 answered. It leaves out the addresses of network cards and hosts.

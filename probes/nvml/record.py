@@ -1,4 +1,4 @@
-"""What NVML answered, kept and given again: the calls of one detection, each with its arguments.
+"""Records and replays the answers of NVML: each call of a detection with its arguments.
 
 Answers are by function, then by arguments: "0,3" is GPU 0 and link 3; "0", "*,3" or "*" stand for several.
 {"error": 4} is NVML's error 4. A function that is not there is one that the driver does not have.

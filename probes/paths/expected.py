@@ -1,4 +1,4 @@
-"""How many GB/s one transfer between two devices should reach, from what lies on its way.
+"""The expected bandwidth between two devices: the narrowest part of the path between them.
 
 The narrowest part decides: NVLinks of a pair or into switches, each PCIe link (at the speed that both
 its ends can, and the lanes it runs with: idle GPUs lower the one, never the other), the link between

@@ -1,4 +1,4 @@
-"""Why two devices are joined as they are: the way, what it should carry, why it is not better."""
+"""Explains a path between two devices: its parts, its expected bandwidth, and what limits it."""
 
 from __future__ import annotations
 

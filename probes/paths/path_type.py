@@ -1,4 +1,4 @@
-"""What lies between two devices of a host, in the words of NCCL and nvidia-smi.
+"""The path type between two devices of a host, as NCCL and nvidia-smi name it: PIX, PXB, PHB, NODE, SYS.
 
 The PCI tree and the fabric's links are believed before what a tool states (``Host.matrices``), and
 that before NUMA nodes alone. From near to far: LOC the device itself; NVL NVLink or xGMI, directly or

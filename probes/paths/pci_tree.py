@@ -1,4 +1,4 @@
-"""The PCIe link above a function: as it runs now, and as both of its ends can run it."""
+"""The PCI tree: the chain of bridges above a function, and the PCIe link there, as trained and at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a way between two devices is not better than it is, as far as the topology tells.
+"""Reasons why a path is no better, as far as the topology tells.
 
 Which models have NVLink is data (``nvlink_models.json``): none, by a bridge over two cards, or on the board.
 """

@@ -1,4 +1,4 @@
-"""What lies between two devices of a host, part by part: links with their speeds, bridges, NUMA nodes."""
+"""The route between two devices of a host, part by part: links with their speeds, bridges, NUMA nodes."""
 
 from __future__ import annotations
 

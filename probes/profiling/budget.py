@@ -1,4 +1,4 @@
-"""What to measure, how often and how long, so that it fits into a number of seconds.
+"""Fits a profile into a time budget: which links, how many passes, how long each.
 
 One round is measured first to learn what a wave costs on this cluster. Then, as far as it must: fewer
 passes, shorter looks at each link, fewer rounds. The rounds of strides 1, 2, 4, … come first, so that

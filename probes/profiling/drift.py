@@ -1,4 +1,4 @@
-"""What changed between two profiles, judged by how much their links wander anyway.
+"""Drift between two profiles: changes that are larger than what links vary by anyway.
 
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of
 beta, and how far the middle of the samples is from their best. No link is taken to be steadier than the

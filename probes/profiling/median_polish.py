@@ -1,4 +1,4 @@
-"""Which part is slow: a sender, a receiver, or the one link between them.
+"""Outliers in a matrix of links by median polish (Tukey 1977): slow senders, slow receivers, slow links.
 
 A transfer is as fast as the slowest of its sender, its receiver and its link, so the capacity of a sender
 is what it reaches towards its best receiver, that of a receiver alike, and a link is slow where it stays

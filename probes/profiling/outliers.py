@@ -1,4 +1,4 @@
-"""What stands out among measured links, as rows to flag and sentences to print."""
+"""Outliers of a profile: rows to flag, and sentences that name the slow part."""
 
 from __future__ import annotations
 

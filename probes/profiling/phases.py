@@ -1,4 +1,4 @@
-"""The steps of a profile, which all ranks take together: passes over all links, suspects again, ports."""
+"""The phases of a profile, which all ranks take together: passes over all links, retests, shared ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All of profiling: every rank calls ``profile``, rank 0 gets the profile.
+"""Profiling as one task of all ranks: every rank calls ``profile``, rank 0 gets the result.
 
 In the round-robin rounds of AdapCC (Sec. IV-B), ping-pong gives alpha and message trains give beta;
 several passes over all links, so that a disturbance which lasts a while does not take every sample of

@@ -1,4 +1,4 @@
-"""Alpha: round trips of messages so small that only the time in flight is left."""
+"""Alpha by ping-pong: half the round trip of messages that are too small for beta to matter."""
 
 from __future__ import annotations
 

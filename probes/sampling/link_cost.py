@@ -1,4 +1,4 @@
-"""What one link costs, from all that it did: a fit that the time of whole transfers bounds.
+"""The alpha and beta of one link, fitted to its samples and bounded by the time of whole transfers.
 
 Messages that were held back come in a burst afterwards, and gaps within the burst are no pace of the
 link. The bytes of a train over all the time since it was asked for are: they can only be too slow. So

@@ -1,4 +1,4 @@
-"""Beta: how far apart the messages of a train arrive, as the receiver sees it.
+"""Beta by packet trains: the spacing of messages as they arrive at the receiver.
 
 Only the receiver's clock counts, so no acknowledgement queues behind data on its way back. A train
 of large messages has one outstanding at a time and gives a sample for each, which can only be too

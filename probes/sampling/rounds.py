@@ -1,4 +1,4 @@
-"""Who probes whom, and when: rounds that reach every pair once, cut into waves that do not disturb.
+"""Round-robin rounds that reach every pair once, cut into waves of links that do not disturb each other.
 
 Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores
 serve, and no host sends, or receives, more than one transfer over its NIC.

@@ -1,4 +1,4 @@
-"""What the ranks timed, before anything is made of it."""
+"""Raw samples: what the ranks timed."""
 
 from __future__ import annotations
 

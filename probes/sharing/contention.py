@@ -1,4 +1,4 @@
-"""What links between hosts lose in company, by the middle of their whole transfers there.
+"""Contention: the throughput that links between hosts lose under concurrent load.
 
 A link in company with others that cross the same trunk waits for them, while its best moment may show
 nothing: then one of the others has ended, or was held back itself.

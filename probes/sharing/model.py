@@ -1,4 +1,4 @@
-"""What links share: processes, cores and NICs as assumed, corrected by what was tried."""
+"""A model of shared resources: which links share processes, cores and NICs, corrected by trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks of a host share a NIC: two of them send to two hosts at once, or receive from two."""
+"""Shared NICs: which ranks of a host lose bandwidth when both send, or both receive, at once."""
 
 from __future__ import annotations
 

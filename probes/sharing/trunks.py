@@ -1,4 +1,4 @@
-"""Which links between hosts share a trunk: they are faster alone than in company, without a common host.
+"""Shared trunks: links between hosts, without a common host, that are slower together than alone.
 
 Two such links that share a port are the seed: every other host is then tried as a sender beside one
 of them, and as a receiver, so the trials grow with the number of hosts, not with that of pairs. A

@@ -1,4 +1,4 @@
-"""Decisions from repeated trials: which of several measured things belong together, and how sure that is.
+"""Bootstrap decisions: which measured groups differ, and with what confidence.
 
 No threshold is fixed beforehand where the trials can set one: values are cut where two groups are most
 compact (2-means, exact in one dimension), and the cut counts only if the gap between the groups is wider

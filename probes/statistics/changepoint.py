@@ -1,4 +1,4 @@
-"""One quantity of one link over time: when its level changes for good, and not when it only twitches.
+"""Change points: when the level of one link's series changes for good.
 
 The level has changed when three of four recent values are on the same side of the old one, further away
 than its values wander (median absolute deviation) lets a median of so many be, and far enough to matter:

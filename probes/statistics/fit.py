@@ -1,4 +1,4 @@
-"""Beta from timed messages, whose errors are mostly one-sided: a disturbed message is only ever late.
+"""Fits alpha and beta to timed messages; errors are one-sided, as a disturbed message is only ever late.
 
 The smallest time of each size is what the link can do, and a line through those minima by the
 median of all slopes (Theil 1950, Sen 1968) bears almost a third of the sizes being spoiled. Of the

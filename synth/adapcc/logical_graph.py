@@ -1,4 +1,4 @@
-"""What AdapCC routes on: nodes (hosts, or ranks), and between each two of them links to choose from.
+"""AdapCC's logical graph: nodes (hosts, or ranks) and the links to choose from between each two of them.
 
 The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links name. Seen
 from above a host is one node, and sub-collective number i uses the links between the i-th ranks of

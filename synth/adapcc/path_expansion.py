@@ -1,4 +1,4 @@
-"""From paths between nodes to the sends of chunks that have one source and one target each.
+"""Expands paths between nodes to the sends of chunks with one source and one target each.
 
 Between hosts a chunk takes the link from where it is to its target if it can, else the link that its
 sub-collective uses, to which it goes by a shortest path. Chunks start in the order, of a few, that

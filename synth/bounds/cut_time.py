@@ -1,4 +1,4 @@
-"""How soon chunks can cross a cut, and how soon those that crossed last can be everywhere inside.
+"""The time to cross a cut, and then to reach everybody inside it.
 
 Chunks are whole: a gate that is free at 0 has delivered floor((T − travel) / hold) + 1 of them by T.
 """

@@ -1,4 +1,4 @@
-"""Lower bounds for collectives of any shape: who must get what, and what it must pass on the way.
+"""General lower bounds, for collectives of any shape: what each rank must receive, send and pass on.
 
 They hold for every chunk's set of sources and targets, so for all_to_all, scatter, gather, all_to_next,
 custom collectives, subsets of the ranks and several collectives at once:

@@ -1,4 +1,4 @@
-"""Prices of links and ports, the cheapest ways under them, and what those ways would load.
+"""Dual prices of links and ports: a lower bound for point-to-point demands by weak duality.
 
 Any prices prove a lower bound on time: the dual of the concurrent-flow LP.
 """

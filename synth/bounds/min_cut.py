@@ -1,4 +1,4 @@
-"""Minimum cuts by max-flow: the set of ranks that the network can feed most slowly.
+"""Minimum cuts by max-flow: the set of ranks with the least capacity into it.
 
 Dinkelbach's method: guess a time T, ask by max-flow whether every rank can have received all bytes
 by T; if one cannot, the minimum cut names a set that needs longer, and its time is the next guess.

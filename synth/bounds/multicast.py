@@ -1,4 +1,4 @@
-"""Lower bounds of collectives that spread to, or sum up from, all ranks: see ``synth.bounds``."""
+"""Lower bounds of collectives that spread to, or sum up from, all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose contributions each rank holds of a chunk, followed through all starts and arrivals in time.
+"""Contribution sets: whose contributions each rank holds of a chunk, through all starts and arrivals.
 
 A rank's contributions are a set of bits. Part of the judge: shares no code with any synthesizer.
 """

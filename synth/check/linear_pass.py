@@ -1,4 +1,4 @@
-"""One pass over a schedule that proves what is right with it, in little memory.
+"""A linear pass over a schedule that proves most schedules in little memory.
 
 What it cannot prove is not yet wrong: ``synth.check`` then looks closely, and names what it finds. It
 shares no code with any synthesizer.

@@ -1,4 +1,4 @@
-"""The judge of programs: the emitted steps themselves are replayed, chunk by chunk.
+"""The checker of programs: the emitted steps themselves are replayed, chunk by chunk.
 
 Nothing of how a program was made is believed. Its shape is checked, its threadblocks are run with
 bounded FIFOs, every slot is followed as the set of contributions it holds, and every two accesses

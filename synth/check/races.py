@@ -1,4 +1,4 @@
-"""Two accesses to one slot that nothing orders: whichever threadblock is faster decides the result."""
+"""Races: two accesses to one slot, at least one a write, that nothing orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one judge of schedules: is every send causal, every link exclusive, every result complete?
+"""The checker of schedules: every send causal, every link exclusive, every result complete.
 
 It takes a schedule and the times that are claimed for it, and believes neither. It shares no code
 with any synthesizer. What ``linear_pass`` cannot prove in one pass it looks at closely, chunk by chunk.

@@ -1,4 +1,4 @@
-"""What every slot holds while a program runs: which contributions to which chunk, added in which order."""
+"""Symbolic values of slots while a program runs: which contributions to which chunk, in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the steps of a program fit its threadblocks and buffers, before anything runs."""
+"""Well-formedness of programs: whether steps fit their threadblocks and buffers."""
 
 from __future__ import annotations
 

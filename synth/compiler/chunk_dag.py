@@ -1,4 +1,4 @@
-"""The first form: what a program does to chunks, one row an operation, in an order in which it is right.
+"""The chunk DAG: what a program does to chunks, one row an operation, in a valid order (GC3 Sec. 5.1).
 
 Every later form is made from this one, wherever it came from: traced from a program, or read off a
 schedule (GC3 Sec. 5.1).

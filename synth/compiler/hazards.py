@@ -1,4 +1,4 @@
-"""What must come before what, because both touch a slot: true dependences and false ones (GC3 Sec. 5.1)."""
+"""Hazards: true, anti and output dependences between operations that touch a slot (GC3 Sec. 5.1)."""
 
 from __future__ import annotations
 

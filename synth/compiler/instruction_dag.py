@@ -1,4 +1,4 @@
-"""The second form: every operation as the instructions of its two ranks (GC3 Sec. 5.2).
+"""The instruction DAG: every operation as the instructions of its two ranks (GC3 Sec. 5.2).
 
 A remote copy is a send and a receive, a remote reduce a send and a receiveReduceCopy; what stays on one
 rank is a copy or a reduce.

@@ -1,4 +1,4 @@
-"""One global order of all instructions; threadblocks keep to it, so that they cannot wait in a circle.
+"""One topological order of all instructions; threadblocks keep to it, so that they cannot deadlock.
 
 Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); or, for a schedule, when it says. A
 message is ordered behind what its receiver must wait for, so that it does not lie in its FIFO meanwhile.

@@ -1,4 +1,4 @@
-"""The last pass: instructions in their threadblocks, each waiting for what its own order does not ensure.
+"""Synchronization: each instruction waits for what the order of its threadblock does not ensure.
 
 A step carries one wait, so further ones go to nops before it; a wait that an earlier one already
 ensures, here or in the threadblock waited for, is left out (GC3 Sec. 5.2).

@@ -1,4 +1,4 @@
-"""Sets of chunks as rows of 64-bit words, and the dice of the hot loops."""
+"""Bitsets: sets of chunks as rows of 64-bit words, and a random generator for compiled loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the hot loops of synth are compiled: once, by numba, and kept in ``synth.kernels.loop_store``.
+"""The decorator of compiled loops: numba compiles each once, and ``loop_store`` keeps it.
 
 Importing this module costs numba's import; only modules with a hot loop do so, and only when a
 command needs them.

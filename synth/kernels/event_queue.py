@@ -1,4 +1,4 @@
-"""What event-driven loops share: a heap of events, and a calendar of sends that end.
+"""The event queue of compiled loops: a binary heap, and a calendar of sends that end.
 
 What takes equally long ends in the order it began, so a calendar has one queue for each duration, a ring of
 sends, and its heap holds queues, of which there are few.

@@ -1,4 +1,4 @@
-"""Machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
+"""DGX and other machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
 
 Inside a host GPUs have links of their own, as many between two as ``dgx.json`` counts, or meet in a
 switch through one egress and one ingress port each. Between hosts every GPU has a link to every other,

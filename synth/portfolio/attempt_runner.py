@@ -1,4 +1,4 @@
-"""Plans carried out one after another, or side by side in processes where that is worth it.
+"""Runs attempts one after another, or side by side in processes where that is worth it.
 
 Whoever asks for the results takes them in the order of the plans, so that nothing that is decided
 depends on how many processes there were.

@@ -1,4 +1,4 @@
-"""What auto tries: the registry of methods, and the plans in which they meet a request, cheap ones first."""
+"""The attempts of the portfolio: the registry of methods, and which cuts of the buffer each is tried with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives as they are asked for, before the chunks are counted."""
+"""Collectives as they are requested, before the number of chunks is chosen."""
 
 from __future__ import annotations
 

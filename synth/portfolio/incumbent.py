@@ -1,4 +1,4 @@
-"""Which schedule to keep of all that are tried, which attempts to spare, and why the winner won."""
+"""The incumbent: the best schedule so far, which attempts it makes pointless, and why it won."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory synthesis needs and has taken, and what this machine has."""
+"""Memory limits: what synthesis needs and has taken, and what this machine has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lets every method serve a subset of the ranks, failed ranks, and several collectives at once.
+"""Subsets of ranks, failed ranks, relays, and several collectives at once, for every method.
 
 A method knows one collective over all ranks of a network. On a subset it is given the network of the
 members alone, and, if it can relay, that of the members and all ranks between them; of both the faster

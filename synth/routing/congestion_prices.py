@@ -1,4 +1,4 @@
-"""The load of links and ports, what it costs to add to it, and the ways that cost least.
+"""Congestion prices of links and ports, and cheapest paths under them (Garg and Könemann 2007).
 
 Every link and port has a load, the seconds for which what was routed so far will hold it. Its price is
 exp(eta · load / the largest load), so a way is cheap that avoids what is busy (Garg and Könemann).

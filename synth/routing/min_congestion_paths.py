@@ -1,4 +1,4 @@
-"""Ways through a network that share the load: cheapest paths, dearer where links and ports are busy.
+"""Paths of least congestion: cheapest paths under prices that rise with load.
 
 Chunks are routed one batch after another, then again, each batch taken out and put back at the prices of
 all the others: multiplicative weights, by which the largest load comes down towards the optimum of the

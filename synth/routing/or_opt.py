@@ -1,4 +1,4 @@
-"""Better tours: pieces of a cycle through all ranks are moved to where they make it cheaper."""
+"""Or-opt (Or 1976): improves a tour of all ranks by moving pieces of it."""
 
 from __future__ import annotations
 

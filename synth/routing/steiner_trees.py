@@ -1,7 +1,4 @@
-"""Trees through a network that share the load: the nearest target joins next (Takahashi and Matsuyama).
-
-Links and ports are dearer where they are busy.
-"""
+"""Steiner trees by the nearest target next (Takahashi and Matsuyama 1980), under congestion prices."""
 
 from __future__ import annotations
 

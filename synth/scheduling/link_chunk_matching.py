@@ -1,4 +1,4 @@
-"""The event loop of the greedy: at every instant, free links are matched with chunks.
+"""Matching of chunks to free links at every instant: the event loop of the greedy (TACOS Sec. IV).
 
 All loops here are compiled; sets of chunks are rows of 64-bit words.
 """

@@ -1,4 +1,4 @@
-"""From the sends of some trees to a schedule: list scheduling, event by event.
+"""List scheduling (Graham 1969): given sends, ordered event by event, become a schedule.
 
 A method says which chunk goes over which link and gives each send a turn. A send is ready when
 everything that earlier turns bring to its source, of its chunk, has arrived; whenever a link and its

@@ -1,4 +1,4 @@
-"""How long a program takes where transfers share what they cross fairly, as flows of TCP do.
+"""Times a program whose transfers share ports fairly, as flows of TCP do.
 
 ``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Nothing
 enforces that order between hosts: whatever is ready is sent at once, and what meets at a port slows

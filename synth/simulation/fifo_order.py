@@ -1,4 +1,4 @@
-"""An order in which the steps of a program can run: the one machine of threadblocks, waits and FIFOs.
+"""An order in which the steps of a program can run with bounded FIFOs, and the least FIFO depth.
 
 Steps of a correct program that are not ordered do not touch the same memory, so any such order
 gives the same result; the judge, the interpreter and the executors all follow this one.

@@ -1,4 +1,4 @@
-"""Flows that share what they cross max-min fairly: no flow can gain but from one that has no more than it."""
+"""Max-min fairness (Bertsekas and Gallager 1992): rates of flows by progressive filling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a program takes: threadblocks, channels, FIFO slots and instruction overheads, event by event.
+"""Times a program: threadblocks, channels, FIFO slots, instruction overheads; names its critical path.
 
 Every threadblock runs its steps one after the other. A step starts when the step that it waits for is
 over, its message has arrived and a slot of its FIFO and the link with all its ports are free; what a

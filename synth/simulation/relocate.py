@@ -1,4 +1,4 @@
-"""A schedule moved: the same sends between the same ranks, on another network or with other chunks."""
+"""Relocates a schedule: the same sends on another network, or with other chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop of programs: when each step of each threadblock starts and ends, and what held it up."""
+"""The machine of threadblocks: when each step starts and ends, and what it waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Growing horizons of TACOS-ILP (Sec. V): whether all chunks can have arrived by then, from the bound up.
+"""The search for the least horizon of TACOS-ILP (Sec. V), from the proven bound up.
 
 What the solver has when time runs out is completed by shortest paths (Sec. V-B); what is too large for
 one program is done in short windows one after the other, time clustering (Sec. V-C).

@@ -1,4 +1,4 @@
-"""From the moves of a time-expanded network to a schedule, complete even where the moves are not.
+"""Recovers a schedule from the moves of a time-expanded network, and completes it by shortest paths.
 
 Chunks that the moves leave short of a rank travel there by a shortest path from the nearest rank that
 holds them (TACOS Sec. V-B, early termination and recovery).

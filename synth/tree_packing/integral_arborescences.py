@@ -1,4 +1,4 @@
-"""Whole trees in whole capacities: as many rooted trees as Edmonds allows, none too many on a link.
+"""Integral packing of arborescences (Edmonds 1973): whole trees in whole capacities.
 
 Every rank v is the root of m trees, every link carries at most its capacity of them. That is possible if and
 only if m units from every rank can flow to each rank at once (Edmonds; Tarjan; ForestColl Sec. 5). Trees

@@ -1,4 +1,4 @@
-"""How many trees each link may carry: capacities in whole trees, as coarse as the optimum allows.
+"""Integral capacities: how many trees each link may carry, in units as coarse as the optimum allows.
 
 A link of rate r carries floor(r · T) trees within T, where a tree is a unit of bytes and rates are whole
 numbers. With k trees a root the optimum is reached where T = k / x*, x* being the rate at which every rank

@@ -1,4 +1,4 @@
-"""The cheapest spanning arborescence: every rank is reached from the root, over links of least total cost.
+"""The minimum spanning arborescence (Edmonds 1967): least total cost from a root to every rank.
 
 Chu and Liu's and Edmonds' algorithm: each rank takes its cheapest link in; cycles are contracted into
 one node, whose links in cost what exchanging the cycle's own link would cost, until there is no cycle;

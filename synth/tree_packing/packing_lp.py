@@ -1,4 +1,4 @@
-"""The linear program behind packings: how much each tree should carry so that nothing is overloaded.
+"""The packing linear program: how much each tree carries so that nothing is overloaded.
 
 A tree is a row of edges (or links); it loads resources, the ports, and the links that have no port.
 Trees belong to groups, of which each has a demand; the shares of a group's trees add up to it.

@@ -1,4 +1,4 @@
-"""The picture of a comparison: one difference a line, gravest first."""
+"""A comparison as text: one difference a line, gravest first."""
 
 from __future__ import annotations
 

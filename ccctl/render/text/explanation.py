@@ -1,4 +1,4 @@
-"""The picture of one way: its parts one below the other, what it carries, why it is not better."""
+"""An explained path as text: its parts, what it carries, why it is not better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a topology: for each host its tree, its fabric and who reaches whom over what.
+"""A topology as text: for each host its tree, its fabric, and the path and bandwidth of every pair.
 
 The tree leaves out what carries no traffic of ours, and a bridge with only one device below it.
 """

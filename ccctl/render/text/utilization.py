@@ -1,4 +1,4 @@
-"""How busy links and shared ports are: by class, the busiest by name, and over time."""
+"""Utilization as text: of links and shared ports by class, of the busiest by name, and over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waited for whom when the kernel gave up: its records in words."""
+"""Diagnosis of a kernel that gave up: which threadblock waited for which."""
 
 from __future__ import annotations
 

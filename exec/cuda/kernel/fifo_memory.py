@@ -1,4 +1,4 @@
-"""Where the FIFOs lie: one allocation a rank, laid out alike by all, so that bases are all they exchange.
+"""The memory of FIFOs: one allocation a rank, laid out alike on all, so that ranks exchange bases only.
 
 A rank's arena holds the places of the FIFOs it receives from, the count of what was put into each, and
 for each FIFO it sends to the count of what was taken out (GC3 Sec. 4.3). Counts are a cache line apart.
