@@ -62,6 +62,8 @@ def write_ranks(name: str, outputs: Sequence[Array]) -> None:
         write_atomically(Path(name), content)
 
 
+_VERSIONS = ((1, 0), (2, 0), (3, 0))
+_MOST_HEADER_BYTES = 1 << 16
 # The header is an expression of Python, and numpy lets what its parser raises through.
 _UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)
 
@@ -93,6 +95,14 @@ def _require_whole(stream: BinaryIO) -> None:
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
+    if version not in _VERSIONS:
+        raise ValueError(f"expected version 1.0, 2.0 or 3.0, found {version[0]}.{version[1]}")
+    # numpy would allocate what a header says that it is long.
+    size = 2 if version == (1, 0) else 4
+    length = int.from_bytes(stream.read(size), "little")
+    if length > _MOST_HEADER_BYTES:
+        raise ValueError(f"expected a header of at most {_MOST_HEADER_BYTES} bytes, found {length}")
+    stream.seek(-size, io.SEEK_CUR)
     header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = header(stream)
     start, end = stream.tell(), stream.seek(0, io.SEEK_END)

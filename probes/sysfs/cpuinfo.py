@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.numbers import whole
 from probes.sysfs.text import lines
 
 __all__ = ["Processor", "read_cpuinfo"]
@@ -35,4 +36,4 @@ def read_cpuinfo(root: Path) -> Processor:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return whole(text)

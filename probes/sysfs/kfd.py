@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.numbers import LARGEST, whole
 from probes.sysfs.text import lines
 from probes.topology import FabricLink, Gpu, Host, Topology
 
@@ -17,6 +18,7 @@ __all__ = ["METHOD", "read"]
 
 METHOD = "kfd"
 _XGMI = 11
+_LARGEST_U64 = (1 << 64) - 1
 _MEMORY_IN_VRAM = (1, 2)
 
 
@@ -58,8 +60,9 @@ def read(host: str, root: Path = Path("/")) -> Topology:
 
 def _nodes(folder: Path) -> Iterator[_Node]:
     for entry in folder.iterdir():
-        if entry.name.isdecimal():
-            yield _Node(int(entry.name), _properties(entry), entry)
+        number = whole(entry.name)
+        if number is not None:
+            yield _Node(number, _properties(entry), entry)
 
 
 def _properties(folder: Path) -> dict[str, int]:
@@ -67,8 +70,9 @@ def _properties(folder: Path) -> dict[str, int]:
     found = {}
     for line in lines(folder / "properties").splitlines():
         name, _, value = line.partition(" ")
-        if value.strip().lstrip("-").isdecimal():
-            found[name] = int(value)
+        number = whole(value.strip(), low=-LARGEST, high=_LARGEST_U64)
+        if number is not None:
+            found[name] = number
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from probes.numbers import whole
 from probes.sysfs.text import decimal, number, text
 from probes.topology import Nic, PciDevice
 
@@ -94,14 +95,14 @@ def _is_virtual_function(bus_id: str, pci: Mapping[str, PciDevice]) -> bool:
 
 def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
     for device in sorted(sys.glob("class/infiniband/*")):
-        ports = (folder for folder in device.glob("ports/[0-9]*") if folder.name.isdecimal())
-        for port in sorted(ports, key=lambda folder: int(folder.name)):
+        folders = ((whole(folder.name), folder) for folder in device.glob("ports/[0-9]*"))
+        for at, port in sorted((at, folder) for at, folder in folders if at is not None):
             rate = re.match(r"([0-9]+(?:\.[0-9]+)?)\s*Gb/sec", text(port / "rate"))
             # "4: ACTIVE"
             state = text(port / "state").partition(":")[2].strip().lower()
             yield _RdmaPort(
                 device=device.name,
-                port=int(port.name),
+                port=at,
                 bus_id=_bus_id(device / "device", pci),
                 link_layer=text(port / "link_layer"),
                 state=state,
