@@ -34,8 +34,10 @@ def pytest_unconfigure(config):
     shutil.rmtree(os.environ.pop("XDG_STATE_HOME"), ignore_errors=True)
 
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so would every command of a test.
+# A shell lets what it starts in the background ignore Ctrl-C, nohup the end of the terminal, and so would
+# every command of a test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item):

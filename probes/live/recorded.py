@@ -11,8 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from probes.errors import DataError, MissingInputError
 from probes.files import temporary_folders
 from probes.files.bounded_read import read_text
@@ -41,6 +39,8 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
 
     Raises MissingInputError where there is no recording, and DataError for one that is damaged.
     """
+    import msgspec
+
     name = name or folder.resolve().name
     listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
     with temporary_folders.folder("ccctl-recorded-") as place:
