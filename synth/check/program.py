@@ -22,6 +22,10 @@ from synth.simulation.fifo_order import FIFO_DEPTH, Links, least_depth, links_of
 __all__ = ["Verdict", "examine", "judge"]
 
 
+# One wrong step may leave half a million slots wrong.
+_MOST_TOLD = 1000
+
+
 @dataclass(frozen=True)
 class Verdict:
     """``findings`` are what is wrong; ``cautions`` are right but worth knowing.
@@ -100,7 +104,7 @@ def _wrong_on_the_way(links: Links, cells: Cells, values: Values) -> list[str]:
 
 
 def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[str]:
-    """Where an output slot does not hold what the postcondition says."""
+    """Output slots that do not hold what the postcondition says: of very many the first, and a count."""
     outputs, collective = cells.outputs, program.collective
     if not len(outputs.rank):
         return []
@@ -111,11 +115,13 @@ def _wrong_at_the_end(program: Program, cells: Cells, values: Values) -> list[st
     wanted[copied, 0] = 1
     right = (held >= 0) & (values.flaw[held] == 0) & (values.chunk[held] == outputs.chunk)
     right &= (values.bits[held] == wanted).all(axis=1)
+    wrong = np.flatnonzero(~right)
+    more = len(wrong) - _MOST_TOLD
     return [
         f"rank {outputs.rank[row]} must end with chunk {outputs.chunk[row]} in o[{outputs.slot[row]}]: "
         f"{_lacks(program, values, int(held[row]), int(outputs.chunk[row]))}"
-        for row in np.flatnonzero(~right)
-    ]
+        for row in wrong[:_MOST_TOLD]
+    ] + ([f"{more} more output slots do not hold what they must"] if more > 0 else [])
 
 
 def _held(cells: Cells, values: Values) -> Indices:

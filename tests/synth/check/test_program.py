@@ -310,3 +310,12 @@ def test_a_copy_of_slots_to_themselves_is_not_done():
     assert judge(program_of(PAIR, steps)) == []
     nothing = [(0, -1, -1, "cpy", (SCRATCH, 0), (SCRATCH, 0)), *exchange()]
     assert judge(program_of(PAIR, nothing, scratch=1)) == []
+
+
+def test_of_very_many_wrong_slots_the_first_are_told_and_the_rest_counted():
+    whole = collective("all_reduce", 2, 5000)
+    found = judge(program_of(whole, exchange(), in_place=False))
+    assert len(found) == 1001
+    assert "rank 0 must end with chunk 1 in o[1]" in found[0]
+    # Slot 0 of both ranks is right.
+    assert found[-1] == f"{2 * 4999 - 1000} more output slots do not hold what they must"
