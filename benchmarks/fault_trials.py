@@ -34,7 +34,7 @@ from synth.collective import collective
 from synth.methods.ring import synthesize
 from synth.networks.families import family
 
-_MARK = "CCCTL_FAULT_TRIAL"
+MARK = "CCCTL_FAULT_TRIAL"
 _SHARED = re.compile(r"/dev/shm/\S+")
 _FAULTS = {
     "rank": (signal.SIGKILL, signal.SIGSTOP),
@@ -87,7 +87,7 @@ def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
         except OSError:
             continue
         found = dict(word.partition("=")[::2] for word in words)
-        if found.get(_MARK) == mark:
+        if found.get(MARK) == mark:
             yield int(folder.name), found
 
 
@@ -141,7 +141,7 @@ def trial(
         command = [sys.executable, "-P", "-m", "ccctl", "bench", str(schedule), "-b", "1M", "-e", "4M"]
         process = subprocess.Popen(
             [*command, "--iters", "1000000"],
-            env={**os.environ, _MARK: mark, "TMPDIR": str(folder)},
+            env={**os.environ, MARK: mark, "TMPDIR": str(folder)},
             stdout=subprocess.DEVNULL,
             stderr=said,
         )

@@ -44,7 +44,7 @@ HERE = str(Path(__file__).resolve().parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
-from fault_trials import _MARK, launcher_of, marked, ranks_of, settled, shared_files  # noqa: E402
+from fault_trials import MARK, launcher_of, marked, ranks_of, settled, shared_files  # noqa: E402
 
 from exec import launch  # noqa: E402
 from exec.errors import RankFailed  # noqa: E402
@@ -135,7 +135,7 @@ def started(mode: str, seconds: float, foreign: str = "") -> Iterator[Run]:
         command = [sys.executable, "-P", __file__, "--run", mode, str(seconds), foreign]
         process = subprocess.Popen(
             command,
-            env={**os.environ, _MARK: mark, "TMPDIR": str(folder)},
+            env={**os.environ, MARK: mark, "TMPDIR": str(folder)},
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
