@@ -21,7 +21,7 @@ __all__ = [
 _LARGEST = 1e6
 _LONGEST_MASK = 16384
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
-_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
+_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def integer(text: str) -> int | None:

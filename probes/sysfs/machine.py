@@ -26,7 +26,7 @@ METHOD = "sysfs"
 _LEAST_VRAM_BYTES = 2 << 30
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*GT/s")
+_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def read(host: str, root: Path = Path("/")) -> Topology:

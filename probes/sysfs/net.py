@@ -97,7 +97,7 @@ def _rdma_ports(sys: Path, pci: Mapping[str, PciDevice]) -> Iterator[_RdmaPort]:
     for device in sorted(sys.glob("class/infiniband/*")):
         folders = ((whole(folder.name), folder) for folder in device.glob("ports/[0-9]*"))
         for at, port in sorted((at, folder) for at, folder in folders if at is not None):
-            rate = re.match(r"([0-9]+(?:\.[0-9]+)?)\s*Gb/sec", text(port / "rate"))
+            rate = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*Gb/sec", text(port / "rate"))
             # "4: ACTIVE"
             state = text(port / "state").partition(":")[2].strip().lower()
             yield _RdmaPort(
