@@ -1,0 +1,240 @@
+"""The schedules of phases 1 and 2 of a whole schedule, for any set of ready ranks (AdapCC, Sec. IV-C).
+
+Phase 1 is the sends that the behavior tuples leave: only ready ranks contribute, every rank that the whole
+schedule serves is served, and ranks that are not ready relay. Phase 2 brings what came late, in one of two
+ways: ``sum`` is phase 1 once more, with the late ranks as the ready ones, and each rank adds one result to
+the other; ``copy`` broadcasts the data of every late rank over the same trees, as the paper has it, and
+each rank adds them up itself. The first moves less where many are late, the second has no second
+stage to wait for. For collectives that sum nothing both are the same, and the results stand side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
+from probes.errors import UsageError
+from synth.collective import Collective, custom
+from synth.rank_sets import RankSets, of_sets
+from synth.relays.behavior import named_ranks, tree_behaviors
+from synth.relays.chunk_trees import ChunkTree, chunk_trees
+from synth.schedule import COPY, Schedule
+from synth.simulation.schedule import replay
+
+__all__ = [
+    "WAYS",
+    "Phase",
+    "Way",
+    "faster_way",
+    "has_data",
+    "late_phase",
+    "late_schedule",
+    "partial_phase",
+    "partial_schedule",
+]
+
+Way = Literal["sum", "copy"]
+WAYS: tuple[Way, ...] = get_args(Way)
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """A schedule that does a part of ``whole``, and of which chunk of it each of its chunks is (a part).
+
+    Where ``whole`` sums a chunk, what all phases bring of it is added up; else one phase alone brings it.
+    """
+
+    schedule: Schedule
+    whole: Collective
+    chunk: Ints
+
+    def input_places(self, rank: int) -> Ints:
+        """For each slot of ``rank``'s input in this phase its slot in the input of the whole collective."""
+        own = self.schedule.collective.sources.has(rank)
+        return self.whole.input_slots(rank)[self.chunk[own]]
+
+    def output_places(self, rank: int) -> Ints:
+        """For each slot of ``rank``'s output in this phase its slot in the output of the whole collective."""
+        own = self.schedule.collective.targets.has(rank)
+        return self.whole.output_slots(rank)[self.chunk[own]]
+
+
+def partial_schedule(schedule: Schedule, active: Collection[int]) -> Schedule:
+    """Phase 1: ``schedule`` with the data of the ranks ``active`` only, the others as relays.
+
+    Its collective is custom: the contributions are those of the active ranks, the targets those of the
+    whole. Chunks without any contribution are left out; `partial_phase` says which are there. Where all
+    ranks are active it is ``schedule`` itself. Raises NotApplicableError where chunks are no trees,
+    UsageError where no rank is active or one does not take part. O(sends · log sends); the trees are
+    remembered.
+    """
+    return partial_phase(schedule, active).schedule
+
+
+def late_schedule(schedule: Schedule, late: Collection[int], way: Way) -> Schedule:
+    """Phase 2: the data of the ranks ``late`` brought to all that want it; raises as `partial_schedule` does.
+
+    The output of a rank holds one sum of the late ranks' data (``sum``), or one copy of the data of each,
+    in the order of their numbers (``copy``).
+    """
+    return late_phase(schedule, late, way).schedule
+
+
+def faster_way(schedule: Schedule, late: Collection[int]) -> Way:
+    """The way of phase 2 that simulates faster on the schedule's network; ``sum`` where both are as fast."""
+    time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
+    return min(WAYS, key=lambda way: time_s[way])
+
+
+def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
+    """Whether any of ``ranks`` has data of the collective; without, they have no phase of their own."""
+    has = schedule.collective.sources.per_rank(schedule.network.ranks)
+    return any(has[rank] for rank in ranks)
+
+
+def partial_phase(schedule: Schedule, active: Collection[int]) -> Phase:
+    """`partial_schedule`, and which chunks of the whole its chunks are."""
+    ready = _chosen(schedule, active, "active")
+    whole = schedule.collective
+    trees = chunk_trees(schedule)
+    if all(tree.sources <= ready for tree in trees):
+        return Phase(schedule, whole, ints(np.arange(whole.chunks)))
+    keep = np.zeros(schedule.sends, dtype=bool)
+    sets: list[tuple[frozenset[int], frozenset[int]]] = []
+    for tree in trees:
+        left = _left(tree, schedule.network.ranks, ready)
+        keep[tree.rows[:, left]] = True
+        sets.append((tree.sources & ready, tree.targets if tree.reduced else _reached(tree, left, ready)))
+    rows = np.flatnonzero(keep)
+    chunk, wanted = _collective(schedule, trees, sets)
+    number = np.full(whole.chunks, -1, dtype=np.int64)
+    number[chunk] = np.arange(len(chunk))
+    made = _made(schedule, wanted, number[schedule.chunk[rows]], rows, schedule.op[rows])
+    return Phase(made, whole, ints(chunk))
+
+
+def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
+    """`late_schedule`, and which chunks of the whole its chunks are."""
+    if way not in WAYS:
+        raise UsageError(f": expected {' or '.join(WAYS)}, found {way!r}", argument="way")
+    missing = _chosen(schedule, late, "late")
+    return _copies(schedule, missing) if way == "copy" else partial_phase(schedule, missing)
+
+
+def _copies(schedule: Schedule, late: frozenset[int]) -> Phase:
+    """Every late rank's part of each chunk as a chunk of its own: all of the first rank, then of the next."""
+    trees = chunk_trees(schedule)
+    parts = [_Copied(tree, origins) for tree in trees for origins in _origins(tree, late)]
+    first = np.cumsum([0, *(len(part.tree.chunks) for part in parts)])
+    owner = np.repeat([min(part.origins) for part in parts], np.diff(first))
+    chunk = np.concatenate([part.tree.chunks for part in parts])
+    order = np.lexsort((chunk, owner))
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    rows = np.concatenate([part.rows.ravel() for part in parts])
+    carried = np.concatenate(
+        [
+            np.repeat(number[begin : begin + len(part.tree.chunks)], part.rows.shape[1])
+            for begin, part in zip(first.tolist(), parts, strict=False)
+        ]
+    )
+    of_part = np.repeat(np.arange(len(parts)), np.diff(first))[order]
+    sources = _shared([part.origins for part in parts], of_part)
+    targets = _shared([part.targets for part in parts], of_part)
+    wanted = custom(schedule.network.ranks, sources, targets, np.zeros(len(order), dtype=bool))
+    # Where several copies take a link's turn in the whole schedule, they follow one another.
+    turn = np.lexsort((carried, rows))
+    made = _made(schedule, wanted, carried[turn], rows[turn], bytes_of(np.full(len(turn), COPY)))
+    return Phase(made, schedule.collective, ints(chunk[order]))
+
+
+class _Copied:
+    """What of a tree brings data of ``origins`` to all that want it: up to the root of a sum, then down.
+
+    A rank that data pass on their way up needs no copy of them from above.
+    """
+
+    def __init__(self, tree: ChunkTree, origins: frozenset[int]) -> None:
+        self.tree, self.origins = tree, origins
+        reached, left = set(origins), []
+        for src, dst in zip(tree.src, tree.dst, strict=True):
+            left.append(src in reached and dst not in reached)
+            if left[-1]:
+                reached.add(dst)
+        self.rows = tree.rows[:, np.array(left, dtype=bool)]
+        self.targets = tree.targets & reached
+
+
+def _origins(tree: ChunkTree, late: frozenset[int]) -> list[frozenset[int]]:
+    """The late ranks whose data of a chunk move together: of a sum each alone, else all."""
+    found = tree.sources & late
+    return [frozenset({rank}) for rank in found] if tree.reduced else [found] if found else []
+
+
+def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:
+    """For each send of a chunk whether its source has anything to send, by its behavior tuple."""
+    stages = tree_behaviors(tree, ranks, ready)
+    return np.array(
+        [
+            stages["reduce" if sums else "copy"][src].has_send
+            for src, sums in zip(tree.src, tree.sums, strict=True)
+        ],
+        dtype=bool,
+    )
+
+
+def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:
+    """The targets that end with a chunk that is not summed: where several ranks hold it, perhaps not all."""
+    arrives = {dst for dst, kept in zip(tree.dst, left.tolist(), strict=True) if kept}
+    return tree.targets & (arrives | (tree.sources & ready))
+
+
+def _collective(
+    schedule: Schedule, trees: tuple[ChunkTree, ...], sets: list[tuple[frozenset[int], frozenset[int]]]
+) -> tuple[Indices, Collective]:
+    """(the chunks of the whole that somebody contributes to, the collective of these)."""
+    whole = schedule.collective
+    tree_of = np.empty(whole.chunks, dtype=np.int64)
+    for at, tree in enumerate(trees):
+        tree_of[tree.chunks] = at
+    there = np.array([bool(sources and targets) for sources, targets in sets])
+    chunk = np.flatnonzero(there[tree_of])
+    # Of trees that are left out no set is asked for, but one must stand there.
+    sources, targets = (
+        _shared([pair[at] or frozenset({0}) for pair in sets], tree_of[chunk]) for at in (0, 1)
+    )
+    return chunk, custom(whole.ranks, sources, targets, whole.reduced[chunk])
+
+
+def _shared(sets: list[frozenset[int]], of: Indices) -> RankSets:
+    """For each of ``of`` the set of that number."""
+    each = of_sets(sets)
+    return replace(each, group=ints(each.group[of]))
+
+
+def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices, op: Bytes) -> Schedule:
+    return replace(
+        schedule,
+        collective=wanted,
+        chunk=ints(chunk),
+        link=ints(schedule.link[rows]),
+        op=bytes_of(op),
+        outcome=None,
+    )
+
+
+def _chosen(schedule: Schedule, ranks: Collection[int], name: str) -> frozenset[int]:
+    """`named_ranks` of which at least one has data; raises UsageError otherwise."""
+    chosen = named_ranks(schedule, ranks, name)
+    if not has_data(schedule, chosen):
+        whole = schedule.collective
+        raise UsageError(
+            f": expected a rank with data of the {whole.label}, found {sorted(chosen) or 'none'}",
+            hint="Wait until such a rank is ready.",
+            argument=name,
+        )
+    return chosen

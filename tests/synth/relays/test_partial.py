@@ -1,0 +1,197 @@
+"""Schedules of phases 1 and 2: the checker proves them, and their collectives are what they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_networks import named, networks
+from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
+
+from ccctl.artifacts import codec
+from probes.errors import UsageError
+from synth.check.schedule import check
+from synth.collective import KINDS, collective, several
+from synth.errors import NotApplicableError
+from synth.methods import greedy, paths
+from synth.portfolio.rank_subsets import serve
+from synth.portfolio.synthesize import METHODS
+from synth.relays.chunk_trees import chunk_trees
+from synth.relays.partial import (
+    WAYS,
+    faster_way,
+    late_phase,
+    late_schedule,
+    partial_phase,
+    partial_schedule,
+)
+from synth.schedule import COPY, REDUCE
+from synth.simulation.schedule import replay
+
+SUMS = ("all_reduce", "reduce_scatter", "reduce")
+
+
+def sets(of):
+    """The ranks of each chunk."""
+    return [set(of.of(chunk).tolist()) for chunk in range(len(of.group))]
+
+
+def judge_partial(schedule, active):
+    """The partial schedule of an active set is proven, and asks for what it should."""
+    phase = partial_phase(schedule, active)
+    whole, part = schedule.collective, phase.schedule.collective
+    assert check(phase.schedule) == []
+    contributors = [sources & active for sources in sets(whole.sources)]
+    assert phase.chunk.tolist() == [chunk for chunk, sources in enumerate(contributors) if sources]
+    assert sets(part.sources) == [contributors[chunk] for chunk in phase.chunk]
+    assert sets(part.targets) == [sets(whole.targets)[chunk] for chunk in phase.chunk]
+    assert part.reduced.tolist() == whole.reduced[phase.chunk].tolist()
+    return phase.schedule
+
+
+def judge_copies(schedule, late):
+    phase = late_phase(schedule, late, "copy")
+    whole, part = schedule.collective, phase.schedule.collective
+    assert check(phase.schedule) == []
+    assert not part.reduces
+    expected = sorted(
+        (rank, chunk) for chunk, sources in enumerate(sets(whole.sources)) for rank in sources & late
+    )
+    owners = part.source_of().tolist()
+    assert list(zip(owners, phase.chunk.tolist(), strict=True)) == expected
+    assert sets(part.targets) == [sets(whole.targets)[chunk] for chunk in phase.chunk]
+
+
+def holders(schedule, ranks):
+    return set(schedule.collective.sources.rank.tolist()) & ranks
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), kind=st.sampled_from(KINDS), ranks=st.integers(2, 7), seed=st.integers(0, 1 << 30))
+def test_every_active_set_of_random_trees_is_proven(data, kind, ranks, seed):
+    schedule = random_schedule(kind, ranks, 2, seed)
+    active = data.draw(st.sets(st.integers(0, schedule.network.ranks - 1)))
+    if not any(tree.sources & active for tree in chunk_trees(schedule)):
+        with pytest.raises(UsageError, match="expected a rank with data"):
+            partial_schedule(schedule, active)
+        return
+    judge_partial(schedule, active)
+    judge_copies(schedule, active)
+
+
+def serve_all(network, kind):
+    """The schedules of all methods that serve a kind on a network without a solver."""
+    shape = collective(kind, network.ranks, 2, root=network.ranks - 1)
+    others = (greedy.synthesize, paths.synthesize)
+    for method in METHODS.values():
+        if method.solves:
+            continue
+        try:
+            yield serve(
+                method.synthesize, network, shape, 1 << 16, relays=method.relays, others=others, seed=0
+            )
+        except NotApplicableError:
+            continue
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS))
+def test_every_method_makes_trees_that_relays_can_use(data, network, kind):
+    active = data.draw(st.sets(st.integers(0, network.ranks - 1), min_size=1))
+    late = set(range(network.ranks)) - active
+    for schedule in serve_all(network, kind):
+        for ranks, judge in ((active, judge_partial), (late, judge_copies)):
+            if any(tree.sources & ranks for tree in chunk_trees(schedule)):
+                judge(schedule, ranks)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+def test_adapcc_makes_trees_and_paths(kind):
+    network = named("hosts of two")
+    shape = collective(kind, network.ranks, 8 if kind == "all_reduce" else 1)
+    schedule = METHODS["adapcc"].synthesize(network, shape, 1 << 16, time_limit_s=2.0)
+    judge_partial(schedule, {0, 3, 5})
+    judge_copies(schedule, {1, 2})
+
+
+def test_a_subset_of_the_ranks_has_relays_that_never_contribute():
+    network = named("line of 4")
+    shape = collective("all_reduce", 4, 2, members=[0, 3])
+    schedule = paths.synthesize(network, shape, 1 << 16)
+    judge_partial(schedule, {3})
+    with pytest.raises(UsageError, match="take part"):
+        partial_schedule(schedule, {1, 3})
+
+
+def test_several_collectives_at_once():
+    network = complete(3)
+    both = several([collective("all_reduce", 3, 1), collective("all_to_all", 3, 1)])
+    sends = [(0, 1, 0, REDUCE), (0, 2, 0, REDUCE), (0, 0, 1, COPY), (0, 0, 2, COPY)]
+    sends += [(1 + 3 * src + dst, src, dst, COPY) for src in range(3) for dst in range(3) if src != dst]
+    schedule = schedule_of(network, both, sends)
+    for active in ({0}, {1, 2}):
+        judge_partial(schedule, active)
+        judge_copies(schedule, active)
+
+
+def test_with_all_ranks_it_is_the_schedule_itself():
+    ring = ring_all_reduce(4)
+    assert partial_schedule(ring, range(4)) is ring
+
+
+def test_the_result_of_a_sum_goes_to_relays_too():
+    part = partial_schedule(ring_all_reduce(4), {1, 2})
+    assert sets(part.collective.targets) == [{0, 1, 2, 3}] * 4
+    assert sets(part.collective.sources) == [{1, 2}] * 4
+
+
+def test_branches_without_data_are_left_out():
+    # 3 → 2 → 1 → 0: with 1 alone only its own send is left of the sum.
+    sends = [(0, rank, rank - 1, REDUCE) for rank in (3, 2, 1)]
+    schedule = schedule_of(complete(4), collective("reduce", 4, 1, root=0), sends)
+    assert partial_schedule(schedule, {1}).sends == 1
+    assert partial_schedule(schedule, {3}).sends == 3
+
+
+def test_nobody_ready_is_refused():
+    ring = ring_all_reduce(4)
+    for ranks in ([], ()):
+        with pytest.raises(UsageError, match=r"active: expected a rank with data of the all_reduce"):
+            partial_schedule(ring, ranks)
+        with pytest.raises(UsageError, match=r"late: expected a rank with data"):
+            late_schedule(ring, ranks, "copy")
+    with pytest.raises(UsageError, match="way: expected sum or copy"):
+        late_schedule(ring, [0], "shout")
+
+
+def test_the_same_on_every_rank():
+    made = []
+    for order in ([1, 5, 2], [5, 2, 1]):
+        ring = ring_all_reduce(6, 2)
+        phases = [partial_phase(ring, order), *(late_phase(ring, order, way) for way in WAYS)]
+        for phase in phases:
+            one = phase.schedule
+            columns = [one.chunk, one.link, one.op, phase.chunk, *vars(one.collective.custom).values()]
+            made.append([column.tobytes() for column in columns])
+    assert made[:3] == made[3:]
+
+
+def test_the_faster_way_is_the_one_of_the_shorter_simulation():
+    ring = ring_all_reduce(8, 2)
+    chosen = set()
+    for late in ({3}, {1, 2, 3, 4, 5}, set(range(1, 8))):
+        time_s = {way: replay(late_schedule(ring, late, way)).time_s for way in WAYS}
+        way = faster_way(ring, late)
+        assert time_s[way] == min(time_s.values())
+        chosen.add(way)
+    assert chosen == set(WAYS)
+
+
+def test_a_partial_schedule_is_an_artifact(tmp_path):
+    part = partial_schedule(ring_all_reduce(4), {0, 2})
+    path = str(tmp_path / "part.json")
+    codec.write(path, "schedule", part)
+    back = codec.read(path, "schedule").body
+    assert check(back) == []
+    assert np.array_equal(back.chunk, part.chunk)
