@@ -1,0 +1,80 @@
+"""Arrivals: when each worker was ready for the collective of each iteration, recorded or drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats, floats
+from probes.errors import UsageError
+
+__all__ = ["Arrivals", "bimodal", "exponential", "of_lags"]
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """``ready_s[i, r]``: when rank r was ready in iteration i, in seconds after the first rank was."""
+
+    ready_s: Floats
+
+    @property
+    def iterations(self) -> int:
+        return len(self.ready_s)
+
+    @property
+    def ranks(self) -> int:
+        return int(self.ready_s.shape[1])
+
+    @property
+    def last_s(self) -> Floats:
+        """For each iteration when its last rank was ready."""
+        return floats(self.ready_s.max(axis=1))
+
+    @staticmethod
+    def of(moments_s: Floats) -> Arrivals:
+        """Arrivals at these moments of any clock, each row an iteration.
+
+        Raises UsageError unless there are rows, two ranks or more, and finite numbers alone.
+        """
+        if moments_s.ndim != 2 or moments_s.shape[0] < 1 or moments_s.shape[1] < 2:
+            raise UsageError(
+                f": expected iterations by ranks, at least 1 by 2, found shape {moments_s.shape}",
+                argument="moments_s",
+            )
+        if not np.isfinite(moments_s).all():
+            raise UsageError(": expected finite seconds", argument="moments_s")
+        return Arrivals(floats(moments_s - moments_s.min(axis=1, keepdims=True)))
+
+
+def of_lags(lag_s: Floats, ranks: int) -> Arrivals:
+    """All ranks but the last ready at once, and the last one ``lag_s[i]`` after them."""
+    moments_s = np.zeros((len(lag_s), ranks))
+    moments_s[:, -1] = lag_s
+    return Arrivals.of(moments_s)
+
+
+def bimodal(
+    slow_s: float, probability: float, *, ranks: int, iterations: int, stragglers: int, seed: int
+) -> Arrivals:
+    """Each of the last ``stragglers`` ranks is late by ``slow_s`` with this probability, else on time."""
+    late = np.random.default_rng(seed).random((iterations, _few(stragglers, ranks))) < probability
+    return _with_stragglers(floats(late * slow_s), ranks)
+
+
+def exponential(mean_s: float, *, ranks: int, iterations: int, stragglers: int, seed: int) -> Arrivals:
+    """Each of the last ``stragglers`` ranks is late by an exponentially distributed time."""
+    late_s = np.random.default_rng(seed).exponential(mean_s, (iterations, _few(stragglers, ranks)))
+    return _with_stragglers(late_s, ranks)
+
+
+def _few(stragglers: int, ranks: int) -> int:
+    if not 1 <= stragglers <= ranks:
+        raise UsageError(f": expected 1 to {ranks}, all ranks, found {stragglers}", argument="stragglers")
+    return stragglers
+
+
+def _with_stragglers(late_s: Floats, ranks: int) -> Arrivals:
+    moments_s = np.zeros((len(late_s), ranks))
+    moments_s[:, ranks - late_s.shape[1] :] = late_s
+    return Arrivals.of(moments_s)

@@ -1,0 +1,159 @@
+"""Policies replayed over arrivals: break-even beside always-wait, always-go and the best in hindsight.
+
+Each is judged by two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
+collective of all or the two phases; the ratio to the best cost is what the bound is about. Its *completion*
+is when every rank has the full result: phase 1 runs while late workers still compute, phase 2 begins when
+it is over and the last of them is ready. Both count from when the first rank was ready.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from exec.adaptive.arrivals import Arrivals
+from exec.adaptive.buy_cost import Costs
+from exec.adaptive.ski_rental import (
+    CYCLE_S,
+    FAULT_FACTOR,
+    Decision,
+    Waiting,
+    competitive_ratio,
+    fault_deadline_s,
+)
+from probes.columns import Floats, Mask
+
+__all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
+
+POLICIES = ("break_even", "always_wait", "always_go", "optimum")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What one policy did: for each iteration its cost, its completion, and whether it went without all.
+
+    The optimum is the best for each of the two measures by itself; ``went`` is that of the cost. The
+    completion is None where the times of the phases are not known apart.
+    """
+
+    cost_s: Floats
+    completion_s: Floats | None
+    went: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """The outcomes of all policies by name, and of break-even what it made of each rank.
+
+    ``relayed[i, r]``: rank r was a relay in iteration i. ``declared_faulty[i, r]``: it would have been
+    declared dead before it was ready. ``bound[i]``: the ratio that is proven for the costs of iteration i.
+    """
+
+    arrivals: Arrivals
+    policies: dict[str, Outcomes]
+    relayed: Mask
+    declared_faulty: Mask
+    bound: Floats
+
+    def ratios(self, policy: str) -> Floats:
+        """For each iteration the cost of a policy over the best; 1 where both are nothing."""
+        best_s, cost_s = self.policies["optimum"].cost_s, self.policies[policy].cost_s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(cost_s == best_s, 1.0, cost_s / best_s)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """From ``begin_s`` to ``end_s`` exactly the ranks ``ready`` are ready."""
+
+    begin_s: float
+    end_s: float
+    ready: frozenset[int]
+
+
+def ready_sets(arrivals: Arrivals) -> set[frozenset[int]]:
+    """The sets of ranks, all of them excepted, that are ready at some moment: those that need a cost."""
+    return {stretch.ready for row in arrivals.ready_s for stretch in _stretches(row)}
+
+
+def replay_arrivals(
+    arrivals: Arrivals, costs: Costs, *, cycle_s: float = CYCLE_S, fault_factor: float = FAULT_FACTOR
+) -> Replay:
+    """Replay every policy over all iterations; O(iterations · ranks²) once the costs are known.
+
+    Always-go goes when the first rank with data is ready. The coordinator's cycles are counted from when the
+    first rank is ready; when the last is, all policies that still wait go at once.
+    """
+    shape = len(POLICIES), arrivals.iterations
+    cost_s, completion_s, went = np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool)
+    relayed, faulty = (np.zeros(arrivals.ready_s.shape, dtype=bool) for _ in range(2))
+    bound = np.ones(arrivals.iterations)
+    for at, row in enumerate(arrivals.ready_s):
+        stretches = list(_stretches(row))
+        options = [_option(stretch, stretch.begin_s, row, costs) for stretch in stretches]
+        last_s = float(row.max())
+        waits = _Option(last_s, costs.whole_s, last_s + costs.whole_s)
+        rule = _break_even(stretches, row, costs, cycle_s) or waits
+        first = next((option for option in options if math.isfinite(option.buy_s)), waits)
+        best = min([waits, *options], key=lambda option: option.cost_s)
+        for policy, chosen in enumerate((rule, waits, first, best)):
+            cost_s[policy, at], completion_s[policy, at] = chosen.cost_s, chosen.completion_s
+            went[policy, at] = chosen is not waits
+        completion_s[-1, at] = min(option.completion_s for option in [waits, *options])
+        if stretches:
+            bound[at] = competitive_ratio([option.buy_s for option in options], costs.whole_s, cycle_s)
+        if rule is not waits:
+            over_s = rule.moment_s + rule.phase_one_s
+            relayed[at] = row > rule.moment_s
+            faulty[at] = row > fault_deadline_s(0.0, over_s, factor=fault_factor)
+    outcomes = {
+        name: Outcomes(cost_s[policy], completion_s[policy] if costs.has_phases else None, went[policy])
+        for policy, name in enumerate(POLICIES)
+    }
+    return Replay(arrivals, outcomes, relayed, faulty, bound)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """What it means to go at a moment: what that costs, and when the collective is complete."""
+
+    moment_s: float
+    buy_s: float
+    completion_s: float
+    phase_one_s: float = 0.0
+
+    @property
+    def cost_s(self) -> float:
+        return self.moment_s + self.buy_s
+
+
+def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: Costs) -> _Option:
+    phases = costs.phases(stretch.ready)
+    over_s = max(moment_s + phases.one_s, float(ready_s.max())) + phases.two_s
+    return _Option(moment_s, phases.buy_s, over_s, phases.one_s)
+
+
+def _break_even(stretches: list[_Stretch], ready_s: Floats, costs: Costs, cycle_s: float) -> _Option | None:
+    """Going as the rule of `ski_rental` says; None where all are ready before."""
+    waiting = Waiting(0.0)
+    for stretch in stretches:
+        waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
+        if math.isinf(waiting.least_buy_s):
+            continue
+        due_s = max(stretch.begin_s, waiting.least_buy_s)
+        moment_s = max(due_s, math.ceil(due_s / cycle_s - _ROUNDING) * cycle_s)
+        if moment_s < stretch.end_s and waiting.decide(moment_s) is Decision.GO:
+            return _option(stretch, moment_s, ready_s, costs)
+    return None
+
+
+def _stretches(ready_s: Floats) -> Iterator[_Stretch]:
+    """The stretches of time, from when the first rank is ready until all are."""
+    moments_s = np.unique(ready_s).tolist()
+    for begin_s, end_s in itertools.pairwise(moments_s):
+        yield _Stretch(begin_s, end_s, frozenset(np.flatnonzero(ready_s <= begin_s).tolist()))

@@ -1,0 +1,103 @@
+"""Wait or go: break-even ski rental for a collective whose workers are ready one after another.
+
+From when the first worker is ready, the coordinator decides every cycle (AdapCC, Sec. IV-C): *wait* for
+all, or *go* with those that are ready (phase 1) and bring the others' data later (phase 2). Waiting is
+rent: it costs the time since the first worker was ready. Going is buying: it costs b, the time of both
+phases, which changes with the ready set. Once all are ready the whole collective runs, which takes C.
+
+**The rule.** Go in the first cycle in which the time waited has reached the least b that any ready set has
+offered until then. Where b is constant or falls, that is the paper's rule, which compares with b of the
+moment.
+
+**Its ratio**, with cycles of δ, b between b_min and b_max, and ρ = max(b_max, C) / b_min, all over the
+ready sets that occur: what the rule costs, at most (1 + ρ + δ/b_min) times what the best decision costs
+that knows all arrivals. Where b never rises and C ≤ b_min, at most (2 + δ/b_min) times; constant b is such
+a case.
+
+*Proof.* Let m(t) be the least b until t, L when the last worker is ready, and OPT the least cost: L + C, or
+t + b(t) for some t < L. The cycle before the rule stops is at s ≥ (its end) - δ, and s < m(s).
+
+- The rule goes at t* < L, so s = t* - δ. OPT ≥ t* - δ: waiting costs L > t*; going at t ≤ s costs at least
+  b(t) ≥ m(s) > s; going later costs more than s. And OPT ≥ b_min: going costs that, waiting L > t* ≥ m(t*).
+  So the rule costs t* + b(t*) ≤ OPT + δ + ρ·b_min ≤ (1 + ρ + δ/b_min)·OPT.
+- The rule waits, and OPT goes: OPT ≥ b_min, and OPT ≥ s ≥ L - δ as above. So the rule costs
+  L + C ≤ OPT + δ + ρ·b_min, and the same follows. Where C ≤ b_min that is at most 2·OPT + δ.
+- b never rises, and the rule goes at t*: b(t*) = m(t*) ≤ t*, so it costs at most 2·t*, hence at most 2·OPT
+  where OPT waits or goes at t* or later. Where OPT goes by s it costs at least b(s) ≥ max(t* - δ, b(t*)),
+  so the rule costs at most 2·OPT + δ; and where it goes in between, at least t* - δ + b(t*), so at most OPT
+  + δ. ∎
+
+No deterministic rule has less than 1 + b_max/b_min: let b be b_min at first and b_max at once after, and
+the last worker be ready just after the rule has gone, at t. It pays t + b_max where min(t, b_min) was
+possible. On these arrivals the comparison with b of the moment costs 2·b_max/b_min times the best.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from probes.errors import UsageError
+
+__all__ = ["CYCLE_S", "FAULT_FACTOR", "Decision", "Waiting", "competitive_ratio", "fault_deadline_s"]
+
+CYCLE_S = 5e-3
+FAULT_FACTOR = 5.0
+
+
+class Decision(Enum):
+    """What the coordinator says in a cycle."""
+
+    WAIT = "wait"
+    GO = "go"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One collective that waits: since when, and the least cost of going that was offered until now."""
+
+    first_ready_s: float
+    least_buy_s: float = math.inf
+
+    def offered(self, buy_s: float) -> Waiting:
+        """This with the cost of going of another ready set: to be told whenever a worker becomes ready."""
+        return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
+
+    def decide(self, now_s: float, *, everyone: bool = False) -> Decision:
+        """GO where ``everyone`` is ready, or where the rule of this module says so; else WAIT."""
+        due = now_s - self.first_ready_s >= self.least_buy_s
+        return Decision.GO if everyone or due else Decision.WAIT
+
+
+def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:
+    """What the rule costs at most over what the best decision costs, by the bound of this module.
+
+    ``buys_s`` are the costs of going in the order in which they were offered; ``whole_s`` is what the
+    collective of all costs. Infinite where going may cost nothing.
+    """
+    least_s, most_s = min(buys_s), max(buys_s)
+    if least_s <= 0:
+        return math.inf
+    falls = all(after <= before for before, after in itertools.pairwise(buys_s))
+    rise = 1.0 if falls and whole_s <= least_s else max(most_s, whole_s) / least_s
+    return 1.0 + rise + cycle_s / least_s
+
+
+def fault_deadline_s(
+    first_ready_s: float, phase_one_end_s: float, *, factor: float = FAULT_FACTOR, least_s: float = 0.0
+) -> float:
+    """When a worker that is still not ready counts as dead: T_fault after the end of phase 1 (Sec. IV-C).
+
+    T_fault is ``factor`` times the duration from when the fastest worker was ready to the end of phase 1,
+    but no less than ``least_s``. It is fixed at that moment: a threshold that grew with the clock
+    would never be reached. Raises UsageError for durations or factors that are negative or no numbers.
+    """
+    lasted_s = phase_one_end_s - first_ready_s
+    durations = {"factor": factor, "least_s": least_s, "phase_one_end_s - first_ready_s": lasted_s}
+    for name, value in durations.items():
+        if not 0 <= value < math.inf:
+            raise UsageError(f": expected a number ≥ 0, found {value}", argument=name)
+    return phase_one_end_s + max(least_s, factor * lasted_s)

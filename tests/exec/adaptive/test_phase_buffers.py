@@ -1,0 +1,117 @@
+"""Phase 1 and phase 2, run by the reference interpreter, give together what the whole schedule gives."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_networks import named, networks
+from sample_schedules import random_schedule, ring_all_reduce
+
+from exec.adaptive.phase_buffers import input_of, merged
+from exec.program.interpreter import interpret
+from probes.errors import UsageError
+from synth.collective import KINDS, collective
+from synth.compiler.lower import lower
+from synth.errors import NotApplicableError
+from synth.methods import greedy, paths
+from synth.portfolio.rank_subsets import serve
+from synth.portfolio.synthesize import METHODS
+from synth.relays.partial import WAYS, has_data, late_phase, partial_phase
+from synth.stages import compile as proven
+
+ELEMENTS = 3
+
+
+def inputs_of(whole, seed=0):
+    """Small integers, whose sums are exact, for each slot of each rank."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(1, 1000, int(whole.sources.has(rank).sum()) * ELEMENTS).astype(np.float64)
+        for rank in range(whole.ranks)
+    ]
+
+
+def carried_out(phases, inputs, compiled=lower):
+    """Every rank's output of the whole collective."""
+    ranks = range(len(inputs))
+    outputs = [
+        interpret(compiled(phase.schedule), [input_of(phase, rank, inputs[rank]) for rank in ranks])
+        for phase in phases
+    ]
+    return [merged(phases, [output[rank] for output in outputs], rank) for rank in ranks]
+
+
+def judge(schedule, active, compiled=lower):
+    late = set(range(schedule.network.ranks)) - active
+    inputs = inputs_of(schedule.collective)
+    expected = interpret(compiled(schedule), inputs)
+    for way in WAYS:
+        phases = [partial_phase(schedule, active)] if has_data(schedule, active) else []
+        phases += [late_phase(schedule, late, way)] if has_data(schedule, late) else []
+        found = carried_out(phases, inputs, compiled)
+        assert [one.tolist() for one in found] == [one.tolist() for one in expected]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_for_every_active_set(kind):
+    schedule = random_schedule(kind, 4, 2, seed=11)
+    for size in range(5):
+        for active in itertools.combinations(range(4), size):
+            judge(schedule, set(active))
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS), name=st.sampled_from(list(METHODS)))
+def test_for_every_method_on_random_networks(data, network, kind, name):
+    method = METHODS[name]
+    if method.solves:
+        return
+    shape = collective(kind, network.ranks, 2, root=network.ranks - 1)
+    others = (greedy.synthesize, paths.synthesize)
+    try:
+        schedule = serve(method.synthesize, network, shape, 4096, relays=method.relays, others=others, seed=0)
+    except NotApplicableError:
+        return
+    judge(schedule, data.draw(st.sets(st.integers(0, network.ranks - 1))), proven)
+
+
+def test_across_hosts():
+    network = named("hosts of two")
+    schedule = METHODS["hierarchical"].synthesize(network, collective("all_reduce", 8, 8), 4096)
+    judge(schedule, {0, 1, 2, 4, 7}, proven)
+
+
+def test_three_phases_give_the_same_bits_on_every_rank():
+    ring = ring_all_reduce(5)
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal(5 * ELEMENTS).astype(np.float32) for _ in range(5)]
+    phases = [partial_phase(ring, {0, 3}), late_phase(ring, {1, 4}, "copy"), late_phase(ring, {2}, "sum")]
+    found = carried_out(phases, inputs)
+    assert {one.tobytes() for one in found} == {found[0].tobytes()}
+    assert np.allclose(found[0], np.sum(inputs, axis=0), atol=1e-5)
+
+
+def test_other_operators():
+    ring = ring_all_reduce(4)
+    inputs = inputs_of(ring.collective)
+    phases = [partial_phase(ring, {1, 2}), late_phase(ring, {0, 3}, "copy")]
+    outputs = [
+        interpret(lower(phase.schedule), [input_of(phase, rank, inputs[rank]) for rank in range(4)], "max")
+        for phase in phases
+    ]
+    for rank in range(4):
+        found = merged(phases, [output[rank] for output in outputs], rank, "max")
+        assert found.tolist() == np.max(inputs, axis=0).tolist()
+
+
+def test_phases_that_do_not_bring_all_are_refused():
+    ring = ring_all_reduce(4)
+    phase = partial_phase(random_schedule("all_gather", 3, 1, seed=0), {0, 1})
+    with pytest.raises(UsageError, match="phases: expected phases that bring all that rank 2 wants"):
+        merged([phase], [np.ones(2)], 2)
+    with pytest.raises(UsageError, match="whole: expected a flat array of 4 equal slots"):
+        input_of(partial_phase(ring, {0}), 0, np.ones(6))
