@@ -10,6 +10,7 @@ from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
 from ccctl.commands.lab import lab
 from ccctl.commands.profile import profile
+from ccctl.commands.relay import relay
 from ccctl.commands.run import run
 from ccctl.commands.schema import schema
 from ccctl.commands.show import show
@@ -28,6 +29,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     simulate,
     run,
     bench,
+    relay,
     show,
     lab,
     doctor,

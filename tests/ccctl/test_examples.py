@@ -56,6 +56,7 @@ def folder(tmp_path_factory, samples):
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
     codec.write(str(place / "ring.xml"), "program", samples["program"])
     (place / "nccl.txt").write_text(NCCL)
+    (place / "trace.csv").write_text("0,0.001,0.05\n0.002,0,0.004\n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
     for rank, row in enumerate(rows):

@@ -1,0 +1,131 @@
+"""Arrival traces: a CSV file with a row for each iteration, and in it when each rank was ready.
+
+| what             | written                                                                            |
+|------------------|------------------------------------------------------------------------------------|
+| a row            | one moment a rank, in the order of ranks: ``0.0,1.25,38.4``                         |
+| a moment         | of any clock, with its unit (``38.4ms``), or bare                                   |
+| bare moments     | in the unit that the header names for the column, ``rank 2 (s)``, else in ``unit``   |
+| a header         | optional, in the first row; a column ``iteration`` is passed over                   |
+| one column       | how long the last rank was behind the first, as AdapCC's wait_time files have it    |
+
+Empty lines and those that begin with # are passed over. A trace of one column does not say how many ranks
+there are, nor when those between the first and the last were ready: they are taken to be ready with the
+first.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ccctl.arguments.units import parse_seconds
+from ccctl.artifacts.files import read_input
+from ccctl.errors import CcctlError, DataError, UsageError
+from probes.files.bounded_read import decoded
+from probes.numbers import decimal
+
+if TYPE_CHECKING:
+    from exec.adaptive.arrivals import Arrivals
+
+__all__ = ["UNITS", "read_trace"]
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_MOST_PROBLEMS = 20
+_MOST_RANKS = 1 << 12
+_MOST = 1e15
+_UNIT = re.compile(r"[(\[](s|ms|us)[)\]]\s*$")
+_BEGINS_NUMBER = re.compile(r"[-+.0-9]")
+
+
+def read_trace(path: str, *, unit: str = "ms", ranks: int | None = None) -> Arrivals:
+    """The arrivals in the file ``path`` ("-": stdin), bare numbers in ``unit``.
+
+    ``ranks`` says how many there are where the trace has one column, and is held against one that has more.
+    Raises DataError with every problem, each with its line; UsageError where ``ranks`` is missing or wrong.
+    """
+    import numpy as np
+
+    from exec.adaptive.arrivals import Arrivals, of_lags
+
+    content, source = read_input(path)
+    reader = _Reader(source, unit)
+    moments = np.array(reader.read(decoded(content, source)))
+    if moments.shape[1] > 1:
+        if ranks is not None and ranks != moments.shape[1]:
+            raise UsageError(f"--ranks {ranks}: {source} has {moments.shape[1]} ranks, a column each")
+        return Arrivals.of(moments)
+    if ranks is None:
+        raise UsageError(
+            f"{source}: one column says how late the last rank was, and not how many ranks there are",
+            hint="Add --ranks N.",
+        )
+    return of_lags(moments[:, 0], ranks)
+
+
+class _Reader:
+    """Collects rows and problems."""
+
+    def __init__(self, source: str, unit: str) -> None:
+        self.source, self.unit = source, unit
+        self.problems: list[str] = []
+        self.rows: list[list[float]] = []
+
+    def read(self, text: str) -> list[list[float]]:
+        """The rows in seconds; raises DataError where there are problems, or no rows."""
+        try:
+            self._collect(text)
+        except csv.Error as error:
+            self.problems.append(f"expected lines with commas: {error}")
+        if not self.rows and not self.problems:
+            self.problems.append("no iterations; expected lines such as 0.0,1.25,38.4")
+        if self.problems:
+            hint = "A line says for each rank when it was ready: 0.0,1.25,38.4 or 0ms,1.25ms,38.4ms."
+            raise DataError(self.source, self.problems[:_MOST_PROBLEMS], hint=hint)
+        return self.rows
+
+    def _collect(self, text: str) -> None:
+        columns, units = None, None
+        for line, fields in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), start=1):
+            stripped = [field.strip() for field in fields]
+            if not any(stripped) or stripped[0].startswith("#"):
+                continue
+            if columns is None:
+                columns, units = self._header(stripped)
+                width = len(stripped)
+                if len(columns) > _MOST_RANKS:
+                    self.problems.append(f"line {line}: expected at most {_MOST_RANKS} ranks")
+                if units is not None:
+                    continue
+                units = [self.unit] * width
+            if len(self.problems) > _MOST_PROBLEMS:
+                return
+            if len(stripped) != width:
+                self.problems.append(f"line {line}: expected {width} columns, found {len(stripped)}")
+                continue
+            assert units is not None
+            self._row(line, [(stripped[at], units[at]) for at in columns])
+
+    def _header(self, fields: Sequence[str]) -> tuple[list[int], list[str] | None]:
+        """(the columns of ranks, the unit of each column); no units where the first row is no header."""
+        everything = list(range(len(fields)))
+        if all(_BEGINS_NUMBER.match(field) for field in fields):
+            return everything, None
+        units = [found[1] if (found := _UNIT.search(field)) else self.unit for field in fields]
+        columns = [at for at in everything if fields[at].lower() != "iteration"]
+        if not columns:
+            self.problems.append("the header names no column of a rank")
+        return columns, units
+
+    def _row(self, line: int, fields: Sequence[tuple[str, str]]) -> None:
+        row = []
+        for text, unit in fields:
+            bare = decimal(text, -_MOST, _MOST)
+            try:
+                row.append(bare * UNITS[unit] if bare is not None else parse_seconds(text, "moment"))
+            except CcctlError as error:
+                self.problems.append(f"line {line}: {error.message}")
+                return
+        self.rows.append(row)
