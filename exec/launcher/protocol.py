@@ -10,18 +10,16 @@ import contextlib
 import importlib
 import os
 import pickle
-import queue
 import socket
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from exec.launcher.channel import Channel, greet
+from exec.sockets.channel import Channel
+from exec.sockets.reach import first_to_answer
 from probes.errors import CcctlError, UnavailableError, UsageError
 
 __all__ = [
@@ -49,15 +47,6 @@ __all__ = [
 ]
 
 BEAT_S = 0.25
-# A rank whose host is cut off ends itself when nothing has been acknowledged for so long.
-_UNHEARD_S = 20
-# How long a connection may take to come about, and the other end to greet.
-_REACHED_S = 3.0
-_ANSWERED_S = 10.0
-# Before the next address is tried beside those before.
-_HEAD_START_S = 0.25
-# How often a rank asks that was turned away.
-_ATTEMPTS, _AGAIN_S = 20, 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
@@ -232,7 +221,7 @@ def connect() -> Channel:
     key = bytes.fromhex(os.environ.pop(_KEY))
     given = os.environ[_ADDRESSES]
     addresses = [given] if given.startswith("/") else given.split()
-    channel = _first_to_answer(addresses, key)
+    channel = first_to_answer(addresses, key)
     if channel is None:
         raise UnavailableError(
             f"{socket.gethostname()}: cannot reach the command that started this rank at "
@@ -242,60 +231,6 @@ def connect() -> Channel:
     return channel
 
 
-def _first_to_answer(addresses: Sequence[str], key: bytes) -> Channel | None:
-    """A channel by the address where the command answers first; each has a head start over the next.
-
-    So a stranger who listens at one of them and says nothing holds nobody up (RFC 8305 does the same).
-    """
-    answers: queue.SimpleQueue[Channel | None] = queue.SimpleQueue()
-    under_way = 0
-    for address in addresses:
-        under_way += 1
-        threading.Thread(
-            target=lambda at: answers.put(_answer(at, key)), args=(address,), daemon=True
-        ).start()
-        with contextlib.suppress(queue.Empty):
-            found = answers.get(timeout=_HEAD_START_S)
-            under_way -= 1
-            if found is not None:
-                return found
-    for _ in range(under_way):
-        if (found := answers.get()) is not None:
-            return found
-    return None
-
-
-def _answer(address: str, key: bytes) -> Channel | None:
-    """The channel to the command at ``address``; None where it is not to be had.
-
-    The command turns a rank away when too many others ask at the same time: then it is tried again.
-    """
-    for _ in range(_ATTEMPTS):
-        try:
-            end = _reached(address)
-        except OSError:
-            return None
-        try:
-            return greet(end, key, _ANSWERED_S)
-        except (ConnectionResetError, BrokenPipeError, EOFError):
-            time.sleep(_AGAIN_S)
-        except OSError:
-            return None
-    return None
-
-
 def is_local() -> bool:
     """Whether the command listens for this host alone, in a folder or by the loopback: all ranks are here."""
     return os.environ[_ADDRESSES].startswith(("/", "127."))
-
-
-def _reached(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    if address.startswith("/"):
-        end = socket.socket(socket.AF_UNIX)
-        end.connect(address)
-        return end
-    end = socket.create_connection((host, int(port)), _REACHED_S)
-    with contextlib.suppress(OSError, AttributeError):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNHEARD_S)
-    return end

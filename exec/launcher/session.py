@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from exec.launcher import mpirun, protocol
 from exec.launcher.nodeset import HostSlots
-from exec.launcher.ports import bind_to_loopback, listen, refuse_connections
+from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
 from exec.launcher.watchdog import Limits, Watchdog
+from exec.sockets.listeners import listen
 from probes.files import temporary_folders
 from probes.progress import Progress
 

@@ -8,6 +8,7 @@ library that holds the interpreter) is left alone.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import re
 import signal
@@ -21,15 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from exec.errors import RankFailed
-from exec.launcher.channel import BrokenMessage, Channel
-from exec.launcher.greeter import Greeter
 from exec.launcher.protocol import Failure, Finished, Hello, JobForRanks, Partial, Started, Status, rebuilt
+from exec.sockets.channel import BrokenMessage, Channel
+from exec.sockets.greeter import Greeter
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
 from probes.progress import Progress
 
 __all__ = ["Limits", "Watchdog"]
 
+_log = logging.getLogger(__name__)
+
 SILENCE_S = 5.0
+# A rank that takes nothing of its job for so long is not sent the rest.
+_SENDING_S = 60
 # A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
 FAR_SILENCE_S = 7.5
 START_S = 120.0
@@ -98,7 +103,7 @@ class Watchdog:
         self._value: Any = None
         self._keep: Callable[[Any], None] = lambda value: None
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
-        self._greeter = Greeter(listeners, key, job, self._arrived)
+        self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
     def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
         """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
@@ -131,7 +136,16 @@ class Watchdog:
             rank.connection.close()
         self._greeter.close()
 
-    def _arrived(self, hello: Hello, connection: Channel) -> None:
+    def _send_job(self, hello: Hello, connection: Channel) -> None:
+        """Give a rank its part of the job; on a thread of its own, as large arguments take their time."""
+        if not isinstance(hello, Hello):
+            raise EOFError
+        connection.limit_sending(_SENDING_S)
+        try:
+            connection.send(self._job.of_rank(hello.rank))
+        except Exception as error:
+            _log.warning(f"rank {hello.rank} did not get its arguments: {error}")
+            raise
         self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
 
     def _welcome(self) -> None:

@@ -18,7 +18,6 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from exec.launcher.channel import Channel
 from exec.launcher.protocol import (
     BEAT_S,
     RANK_VARIABLES,
@@ -36,6 +35,7 @@ from exec.launcher.protocol import (
     segments,
     taken_apart,
 )
+from exec.sockets.channel import Channel
 from probes.errors import UnavailableError
 from probes.files import temporary_folders
 from probes.install_hints import install

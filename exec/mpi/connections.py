@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
-from exec.mpi.shared_memory import Origin, host_key, mapped, origin_of, shared_array
+from exec.mpi.shared_memory import Origin, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
-from exec.mpi.wires import SEGMENT_BYTES, Wire, Wires, words
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
 from exec.program.moves import Move, Span
+from exec.program.wires import Wire, counters_at
 from probes.columns import Indices
+from probes.live.host_key import host_key
 from synth.program import SCRATCH
 from synth.simulation.fifo_order import FIFO_DEPTH
 from synth.simulation.fifo_order import connections as numbered
@@ -86,8 +86,8 @@ class Connections:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)
         return Memory((send, recv, scratch), self._address, self.dtype.itemsize)
 
-    def linked(self, messages: Traffic) -> tuple[Indices, Wires | None]:
-        """The table of links, and the wires behind those that leave the host."""
+    def linked(self, messages: Traffic) -> tuple[Indices, list[Wire]]:
+        """The table of links, and the wires of those that leave the host."""
         direct, by_connection = set(), defaultdict(list)
         for message in messages.outgoing.values():
             by_connection[message.connection].append(message)
@@ -109,11 +109,15 @@ class Connections:
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
         links = np.array(table, dtype=np.int64).reshape(-1, len(interpreter.LINK_COLUMNS))
-        return links, Wires(wires) if wires else None
+        return links, wires
 
     def close(self) -> None:
         """Let go of the others' memory, once they have let go of nothing that is still read."""
         self.comm.Barrier()
+        self._windows.clear()
+
+    def abandon(self) -> None:
+        """Let go of the others' memory, whatever they do."""
         self._windows.clear()
 
     def _slot_sizes(self) -> dict[int, int]:
@@ -182,38 +186,30 @@ class Connections:
         return int(self._windows[origin[:2]].ctypes.data) + origin.offset
 
     def _wire(self, number: int, place: int, messages: list[Message]) -> Wire:
-        """The persistent requests of one connection, in the order of its messages."""
+        """One connection, with its messages in their order."""
         sender, receiver, channel = self.ends[number]
         outgoing = sender == self.rank
-        make = (
-            partial(self.comm.Send_init, dest=receiver)
-            if outgoing
-            else partial(self.comm.Recv_init, source=sender)
-        )
-        requests, early, depth = [], [], self._depth(number)
+        views, early, depth = [], [], self._depth(number)
         for tile in range(self.tiling.tiles):
             for message in messages:
                 at = (tile * len(messages) + message.number) % depth
                 first = place + _COUNTERS_BYTES + at * self.slot_bytes[number]
-                slot = self.window[first : first + self.slot_bytes[number]]
+                slot = self.window[first : first + self._size_bytes(message, tile)]
                 early.append(message.landed)
-                view = (self._leaving if outgoing else self._arriving)(message, tile, slot)
-                cuts = range(0, max(1, view.size), SEGMENT_BYTES)
-                requests.append([make(view[cut : cut + SEGMENT_BYTES], tag=channel) for cut in cuts])
-        return Wire(outgoing, words(self.window, place), requests, depth, tuple(early))
+                views.append((self._leaving if outgoing else self._arriving)(message, tile, slot))
+        return Wire(
+            outgoing,
+            receiver if outgoing else sender,
+            channel,
+            counters_at(self.window, place),
+            views,
+            depth,
+            tuple(early),
+        )
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
         """The bytes that a message of one tile sends."""
-        item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
-        if message.copied:
-            pieces = pieces_of(self.layout, self.tiling, self.moves[message.sent], None, self.memory())
-            ends = [
-                piece[interpreter.AT] + min(self.tiling.tile, piece[interpreter.LENGTH] - ahead) * item_bytes
-                for piece in pieces
-                if piece[interpreter.LENGTH] > ahead
-            ]
-            return slot[: max(ends, default=0)]
-        return self._of_tile(message.spans[0] if message.spans else None, tile)
+        return slot if message.copied else self._of_tile(message.spans[0] if message.spans else None, tile)
 
     def _arriving(self, message: Message, tile: int, slot: Array) -> Array:
         """The bytes that a message of one tile fills."""
@@ -222,13 +218,32 @@ class Connections:
         parts = self.moves[message.received].parts
         return self._of_tile(parts[0].dst if parts else None, tile)
 
+    def _size_bytes(self, message: Message, tile: int) -> int:
+        """What a message of one tile takes; alike on both ends."""
+        item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
+        if not message.copied:
+            first, stop = self._elements(message.spans[0] if message.spans else None, tile)
+            return (stop - first) * item_bytes
+        pieces = pieces_of(self.layout, self.tiling, self.moves[message.sent], None, self.memory())
+        ends = [
+            piece[interpreter.AT] + min(self.tiling.tile, piece[interpreter.LENGTH] - ahead) * item_bytes
+            for piece in pieces
+            if piece[interpreter.LENGTH] > ahead
+        ]
+        return max(ends, default=0)
+
+    def _elements(self, span: Span | None, tile: int) -> tuple[int, int]:
+        """The first element and the end of what one tile has of a span."""
+        if span is None:
+            return 0, 0
+        first = span.start + tile * self.tiling.tile
+        return first, max(first, min(span.stop, first + self.tiling.tile))
+
     def _of_tile(self, span: Span | None, tile: int) -> Array:
         if span is None:
             return self.window[:0]
-        first = span.start + tile * self.tiling.tile
-        stop = min(span.stop, first + self.tiling.tile)
-        item_bytes = self.dtype.itemsize
-        return self._bytes[span.buffer][first * item_bytes : max(first, stop) * item_bytes]
+        (first, stop), item_bytes = self._elements(span, tile), self.dtype.itemsize
+        return self._bytes[span.buffer][first * item_bytes : stop * item_bytes]
 
 
 def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> int:

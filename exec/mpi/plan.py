@@ -1,7 +1,8 @@
-"""A program made ready to run on this rank over MPI: planned once, run many times.
+"""A program made ready to run on this rank's CPU: planned once, run many times.
 
 Ranks of one host talk through shared memory, and read each other's buffers in place where those lie in a
-window (``exec.mpi.shared_memory.shared_array``); ranks of different hosts through persistent requests.
+window (``exec.mpi.shared_memory.shared_array``); ranks of different hosts through persistent requests of
+MPI, or over TCP connections of their own where ``comm`` is a `Group`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from exec.mpi.traffic import traffic
 from exec.program.dtypes import Array, divided, ufunc_of
 from exec.program.layout import Layout
 from exec.program.moves import Span, moves
+from exec.program.wires import Wire, Wires
+from exec.sockets.group import Group
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
 from synth.program import INPUT, OUTPUT
@@ -65,7 +68,8 @@ class Plan:
         self._ends = ends = Connections(layout, self._comm, every, send, recv)
         self._neighbours = Neighbours(ends.neighbours)
         messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
-        self._links, self._wires = ends.linked(messages)
+        self._links, wires = ends.linked(messages)
+        self._wires = _wires(self._comm, wires) if wires else None
         self._tables = tables_of(
             layout, rank, every, messages, ends.tiling, ends.rows, ends.memory(), ends.wired
         )
@@ -107,11 +111,19 @@ class Plan:
 
     def close(self) -> None:
         """Free the requests, the shared memory and the communicator; collective."""
+        self._release()
+        self._ends.close()
+        self._comm.Free()
+
+    def abandon(self) -> None:
+        """Let go of everything where ranks are lost; not collective, and the plan runs no more."""
+        self._release()
+        self._ends.abandon()
+
+    def _release(self) -> None:
         if self._wires is not None:
             self._wires.free()
         self._arguments = ()
-        self._ends.close()
-        self._comm.Free()
 
     def _readable(self, connection: int, span: Span) -> bool:
         return self._ends.readable(connection, span.buffer)
@@ -136,6 +148,8 @@ class Plan:
                     self._say()
                     moved = said = self._wires.serve(wait=True)
             now_s = time.monotonic()
+            if not moved and isinstance(self._comm, Group):
+                self._comm.check()
             if moved:
                 since_s = now_s
             elif now_s - since_s > _SAY_AFTER_S:
@@ -162,12 +176,18 @@ class Plan:
             raise LostRankError(f"{lost}; rank {self._rank} waited: {text}")
 
 
+def _wires(comm: Any, wires: list[Wire]) -> Wires:
+    """What moves the messages of ``wires``: the group's own connections, or MPI."""
+    if isinstance(comm, Group):
+        return comm.wires(wires)
+    from exec.mpi.wires import MpiWires
+
+    return MpiWires(comm, wires)
+
+
 def _shared_anywhere(comm: Any, send: Array, recv: Array) -> bool:
     """Whether a rank runs in place: all ranks must plan alike."""
-    from mpi4py import MPI
-
-    shares = bool(send.size and recv.size and np.shares_memory(send, recv))
-    return bool(comm.allreduce(shares, op=MPI.LOR))
+    return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 
 def _check_fit(layout: Layout, rank: int, send: Array, recv: Array, in_place: bool) -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-import socket
 import weakref
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
 
-__all__ = ["Origin", "Window", "host_key", "mapped", "origin_of", "shared_array"]
+__all__ = ["Origin", "Window", "mapped", "origin_of", "shared_array"]
 
 _WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
 
@@ -82,20 +80,3 @@ def mapped(pid: int, file: int) -> Array:
         return np.frombuffer(mmap.mmap(opened, os.fstat(opened).st_size), np.uint8)
     finally:
         os.close(opened)
-
-
-def host_key() -> tuple[object, ...]:
-    """What two processes have in common that can share memory and are one host to everybody.
-
-    Namespaces count: the hosts of a lab are one kernel, but only wires lie between them.
-    """
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    spaces = [_inode(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]
-    return (socket.gethostname(), boot.read_text().strip() if boot.exists() else "", os.getuid(), *spaces)
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino  # noqa: PTH116 - a Path would be made for this alone
-    except OSError:
-        return 0

@@ -1,4 +1,4 @@
-"""The connections between hosts: persistent requests that move messages between the counters of a link.
+"""The connections between hosts over MPI: persistent requests that move messages between a link's counters.
 
 The interpreter writes messages and reads messages as on one host; here the other end is MPI. A receive is
 posted as soon as its memory is free, a send started as soon as its message is there.
@@ -6,41 +6,30 @@ posted as soon as its memory is free, a send started as soon as its message is t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-import numpy as np
+from exec.program.wires import Wire
 
-from exec.program.dtypes import Array
-from probes.columns import Indices
-
-__all__ = ["SEGMENT_BYTES", "Wire", "Wires", "words"]
+__all__ = ["SEGMENT_BYTES", "MpiWires"]
 
 
 # Open MPI sends what is longer over TCP by a protocol that halves a link which carries data both ways.
 SEGMENT_BYTES = 60 << 10
 
 
-class Wire(NamedTuple):
-    """One end of a connection: where it counts (two words: written, read), and a run's messages in order.
+class MpiWires:
+    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back.
 
-    A message is one request for each of its segments. ``early[n]``: message n arrives where nothing else
-    lies, and need not wait for a slot.
+    A message is one request for each of its segments.
     """
 
-    outgoing: bool
-    counters: Indices
-    requests: list[list[Any]]
-    depth: int
-    early: tuple[bool, ...] = ()
-
-
-class Wires:
-    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back."""
-
-    def __init__(self, wires: list[Wire]) -> None:
+    def __init__(self, comm: Any, wires: Sequence[Wire]) -> None:
         from mpi4py import MPI
 
         self._wires = wires
+        self._requests = [_requests(comm, wire) for wire in wires]
         self._testsome, self._waitsome = MPI.Request.Testsome, MPI.Request.Waitsome
         self._active: list[Any] = []
         self._owner: list[tuple[int, int]] = []
@@ -52,10 +41,10 @@ class Wires:
 
     def begin(self, run: int) -> None:
         """Post what may arrive from the start of run number ``run``."""
-        for at, wire in enumerate(self._wires):
-            self._base[at] = run * len(wire.requests)
+        for at, requests in enumerate(self._requests):
+            self._base[at] = run * len(requests)
             self._started[at] = self._prefix[at] = 0
-            self._left[at] = [len(segments) for segments in wire.requests]
+            self._left[at] = [len(segments) for segments in requests]
         self._start()
 
     def serve(self, *, wait: bool) -> bool:
@@ -79,16 +68,15 @@ class Wires:
 
     def free(self) -> None:
         """Give the requests back to MPI."""
-        for wire in self._wires:
-            for request in (request for segments in wire.requests for request in segments):
-                request.Free()
-        self._wires = []
+        for request in (one for every in self._requests for segments in every for one in segments):
+            request.Free()
+        self._wires, self._requests = (), []
 
     def _start(self) -> None:
         for at, wire in enumerate(self._wires):
-            while self._started[at] < len(wire.requests) and self._may_start(at, wire):
+            while self._started[at] < len(wire.messages) and self._may_start(at, wire):
                 number = self._started[at]
-                for request in wire.requests[number]:
+                for request in self._requests[at][number]:
                     request.Start()
                     self._active.append(request)
                     self._owner.append((at, number))
@@ -111,6 +99,16 @@ class Wires:
         self._wires[at].counters[1 if self._wires[at].outgoing else 0] = self._base[at] + prefix
 
 
-def words(memory: Array, offset: int) -> Indices:
-    """The two counters that begin at ``offset`` bytes."""
-    return memory[offset : offset + 256].view(np.int64)[:: 128 // 8]
+def _requests(comm: Any, wire: Wire) -> list[list[Any]]:
+    make = (
+        partial(comm.Send_init, dest=wire.peer)
+        if wire.outgoing
+        else partial(comm.Recv_init, source=wire.peer)
+    )
+    return [
+        [
+            make(message[cut : cut + SEGMENT_BYTES], tag=wire.channel)
+            for cut in range(0, max(1, message.size), SEGMENT_BYTES)
+        ]
+        for message in wire.messages
+    ]

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from exec.launcher import ports
-from exec.launcher.ports import bind_to_loopback, listen, own_addresses_towards, refuse_connections
+from exec.launcher.ports import bind_to_loopback, refuse_connections
+from exec.sockets.listeners import listen, own_addresses_towards
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from launched import MODULE, rank_tasks
 from exec.errors import RankFailed
 from exec.launcher import mpirun
 from exec.launcher.nodeset import HostSlots
-from exec.launcher.ports import listen
 from exec.launcher.protocol import JobForRanks
 from exec.launcher.run import World, run_ranks
 from exec.launcher.watchdog import Watchdog
+from exec.sockets.listeners import listen
 from probes.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
 
 

@@ -11,6 +11,7 @@ import pytest
 from assembler import Assembler
 from hypothesis import given
 from hypothesis import strategies as st
+from joined import run_joined
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
@@ -33,21 +34,20 @@ ROOT = Path(__file__).parents[3]
 WORKER = """
 import pickle, sys
 import numpy as np
-from mpi4py import MPI
 from exec.program.layout import Layout
 from exec.mpi import connections
 from exec.mpi.plan import Plan
-from exec.mpi.shared_memory import host_key, shared_array
+from exec.mpi.shared_memory import shared_array
+from probes.live.host_key import host_key
 from synth.program import INPUT, OUTPUT
 
-comm = MPI.COMM_WORLD
-rank = comm.Get_rank()
-with open(sys.argv[1], "rb") as stream:
+path, per_host, *sizes = sys.argv[-4:]
+with open(path, "rb") as stream:
     cases = pickle.load(stream)
 # How many ranks a host has, as far as the plans see.
-per_host = int(sys.argv[2])
+per_host = int(per_host)
 connections.host_key = lambda: (*host_key(), rank // per_host)
-connections._TILE_BYTES, connections._WIRE_TILE_BYTES = (int(size) for size in sys.argv[3:5])
+connections._TILE_BYTES, connections._WIRE_TILE_BYTES = (map(int, sizes))
 wrong = []
 for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
     layout, dtype = Layout(program, count), inputs[rank].dtype
@@ -72,18 +72,24 @@ for number, (program, count, inputs, redop, in_place, outputs) in enumerate(case
             wrong.append((number, "input"))
     plan.close()
 every = comm.gather(wrong)
-if rank == 0:
-    print(every)
-    sys.exit(any(every))
+assert rank or not any(every), every
+"""
+OVER_MPI = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
 """
 
 
-def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_bytes=4 << 20):
+def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_bytes=4 << 20, wires="mpi"):
     """Run the cases on so many ranks; hosts of ``per_host`` ranks are told apart by the plans alone."""
     (tmp_path / "cases").write_bytes(pickle.dumps(cases))
-    (tmp_path / "worker.py").write_text(WORKER)
-    launcher = mpirun.find()
     arguments = [tmp_path / "cases", str(per_host), str(tile_bytes), str(wire_tile_bytes)]
+    if wires == "sockets":
+        run_joined(tmp_path, ranks, WORKER, *map(str, arguments))
+        return
+    (tmp_path / "worker.py").write_text(OVER_MPI + WORKER)
+    launcher = mpirun.find()
     command = mpirun.command(
         launcher,
         ranks,
@@ -176,8 +182,9 @@ WORLDS += [(3, 1, 4096, 1 << 20), (4, 2, 4096, 8192), (4, 4, 64, 4096)]
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("wires", ["mpi", "sockets"])
 @pytest.mark.parametrize(("ranks", "per_host", "tile_bytes", "wire_tile_bytes"), WORLDS)
-def test_programs_equal_the_interpreter(ranks, per_host, tile_bytes, wire_tile_bytes, tmp_path):
+def test_programs_equal_the_interpreter(ranks, per_host, tile_bytes, wire_tile_bytes, wires, tmp_path):
     cases = []
     # The largest is beyond every eager limit, so that a send ends only once it is received.
     for number, program in enumerate(programs(ranks)):
@@ -191,7 +198,7 @@ def test_programs_equal_the_interpreter(ranks, per_host, tile_bytes, wire_tile_b
                 case(program, count, dtype, redop, in_place)
                 for in_place in (False, True)[: 1 + program.in_place]
             ]
-    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes, wire_tile_bytes)
+    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes, wire_tile_bytes, wires)
 
 
 @pytest.mark.mpi

@@ -1,4 +1,4 @@
-"""Messages between a rank and the process that started it: each bears a MAC, and none is read without.
+"""Messages between two processes of one run: each bears a MAC, and none is read without.
 
 Both ends know the run's key. In the greeting each shows that it does, over a nonce of either end; so far
 nobody is sent or believed more than a few bytes. The keys of the two directions of this one connection
@@ -18,6 +18,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -41,6 +42,8 @@ class Channel:
 
     def __init__(self, end: socket.socket, sending: bytes, receiving: bytes) -> None:
         self._end = end
+        if end.family != socket.AF_UNIX:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._keys, self._sent, self._received = (sending, receiving), 0, 0
         self._buffer = bytearray()
         self._waiting: collections.deque[Any] = collections.deque()
@@ -57,8 +60,8 @@ class Channel:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         mac = _mac_of(self._keys[0], self._sent, content)
         self._sent += 1
-        self._end.sendall(_HEADER.pack(len(content), mac))
-        self._end.sendall(content)
+        # In one piece, or a short message would wait until the header is acknowledged (Nagle's algorithm).
+        self._end.sendall(_HEADER.pack(len(content), mac) + content)
 
     def arrived(self) -> list[Any]:
         """The messages that have come whole, without waiting for more.
@@ -90,9 +93,23 @@ class Channel:
                 return messages[0]
             self._poll(None)
 
+    def put_back(self, messages: Sequence[Any]) -> None:
+        """Let ``messages``, the last that came, come again."""
+        self._waiting.extendleft(reversed(messages))
+
     def readable(self) -> bool:
         """Whether something has come, be it the end of the connection."""
         return self._poll(0)
+
+    def limit_sending(self, seconds: int) -> None:
+        """Let ``send`` raise OSError where the other end takes nothing for so long."""
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+
+    def detach(self) -> socket.socket:
+        """The connection itself, for data without MACs; the channel is not to be used any more."""
+        if self._buffer or self._waiting:
+            raise BrokenMessage("said more than was expected")
+        return self._end
 
     def close(self) -> None:
         """Hang up, also on a thread that sends."""

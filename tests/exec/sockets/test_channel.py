@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exec.launcher.channel import ANSWER_BYTES, BrokenMessage, Challenge, Channel, greet
+from exec.sockets.channel import ANSWER_BYTES, BrokenMessage, Challenge, Channel, greet
 
 KEY = bytes(range(32))
 

@@ -1,4 +1,4 @@
-"""Lets the ranks of one run in: whoever reaches the port is asked for the run's key.
+"""Lets the processes of one run in: whoever reaches the port is asked for the run's key.
 
 On one host the port is a socket in a folder of the user's alone, which no other user can reach. Between
 hosts anybody can who is on their network. One thread hears all who have not shown the key yet: each may
@@ -8,32 +8,26 @@ say so much, for so long, and where there are too many, the one who came first h
 from __future__ import annotations
 
 import contextlib
-import logging
 import selectors
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from exec.launcher.channel import ANSWER_BYTES, Challenge, Channel
-from exec.launcher.protocol import Hello, JobForRanks
+from exec.sockets.channel import ANSWER_BYTES, Challenge, Channel
 
 __all__ = ["Greeter"]
 
-_log = logging.getLogger(__name__)
-
-# Who is heard at a time without having shown the key, apart from ranks, and for how long.
+# Who is heard at a time without having shown the key, apart from those expected, and for how long.
 _MOST_STRANGERS = 256
 _PATIENCE_S = 10.0
-# A rank that takes nothing of its job for so long is not sent the rest.
-_SENDING_S = 60
 
 
 @dataclass(eq=False)
 class _Guest:
-    """Somebody who has connected and is not known to be a rank yet."""
+    """Somebody who has connected and is not known to be of the run yet."""
 
     end: socket.socket
     challenge: Challenge
@@ -43,19 +37,23 @@ class _Guest:
 
 
 class Greeter:
-    """Hands the job to every rank that arrives, and the rank to ``arrived``, until closed."""
+    """Greets who knows the key until closed, and hands over each channel with the first message on it.
+
+    ``arrived(message, channel)`` is called on a thread of its own; what it raises hangs up on that one.
+    ``expected`` is how many may arrive at a time.
+    """
 
     def __init__(
         self,
         listeners: Sequence[socket.socket],
         key: bytes,
-        job: JobForRanks,
-        arrived: Callable[[Hello, Channel], None],
+        expected: int,
+        arrived: Callable[[Any, Channel], None],
     ) -> None:
-        self._listeners, self._key, self._job, self._arrived = listeners, key, job, arrived
+        self._listeners, self._key, self._arrived = listeners, key, arrived
         self._guests: dict[_Guest, None] = {}
-        self._most = _MOST_STRANGERS + job.ranks
-        self._lock, self._sending = threading.Lock(), set[Channel]()
+        self._most = _MOST_STRANGERS + expected
+        self._lock, self._welcomed = threading.Lock(), set[Channel]()
         self._closed = False
         self._selector = selectors.DefaultSelector()
         self._waker, self._awoken = socket.socketpair()
@@ -67,10 +65,10 @@ class Greeter:
         self._thread.start()
 
     def close(self) -> None:
-        """Greet no more; who was not known as a rank is hung up on."""
+        """Greet no more; who has not been handed over is hung up on."""
         with self._lock:
             self._closed = True
-            for channel in self._sending:
+            for channel in self._welcomed:
                 channel.close()
         self._waker.close()
         self._thread.join(2)
@@ -117,7 +115,7 @@ class Greeter:
             if guest.channel is None:
                 self._hear_answer(guest)
             else:
-                self._hear_hello(guest, guest.channel)
+                self._hear_first(guest, guest.channel)
         except BlockingIOError:
             pass
         except Exception:  # whatever one guest does, the others are heard
@@ -132,39 +130,29 @@ class Greeter:
             guest.end.send(guest.challenge.proof(guest.answer))
             guest.channel = guest.challenge.channel(guest.end, guest.answer)
 
-    def _hear_hello(self, guest: _Guest, channel: Channel) -> None:
+    def _hear_first(self, guest: _Guest, channel: Channel) -> None:
         messages = channel.arrived()
         if not messages:
             return
-        hello = messages[0]
-        if not isinstance(hello, Hello):
-            raise EOFError
+        channel.put_back(messages[1:])
         self._forget(guest)
         guest.end.setblocking(True)
-        # Large arguments take their time, and nobody else should wait for it.
-        sending = threading.Thread(
-            target=self._send_job, args=(hello, guest, channel), name="greet", daemon=True
-        )
-        sending.start()
+        # What is said to one takes its time, and nobody else should wait for it.
+        threading.Thread(target=self._welcome, args=(messages[0], channel), name="greet", daemon=True).start()
 
-    def _send_job(self, hello: Hello, guest: _Guest, channel: Channel) -> None:
+    def _welcome(self, message: Any, channel: Channel) -> None:
         with self._lock:
             if self._closed:
                 channel.close()
                 return
-            self._sending.add(channel)
-        limit = struct.pack("ll", _SENDING_S, 0)
+            self._welcomed.add(channel)
         try:
-            guest.end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-            channel.send(self._job.of_rank(hello.rank))
-        except Exception as error:
-            _log.warning(f"rank {hello.rank} did not get its arguments: {error}")
+            self._arrived(message, channel)
+        except Exception:  # whatever one guest does, the others are heard
             channel.close()
-            return
         finally:
             with self._lock:
-                self._sending.discard(channel)
-        self._arrived(hello, channel)
+                self._welcomed.discard(channel)
 
     def _drop_late(self) -> None:
         now_s = time.monotonic()

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from exec.launcher import protocol
-from exec.launcher.channel import greet
-from exec.launcher.greeter import Greeter
-from exec.launcher.ports import listen
 from exec.launcher.protocol import Hello, JobForRanks
+from exec.sockets.channel import greet
+from exec.sockets.greeter import Greeter
+from exec.sockets.listeners import listen
 from probes.errors import UnavailableError
 
 KEY, SCRATCH = bytes(range(32)), "/dev/shm/none"
@@ -24,8 +24,13 @@ STRANGER = 54321
 
 @contextlib.contextmanager
 def greeting(listeners, ranks=1):
-    arrived = queue.SimpleQueue()
-    greeter = Greeter(listeners, KEY, JobForRanks("a:b", None, ranks), lambda hello, _: arrived.put(hello))
+    arrived, job = queue.SimpleQueue(), JobForRanks("a:b", None, ranks)
+
+    def welcome(hello, channel):
+        channel.send(job.of_rank(hello.rank))
+        arrived.put(hello)
+
+    greeter = Greeter(listeners, KEY, ranks, welcome)
     try:
         yield arrived
     finally:
@@ -106,7 +111,7 @@ def test_in_a_folder_of_a_long_name_it_is_the_loopback_address(tmp_path):
 
 
 def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
-    monkeypatch.setattr(protocol, "_ANSWERED_S", 1)
+    monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 1)
     with contextlib.ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener = socket.create_server(("127.0.0.1", 0))
@@ -126,7 +131,7 @@ def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
 
 
 def test_a_crowd_of_silent_strangers_keeps_no_rank_out(listeners, monkeypatch):
-    monkeypatch.setattr("exec.launcher.greeter._MOST_STRANGERS", 20)
+    monkeypatch.setattr("exec.sockets.greeter._MOST_STRANGERS", 20)
     bound = listeners[0].getsockname()
     address = bound if isinstance(bound, str) else f"127.0.0.1:{bound[1]}"
     for name, value in protocol.environment([address], KEY, SCRATCH).items():

@@ -1,0 +1,166 @@
+"""A group of ranks over TCP: the part of an MPI communicator that plans, profiles and sessions use.
+
+Collective calls pair up by their order, as in MPI. When a member dies, whoever waits in the group raises
+LostRankError; the survivors go on in a group of their own (``shrunk``), which is made without a message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from exec.program.wires import Wire
+from exec.sockets.mesh import Exchange, Mesh
+from exec.sockets.wires import FlowWires
+from probes.errors import LostRankError
+
+__all__ = ["Group", "join"]
+
+_POLL_MS = 50
+
+
+def join(rank: int, size: int, exchange: Exchange, key: bytes) -> Group:
+    """The group of all ranks of a run; collective.
+
+    ``exchange`` is an all-gather of a few bytes over whatever the ranks have already (their launcher, MPI, a
+    store); ``key`` are 32 secret bytes that all of them know. Raises UnavailableError where a rank cannot be
+    reached.
+    """
+    return Group(Mesh(rank, size, exchange, key), range(size), "0")
+
+
+class Group:
+    """Some ranks of a mesh, renumbered from 0: ``members[i]`` is what the mesh calls rank i.
+
+    ``epoch`` names the connections for data, which duplicates share: their runs come one after the other.
+    """
+
+    def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:
+        self.mesh, self.members, self.epoch = mesh, tuple(members), epoch
+        self._rank = self.members.index(mesh.rank)
+        self._name = name or f"{epoch}/"
+        self._duplicates = itertools.count()
+        self._tables: Any = None
+
+    def Get_rank(self) -> int:  # noqa: N802 - MPI's names
+        return self._rank
+
+    def Get_size(self) -> int:  # noqa: N802
+        return len(self.members)
+
+    def Dup(self) -> Group:  # noqa: N802
+        """The same ranks, with messages of their own; every member makes its duplicates in one order."""
+        return Group(self.mesh, self.members, self.epoch, f"{self._name}{next(self._duplicates)}/")
+
+    def Free(self) -> None:  # noqa: N802
+        self.mesh.forget(self._name)
+
+    def shrunk(self, members: Sequence[int], epoch: str) -> Group:
+        """The group of ``members``, numbers of the mesh, in a new epoch; alike on all of them."""
+        return Group(self.mesh, sorted(members), epoch)
+
+    def revoke(self, why: str) -> None:
+        """Let every call in this group and its duplicates, and every run on its wires, raise LostRankError."""
+        self.mesh.revoke(f"{self.epoch}/", why)
+
+    def check(self) -> None:
+        """Raise LostRankError where a member is lost or the group is revoked."""
+        self.mesh.check(self._name)
+        for rank in self.mesh.lost:
+            if rank in self.members:
+                raise LostRankError(f"rank {self.members.index(rank)} {self.mesh.lost[rank]}")
+
+    def close(self) -> None:
+        """Close the connections for data of this epoch."""
+        self.mesh.close_flows(f"{self.epoch}/")
+
+    def allgather(self, value: Any) -> list[Any]:
+        """What every member gave, in the order of ranks."""
+        for member in self.members:
+            self.mesh.send(member, self._name, value)
+        return [self._next(rank) for rank in range(len(self.members))]
+
+    def Barrier(self) -> None:  # noqa: N802
+        self.allgather(None)
+
+    def bcast(self, value: Any, root: int = 0) -> Any:
+        """What ``root`` gave, on every member."""
+        if self._rank == root:
+            for member in self.members:
+                self.mesh.send(member, self._name, value)
+        return self._next(root)
+
+    def gather(self, value: Any, root: int = 0) -> list[Any] | None:
+        """What every member gave, at ``root``; None elsewhere."""
+        self.mesh.send(self.members[root], self._name, value)
+        return [self._next(rank) for rank in range(len(self.members))] if self._rank == root else None
+
+    def send(self, value: Any, dest: int, tag: int = 0) -> None:
+        """Send an object to one member."""
+        self.mesh.send(self.members[dest], f"{self._name}#{tag}", value)
+
+    def recv(self, source: int, tag: int = 0) -> Any:
+        """The next object of one member."""
+        return self.mesh.receive(self.members[source], f"{self._name}#{tag}")
+
+    def Send(self, data: Any, dest: int, tag: int = 0) -> None:  # noqa: N802
+        """Send bytes, or a contiguous array, over the connection for data; returns once they are sent."""
+        end = self.mesh.outgoing(self.members[dest], self._flow(tag))
+        view, sent = _bytes_of(data), 0
+        while sent < len(view):
+            try:
+                sent += end.send(view[sent:])
+            except BlockingIOError:
+                self._poll(end, select.POLLOUT)
+            except OSError as error:
+                self._lost(dest, error)
+
+    def Recv(self, data: Any, source: int, tag: int = 0) -> None:  # noqa: N802
+        """Fill a contiguous array with what ``source`` sends next over the connection for data."""
+        end = self.mesh.incoming(self.members[source], self._flow(tag))
+        view, got = _bytes_of(data), 0
+        while got < len(view):
+            try:
+                count = end.recv_into(view[got:])
+            except BlockingIOError:
+                self._poll(end, select.POLLIN)
+                continue
+            except OSError as error:
+                self._lost(source, error)
+            if not count:
+                self._lost(source, EOFError("closed its connection"))
+            got += count
+
+    def wires(self, specifications: Sequence[Wire]) -> FlowWires:
+        """The connections of a plan to ranks of other hosts."""
+        ends = [
+            (self.mesh.outgoing if wire.outgoing else self.mesh.incoming)(
+                self.members[wire.peer], f"{self.epoch}/{wire.channel}"
+            )
+            for wire in sorted(specifications, key=lambda wire: not wire.outgoing)
+        ]
+        return FlowWires(sorted(specifications, key=lambda wire: not wire.outgoing), ends, self.check)
+
+    def _flow(self, tag: int) -> str:
+        return f"{self.epoch}/message {tag}"
+
+    def _next(self, rank: int) -> Any:
+        return self.mesh.receive(self.members[rank], self._name)
+
+    def _poll(self, end: Any, event: int) -> None:
+        poll = select.poll()
+        poll.register(end, event)
+        if not poll.poll(_POLL_MS):
+            self.check()
+
+    def _lost(self, rank: int, error: Exception) -> NoReturn:
+        self.check()
+        raise LostRankError(f"rank {rank}: {error}") from error
+
+
+def _bytes_of(data: Any) -> memoryview:
+    return memoryview(data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else data).cast("B")

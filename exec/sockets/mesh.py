@@ -1,0 +1,328 @@
+"""All ranks of one run, each connected to each: messages by topic, and connections for data.
+
+One thread reads what the others say and sorts it; whoever waits for something waits on one condition. A
+connection that ends is a rank that is lost: everybody who waits for it is told so, and the others go on.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import logging
+import queue
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from exec.sockets.channel import Channel
+from exec.sockets.greeter import Greeter
+from exec.sockets.listeners import own_addresses_towards
+from exec.sockets.reach import first_to_answer
+from probes.errors import LostRankError, UnavailableError
+from probes.live.host_key import host_key
+
+__all__ = ["Exchange", "Mesh"]
+
+Exchange = Callable[[bytes], list[bytes]]
+"""Gives what every rank gave, in the order of the ranks; collective."""
+
+_log = logging.getLogger(__name__)
+
+# How long the other ranks may take to connect, and a flow to come about.
+_MEETING_S = 30.0
+# How often who waits looks whether what it waits for can still come.
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Introduction:
+    """The first message on a connection: who calls, and for which flow; "" is for messages."""
+
+    rank: int
+    flow: str = ""
+
+
+class Mesh:
+    """The connections of ``rank`` to the other ranks of a run of ``size``; collective to make.
+
+    Raises UnavailableError where a rank cannot be reached. ``host[r]`` is the lowest rank on the host of r.
+    """
+
+    def __init__(self, rank: int, size: int, exchange: Exchange, key: bytes) -> None:
+        self.rank, self.size, self._key = rank, size, key
+        self._changed = threading.Condition()
+        self._channels: dict[int, Channel] = {}
+        self._sending = [threading.Lock() for _ in range(size)]
+        self._boxes: dict[tuple[str, int], collections.deque[Any]] = {}
+        self._subscribers: dict[str, Callable[[int, Any], None]] = {}
+        self._flows: dict[tuple[int, str, bool], socket.socket] = {}
+        self._revoked: dict[str, str] = {}
+        self.lost: dict[int, str] = {}
+        self._on_lost: list[Callable[[int, str], None]] = []
+        self._closed = False
+        self._fresh: queue.SimpleQueue[int] = queue.SimpleQueue()
+        listeners = self._introduce(exchange)
+        self._greeter = Greeter(listeners, key, size * size, self._arrived)
+        self._listeners = listeners
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._awoken = socket.socketpair()
+        self._selector.register(self._awoken, selectors.EVENT_READ)
+        self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
+        self._reader.start()
+        self._meet()
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        self._closed = True
+        self._greeter.close()
+        for listener in self._listeners:
+            listener.close()
+        with contextlib.suppress(OSError):
+            self._waker.send(b"x")
+        self._reader.join(2)
+        for channel in self._channels.values():
+            channel.close()
+        for flow in self._flows.values():
+            flow.close()
+        self._waker.close()
+        self._awoken.close()
+
+    def send(self, peer: int, topic: str, payload: object) -> None:
+        """Send a message to ``peer``, which may be this rank; to one that is lost nothing is sent."""
+        if peer == self.rank:
+            self._deliver(peer, topic, payload)
+            return
+        channel = self._channels.get(peer)
+        if channel is None or peer in self.lost:
+            return
+        try:
+            with self._sending[peer]:
+                channel.send((topic, payload))
+        except OSError as error:
+            self.lose(peer, f"broke its connection ({error})")
+
+    def receive(self, peer: int, topic: str) -> Any:
+        """The next message of ``peer`` on ``topic``, waited for.
+
+        Raises LostRankError where the rank is lost or the topic is revoked.
+        """
+        with self._changed:
+            while True:
+                box = self._boxes.get((topic, peer))
+                if box:
+                    return box.popleft()
+                self.check(topic)
+                if peer in self.lost:
+                    raise LostRankError(f"rank {peer} {self.lost[peer]}")
+                self._changed.wait(_LOOK_S)
+
+    def subscribe(self, topic: str, hear: Callable[[int, Any], None]) -> None:
+        """Let ``hear(peer, message)`` be called, on the reading thread, with what comes on ``topic``."""
+        with self._changed:
+            self._subscribers[topic] = hear
+            early = [(key, box) for key, box in self._boxes.items() if key[0] == topic]
+            for (_, peer), box in early:
+                while box:
+                    hear(peer, box.popleft())
+
+    def on_lost(self, hear: Callable[[int, str], None]) -> None:
+        """Let ``hear(rank, how)`` be called once for each rank that is lost from now on."""
+        with self._changed:
+            self._on_lost.append(hear)
+
+    def lose(self, peer: int, how: str) -> None:
+        """Count ``peer`` as lost: its connection has ended, or it was decided so."""
+        with self._changed:
+            if peer in self.lost or self._closed:
+                return
+            self.lost[peer] = how
+            channel = self._channels.get(peer)
+            hearers = tuple(self._on_lost)
+            self._changed.notify_all()
+        if channel is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(channel)
+            channel.close()
+        for hear in hearers:
+            hear(peer, how)
+
+    def revoke(self, prefix: str, why: str) -> None:
+        """Let whoever waits on a topic that begins with ``prefix``, now or later, raise LostRankError."""
+        with self._changed:
+            self._revoked[prefix] = why
+            self._changed.notify_all()
+
+    def check(self, topic: str) -> None:
+        """Raise LostRankError where ``topic`` is revoked."""
+        for prefix, why in self._revoked.items():
+            if topic.startswith(prefix):
+                raise LostRankError(why)
+
+    def forget(self, topic: str) -> None:
+        """Drop what has come on ``topic``."""
+        with self._changed:
+            for key in [key for key in self._boxes if key[0] == topic]:
+                del self._boxes[key]
+
+    def outgoing(self, peer: int, flow: str) -> socket.socket:
+        """The connection on which this rank sends data to ``peer``; made at first use, then kept."""
+        return self._flow(peer, flow, outgoing=True)
+
+    def incoming(self, peer: int, flow: str) -> socket.socket:
+        """The connection on which ``peer`` sends data to this rank; ``peer`` makes it."""
+        return self._flow(peer, flow, outgoing=False)
+
+    def close_flows(self, prefix: str) -> None:
+        """Close the connections for data whose names begin with ``prefix``."""
+        with self._changed:
+            gone = [key for key in self._flows if key[1].startswith(prefix)]
+            ends = [self._flows.pop(key) for key in gone]
+        for end in ends:
+            end.close()
+
+    def _flow(self, peer: int, flow: str, *, outgoing: bool) -> socket.socket:
+        found = self._flows.get((peer, flow, outgoing))
+        if found is not None:
+            return found
+        if outgoing:
+            channel = self._called(peer, _Introduction(self.rank, flow))
+            channel.receive()
+            end = _prepared(channel.detach())
+            with self._changed:
+                self._flows[(peer, flow, True)] = end
+            return end
+        deadline_s = time.monotonic() + _MEETING_S
+        with self._changed:
+            while (peer, flow, False) not in self._flows:
+                self.check(flow)
+                if peer in self.lost or time.monotonic() > deadline_s:
+                    raise LostRankError(f"rank {peer} {self.lost.get(peer, 'opened no connection for data')}")
+                self._changed.wait(_LOOK_S)
+            return self._flows[(peer, flow, False)]
+
+    def _introduce(self, exchange: Exchange) -> list[socket.socket]:
+        """Tell the others where this rank listens, and hear where they do."""
+        said = json.dumps([socket.gethostname(), repr(host_key())]).encode()
+        hosts = [json.loads(text) for text in exchange(said)]
+        keys = [key for _, key in hosts]
+        self.host = [keys.index(key) for key in keys]
+        others = sorted({name for name, key in hosts if key != keys[self.rank]})
+        addresses = own_addresses_towards(others) if others else ["127.0.0.1"]
+        listeners = [_server(address) for address in addresses] or [_server("0.0.0.0")]
+        mine = [f"{address}:{port}" for one in listeners for address, port in _published(one)]
+        self._addresses = [json.loads(text) for text in exchange(json.dumps(mine).encode())]
+        return listeners
+
+    def _meet(self) -> None:
+        """Connect to the lower ranks, and wait for the higher ones."""
+        for peer in range(self.rank):
+            channel = self._called(peer, _Introduction(self.rank))
+            self._register(peer, channel)
+        deadline_s = time.monotonic() + _MEETING_S
+        with self._changed:
+            while len(self._channels) + len(self.lost) < self.size - 1:
+                if time.monotonic() > deadline_s:
+                    missing = set(range(self.size)) - set(self._channels) - {self.rank}
+                    raise UnavailableError(
+                        f"rank {self.rank} ({socket.gethostname()}): rank {min(missing)} did not connect "
+                        f"within {_MEETING_S:g} s",
+                        hint="A firewall between the hosts? The ranks connect to ports of their choice.",
+                    )
+                self._changed.wait(_LOOK_S)
+
+    def _called(self, peer: int, introduction: _Introduction) -> Channel:
+        channel = first_to_answer(self._addresses[peer], self._key)
+        if channel is None:
+            if introduction.flow:
+                raise LostRankError(f"rank {peer} does not answer")
+            raise UnavailableError(
+                f"rank {self.rank} ({socket.gethostname()}) cannot reach rank {peer} at "
+                f"{', '.join(self._addresses[peer])}",
+                hint="A firewall between the hosts? The ranks connect to ports of their choice.",
+            )
+        channel.send(introduction)
+        return channel
+
+    def _arrived(self, message: Any, channel: Channel) -> None:
+        if not isinstance(message, _Introduction):
+            raise EOFError
+        if not message.flow:
+            self._register(message.rank, channel)
+            return
+        channel.send("welcome")
+        end = _prepared(channel.detach())
+        with self._changed:
+            self._flows[(message.rank, message.flow, False)] = end
+            self._changed.notify_all()
+
+    def _register(self, peer: int, channel: Channel) -> None:
+        with self._changed:
+            self._channels[peer] = channel
+            self._changed.notify_all()
+        self._selector.register(channel, selectors.EVENT_READ, peer)
+        # Messages may have come with the introduction.
+        self._fresh.put(peer)
+        with contextlib.suppress(OSError):
+            self._waker.send(b"x")
+
+    def _read(self) -> None:
+        while not self._closed:
+            for event, _ in self._selector.select(1.0):
+                if event.data is None:
+                    self._awoken.recv(64)
+                    while not self._fresh.empty():
+                        self._hear(self._fresh.get())
+                else:
+                    self._hear(event.data)
+
+    def _hear(self, peer: int) -> None:
+        try:
+            messages = self._channels[peer].arrived()
+        except (EOFError, OSError) as error:
+            self.lose(peer, "is gone" if isinstance(error, EOFError) else f"is gone ({error})")
+            return
+        for topic, payload in messages:
+            self._deliver(peer, topic, payload)
+
+    def _deliver(self, peer: int, topic: str, payload: object) -> None:
+        with self._changed:
+            hear = self._subscribers.get(topic)
+            if hear is None:
+                self._boxes.setdefault((topic, peer), collections.deque()).append(payload)
+                self._changed.notify_all()
+                return
+        try:
+            hear(peer, payload)
+        except Exception:
+            _log.exception(f"rank {self.rank}: a message of rank {peer} on {topic} was not understood")
+
+
+def _prepared(end: socket.socket) -> socket.socket:
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    end.setblocking(False)
+    return end
+
+
+def _server(address: str) -> socket.socket:
+    return socket.create_server((address, 0), backlog=4096)
+
+
+def _published(listener: socket.socket) -> list[tuple[str, int]]:
+    """Where others reach a listener: at its address, or at every one of this host."""
+    address, port = listener.getsockname()[:2]
+    if address != "0.0.0.0":
+        return [(address, port)]
+    import psutil
+
+    found = [
+        one.address
+        for every in psutil.net_if_addrs().values()
+        for one in every
+        if one.family == socket.AF_INET and not one.address.startswith("127.")
+    ]
+    return [(one, port) for one in found or ["127.0.0.1"]]

@@ -1,0 +1,121 @@
+"""The connections of a plan between hosts, over TCP: messages move between the counters of a link and a socket.
+
+Each connection of a program has a socket of its own, on which its messages follow each other in their order;
+so none waits behind another's, and nothing but the bytes is sent.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+from exec.program.wires import Wire
+from probes.errors import LostRankError
+
+__all__ = ["FlowWires"]
+
+_POLL_MS = 20
+
+
+class FlowWires:
+    """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back.
+
+    ``check`` raises where the run cannot go on. What a rank sends is buffered by the kernel, so a message
+    counts as read once the socket has taken it.
+    """
+
+    def __init__(
+        self, wires: Sequence[Wire], ends: Sequence[socket.socket], check: Callable[[], None]
+    ) -> None:
+        self._ends = [_End(wire, end) for wire, end in zip(wires, ends, strict=True)]
+        self._check = check
+
+    def begin(self, run: int) -> None:
+        """Start run number ``run`` on every wire."""
+        for end in self._ends:
+            end.begin(run)
+
+    def serve(self, *, wait: bool) -> bool:
+        """Move what can be moved; with ``wait`` stay a while until something can. Whether a message ended."""
+        moved = self._move()
+        if moved or not wait:
+            return moved
+        poll = select.poll()
+        for end in self._ends:
+            if end.wants():
+                poll.register(end.socket, select.POLLOUT if end.outgoing else select.POLLIN)
+        if poll.poll(_POLL_MS):
+            return self._move()
+        self._check()
+        return False
+
+    def free(self) -> None:
+        """Forget the messages; the sockets stay, for plans to come."""
+        self._ends = []
+
+    def _move(self) -> bool:
+        moved = False
+        for end in self._ends:
+            try:
+                moved |= end.push() if end.outgoing else end.pull()
+            except OSError as error:
+                self._check()
+                raise LostRankError(f"rank {end.peer}: {error}") from error
+        return moved
+
+
+class _End:
+    """One end of a connection: how many messages of this run are through, and how much of the next."""
+
+    def __init__(self, wire: Wire, end: socket.socket) -> None:
+        self.outgoing, self.peer, self.socket = wire.outgoing, wire.peer, end
+        self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
+        self._messages = [memoryview(message) for message in wire.messages]
+        self._base = self._through = self._offset = 0
+
+    def begin(self, run: int) -> None:
+        self._base, self._through = run * len(self._messages), 0
+
+    def wants(self) -> bool:
+        """Whether a message could move if the socket let it."""
+        number = self._through
+        if number == len(self._messages):
+            return False
+        if self.outgoing:
+            return bool(self._counters[0] > self._base + number)
+        free = self._early[number] or number < self._depth
+        return free or bool(self._counters[1] > self._base + number - self._depth)
+
+    def push(self) -> bool:
+        """Send what the interpreter has written; whether a message is through."""
+        before = self._through
+        while self.wants():
+            message = self._messages[self._through]
+            while self._offset < len(message):
+                try:
+                    self._offset += self.socket.send(message[self._offset :])
+                except BlockingIOError:
+                    return self._through > before
+            self._done(1)
+        return self._through > before
+
+    def pull(self) -> bool:
+        """Receive what fits; whether a message is through."""
+        before = self._through
+        while self.wants():
+            message = self._messages[self._through]
+            while self._offset < len(message):
+                try:
+                    count = self.socket.recv_into(message[self._offset :])
+                except BlockingIOError:
+                    return self._through > before
+                if not count:
+                    raise ConnectionResetError("closed its connection")
+                self._offset += count
+            self._done(0)
+        return self._through > before
+
+    def _done(self, counter: int) -> None:
+        self._through, self._offset = self._through + 1, 0
+        self._counters[counter] = self._base + self._through

@@ -1,0 +1,74 @@
+"""Ranks joined by sockets, for tests: processes of this host that meet through files in a folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["KEY", "exchange_through", "run_joined"]
+
+KEY = bytes(range(32))
+_PATIENCE_S = 60
+ROOT = Path(__file__).parents[2]
+
+_PREAMBLE = """
+import sys
+from joined import KEY, exchange_through
+from exec.sockets.group import join
+rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+comm = join(rank, size, exchange_through(folder, rank, size), KEY)
+"""
+
+
+def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], list[bytes]]:
+    """An all-gather of bytes through files."""
+    rounds = iter(range(1000))
+
+    def exchange(said: bytes) -> list[bytes]:
+        number = next(rounds)
+        mine = Path(folder, f"{number}.{rank}.part")
+        mine.write_bytes(said)
+        mine.rename(mine.with_suffix(""))
+        found, deadline_s = [], time.monotonic() + _PATIENCE_S
+        for other in range(size):
+            there = Path(folder, f"{number}.{other}")
+            while not there.exists():
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError(f"rank {other} said nothing")
+                time.sleep(0.005)
+            found.append(there.read_bytes())
+        return found
+
+    return exchange
+
+
+def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s: float = 120) -> list[str]:
+    """What each of ``size`` ranks prints that runs ``script``, which finds ``comm``, ``rank`` and ``size``.
+
+    ``arguments`` are ``sys.argv[4:]``. Raises AssertionError with what a rank said where one fails.
+    """
+    text = _PREAMBLE + textwrap.dedent(script)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", text, str(rank), str(size), str(folder), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests/helpers")))},
+        )
+        for rank in range(size)
+    ]
+    try:
+        found = [rank.communicate(timeout=timeout_s) for rank in ranks]
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
+    for number, (one, (_, said)) in enumerate(zip(ranks, found, strict=True)):
+        assert one.returncode in (0, -9), f"rank {number}: {one.returncode}\n{said}"
+    return [out for out, _ in found]
