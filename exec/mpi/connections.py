@@ -223,14 +223,14 @@ class Connections:
         item_bytes, ahead = self.dtype.itemsize, tile * self.tiling.tile
         if not message.copied:
             first, stop = self._elements(message.spans[0] if message.spans else None, tile)
-            return (stop - first) * item_bytes
+            return int((stop - first) * item_bytes)
         pieces = pieces_of(self.layout, self.tiling, self.moves[message.sent], None, self.memory())
         ends = [
             piece[interpreter.AT] + min(self.tiling.tile, piece[interpreter.LENGTH] - ahead) * item_bytes
             for piece in pieces
             if piece[interpreter.LENGTH] > ahead
         ]
-        return max(ends, default=0)
+        return int(max(ends, default=0))
 
     def _elements(self, span: Span | None, tile: int) -> tuple[int, int]:
         """The first element and the end of what one tile has of a span."""

@@ -59,12 +59,16 @@ class Group:
     def Free(self) -> None:  # noqa: N802
         self.mesh.forget(self._name)
 
+    def named(self, name: str) -> Group:
+        """The same ranks, with messages of their own, for a thread that calls beside others."""
+        return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
+
     def shrunk(self, members: Sequence[int], epoch: str) -> Group:
         """The group of ``members``, numbers of the mesh, in a new epoch; alike on all of them."""
         return Group(self.mesh, sorted(members), epoch)
 
     def revoke(self, why: str) -> None:
-        """Let every call in this group and its duplicates, and every run on its wires, raise LostRankError."""
+        """Let every call in this epoch, and every run on its wires, raise LostRankError."""
         self.mesh.revoke(f"{self.epoch}/", why)
 
     def check(self) -> None:
@@ -163,4 +167,6 @@ class Group:
 
 
 def _bytes_of(data: Any) -> memoryview:
-    return memoryview(data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else data).cast("B")
+    return memoryview(data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else data).cast(
+        "B"
+    )

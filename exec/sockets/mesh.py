@@ -10,6 +10,7 @@ import collections
 import contextlib
 import json
 import logging
+import os
 import queue
 import selectors
 import socket
@@ -50,13 +51,15 @@ class _Introduction:
 class Mesh:
     """The connections of ``rank`` to the other ranks of a run of ``size``; collective to make.
 
-    Raises UnavailableError where a rank cannot be reached. ``host[r]`` is the lowest rank on the host of r.
+    Raises UnavailableError where a rank cannot be reached. ``host[r]`` is the lowest rank on the
+    host of r, ``pids[r]`` its process.
     """
 
     def __init__(self, rank: int, size: int, exchange: Exchange, key: bytes) -> None:
         self.rank, self.size, self._key = rank, size, key
         self._changed = threading.Condition()
         self._channels: dict[int, Channel] = {}
+        self._opening = threading.Lock()
         self._sending = [threading.Lock() for _ in range(size)]
         self._boxes: dict[tuple[str, int], collections.deque[Any]] = {}
         self._subscribers: dict[str, Callable[[int, Any], None]] = {}
@@ -190,12 +193,14 @@ class Mesh:
         if found is not None:
             return found
         if outgoing:
-            channel = self._called(peer, _Introduction(self.rank, flow))
-            channel.receive()
-            end = _prepared(channel.detach())
-            with self._changed:
-                self._flows[(peer, flow, True)] = end
-            return end
+            with self._opening:
+                if (peer, flow, True) not in self._flows:
+                    channel = self._called(peer, _Introduction(self.rank, flow))
+                    channel.receive()
+                    end = _prepared(channel.detach())
+                    with self._changed:
+                        self._flows[(peer, flow, True)] = end
+                return self._flows[(peer, flow, True)]
         deadline_s = time.monotonic() + _MEETING_S
         with self._changed:
             while (peer, flow, False) not in self._flows:
@@ -207,11 +212,12 @@ class Mesh:
 
     def _introduce(self, exchange: Exchange) -> list[socket.socket]:
         """Tell the others where this rank listens, and hear where they do."""
-        said = json.dumps([socket.gethostname(), repr(host_key())]).encode()
+        said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
         hosts = [json.loads(text) for text in exchange(said)]
-        keys = [key for _, key in hosts]
+        keys = [key for _, key, _ in hosts]
         self.host = [keys.index(key) for key in keys]
-        others = sorted({name for name, key in hosts if key != keys[self.rank]})
+        self.pids = [pid for _, _, pid in hosts]
+        others = sorted({name for name, key, _ in hosts if key != keys[self.rank]})
         addresses = own_addresses_towards(others) if others else ["127.0.0.1"]
         listeners = [_server(address) for address in addresses] or [_server("0.0.0.0")]
         mine = [f"{address}:{port}" for one in listeners for address, port in _published(one)]

@@ -1,4 +1,4 @@
-"""The connections of a plan between hosts, over TCP: messages move between the counters of a link and a socket.
+"""Connections of a plan between hosts, over TCP: messages move between a link's counters and a socket.
 
 Each connection of a program has a socket of its own, on which its messages follow each other in their order;
 so none waits behind another's, and nothing but the bytes is sent.
@@ -71,7 +71,7 @@ class _End:
     def __init__(self, wire: Wire, end: socket.socket) -> None:
         self.outgoing, self.peer, self.socket = wire.outgoing, wire.peer, end
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
-        self._messages = [memoryview(message) for message in wire.messages]
+        self._messages = [memoryview(message.data) for message in wire.messages]
         self._base = self._through = self._offset = 0
 
     def begin(self, run: int) -> None:

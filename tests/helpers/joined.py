@@ -69,6 +69,9 @@ def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s:
         for one in ranks:
             one.kill()
             one.wait()
-    for number, (one, (_, said)) in enumerate(zip(ranks, found, strict=True)):
-        assert one.returncode in (0, -9), f"rank {number}: {one.returncode}\n{said}"
+    said = "\n".join(
+        f"rank {number}: {one.returncode}\n{out}{error}"
+        for number, (one, (out, error)) in enumerate(zip(ranks, found, strict=True))
+    )
+    assert all(one.returncode in (0, -9) for one in ranks), said
     return [out for out, _ in found]

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from exec.launcher import ports
 from exec.launcher.ports import bind_to_loopback, refuse_connections
+from exec.sockets import listeners
 from exec.sockets.listeners import listen, own_addresses_towards
 
 
@@ -32,7 +32,7 @@ def test_the_addresses_are_those_of_the_routes_and_none_where_one_is_unknown(hos
 
 
 def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(ports, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(listeners, "_PATIENCE_S", 0.05)
     answered = threading.Event()
 
     def slow(*_):
