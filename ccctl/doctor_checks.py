@@ -114,7 +114,7 @@ def _nvrtc() -> Iterator[Check]:
 
 
 def _launcher() -> Iterator[Check]:
-    from exec.launcher import mpirun
+    from exec.launcher.starters import mpirun
 
     try:
         found = mpirun.find()

@@ -7,6 +7,7 @@ fastest); a width given by leading zeros is kept. The slots of a host follow a c
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -35,6 +36,11 @@ class HostSlots:
 
     host: str
     slots: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether that is the host of this process."""
+        return self.host in (socket.gethostname(), "localhost")
 
 
 def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots, ...]:

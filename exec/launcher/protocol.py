@@ -10,49 +10,69 @@ import contextlib
 import importlib
 import os
 import pickle
+import shutil
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from exec.sockets.channel import Channel
+from exec.sockets.channel import Channel, key_of_wires
 from exec.sockets.reach import first_to_answer
 from probes.errors import CcctlError, UnavailableError, UsageError
 
 __all__ = [
+    "AGENT",
     "BEAT_S",
+    "RANK",
     "RANK_VARIABLES",
     "SCRATCH",
+    "SCRATCH_PREFIX",
     "SESSION_PREFIX",
+    "Exchange",
+    "Exchanged",
     "Failure",
+    "Fence",
     "Finished",
     "Hello",
     "Job",
     "JobForRanks",
+    "Lost",
     "Partial",
+    "Release",
+    "Returned",
     "Started",
     "Status",
+    "Wires",
     "connect",
     "environment",
     "function_of",
     "is_local",
     "rebuilt",
+    "remove",
     "run_directories",
     "scratch_directory",
     "segments",
     "taken_apart",
+    "wires_key",
 ]
+
+Wires = Literal["mpi", "sockets"]
 
 BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # Unique to a run, so it also marks the run's processes.
 SCRATCH = "CCCTL_SCRATCH"
-SESSION_PREFIX = "ccctl-session-"
+SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
+# Where the agent of a host tells a rank its number, and the number of its own process.
+RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
 # Where the launchers tell a process its rank.
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
+RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
+# How long it is tried to remove what a run leaves.
+_REMOVAL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,7 @@ class Job:
     arguments: bytes
     ranks: int
     path: tuple[str, ...] = ()
+    wires: Wires = "mpi"
 
     def opened(self) -> tuple[Callable[..., Any], Any]:
         """The function and its arguments, both found on ``path`` after what this process finds by itself."""
@@ -85,14 +106,23 @@ class Job:
 class JobForRanks:
     """A job as the command has it: each rank gets what it needs of the arguments.
 
-    Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. Raises UsageError
-    where they cannot be pickled.
+    Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
+    the death of a rank does not end it. Raises UsageError where the arguments cannot be pickled.
     """
 
-    def __init__(self, task: str, arguments: object, ranks: int, path: tuple[str, ...] = ()) -> None:
-        self.ranks = ranks
+    def __init__(
+        self,
+        task: str,
+        arguments: object,
+        ranks: int,
+        path: tuple[str, ...] = (),
+        wires: Wires = "mpi",
+        *,
+        survive: bool = False,
+    ) -> None:
+        self.ranks, self.wires, self.survive = ranks, wires, survive
         self._part = getattr(arguments, "of_rank", None)
-        self._whole = Job(task, b"" if self._part else _pickled(arguments), ranks, path)
+        self._whole = Job(task, b"" if self._part else _pickled(arguments), ranks, path, wires)
 
     def of_rank(self, rank: int) -> Job:
         """What goes to one rank."""
@@ -117,7 +147,7 @@ def function_of(task: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Started:
-    """MPI is up; ``segments`` are the files of shared memory that nobody clears away after a kill."""
+    """The wires are up; ``segments`` are the files of shared memory that nobody clears away after a kill."""
 
     segments: tuple[str, ...]
 
@@ -142,9 +172,55 @@ class Partial:
 
 @dataclass(frozen=True)
 class Finished:
-    """The function returned; ``value`` is set by rank 0 alone."""
+    """The function returned; ``value`` is set by one rank alone: rank 0 of MPI, else that which was asked."""
 
     value: Any = None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The function returned, of a rank without MPI: it keeps the value until ``Release``."""
+
+    has_value: bool
+
+
+@dataclass(frozen=True)
+class Release:
+    """To a rank that has returned: finish, and hand over the value or not."""
+
+    hand_over: bool
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a rank gives to an all-gather over the command."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """To all ranks: what each has given to one all-gather, in rank order."""
+
+    contents: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """To the survivors: a rank is gone for good; ``how`` is for a reader."""
+
+    rank: int
+    how: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} {self.how}"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """From a rank: let ``rank`` be killed and counted as lost, whatever it does."""
+
+    rank: int
 
 
 @dataclass(frozen=True)
@@ -208,12 +284,26 @@ def run_directories() -> list[str]:
     return [scratch_directory(), *([session] if Path(session).name.startswith(SESSION_PREFIX) else [])]
 
 
+def remove(folders: Sequence[str]) -> None:
+    """Remove folders; other processes remove them, too, and one that is gone in part is waited for."""
+    for folder in folders:
+        deadline_s = time.monotonic() + _REMOVAL_S
+        while Path(folder).exists() and time.monotonic() < deadline_s:
+            shutil.rmtree(folder, ignore_errors=True)
+            time.sleep(0.01)
+
+
 def segments() -> tuple[str, ...]:
     """The shared memory of MPICH that this process maps: MPICH names it itself, and leaves it when killed."""
     with contextlib.suppress(OSError):
         words = Path("/proc/self/maps").read_text().split()
         return tuple({word for word in words if word.startswith("/dev/shm/mpich_shm_")})
     return ()
+
+
+def wires_key() -> bytes:
+    """The secret of the connections between ranks; ``connect`` takes away what it is made of."""
+    return key_of_wires(bytes.fromhex(os.environ[_KEY]))
 
 
 def connect() -> Channel:

@@ -1,6 +1,6 @@
 """Runs one function on every rank of a world, and never hangs.
 
-Outside MPI this process starts its own ranks with mpirun and watches over them; inside ``mpirun``
+Outside MPI this process starts its own ranks and watches over them; inside ``mpirun``
 or ``srun`` it is one of the ranks and calls the function itself.
 """
 
@@ -22,6 +22,7 @@ from probes.progress import SILENT, Progress, Safekeeping
 
 if TYPE_CHECKING:
     from exec.launcher.ending import Ending
+    from exec.launcher.protocol import Lost, Wires
 
 __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
@@ -93,6 +94,9 @@ def launch(
     stall_s: float | None = None,
     keep: Callable[[Any], None] = lambda value: None,
     progress: Progress = SILENT,
+    wires: Wires = "mpi",
+    survive: bool = False,
+    on_lost: Callable[[Lost], None] = lambda lost: None,
 ) -> Any:
     """Call ``function(comm, arguments, progress)`` on every rank; returns what it returns on rank 0.
 
@@ -111,10 +115,19 @@ def launch(
     Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
     but rank 0 get None, an exception on one aborts the job, and ``progress`` and ``stall_s`` are not used.
 
+    With ``wires="sockets"`` neither MPI nor mpirun is needed: ``comm`` is a group of `exec.sockets`, and the
+    ranks of other hosts are started through the remote shell that mpirun would use. With ``survive=True`` as
+    well, the death of ranks or of a whole host does not end the run: ``on_lost`` is called here with each of
+    them, ``progress.on_lost(callback)`` has it told on the ranks that are left, and ``progress.fence(rank)``
+    ends one that is stopped or too slow. The value is that of the lowest rank left that does not return None;
+    LostRankError means that none is left. What a rank raises ends the run. Not inside the user's own mpirun.
+
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
     >>> len(greetings.hosts)
     2
+    >>> launch("exec.launcher.selftest:survivors", ranks=3, wires="sockets", survive=True, timeout_s=60)
+    (0, 2)
     """
     if isinstance(function, str) and not _TASK.fullmatch(function):
         raise UsageError(f"function: expected a name like 'module:function', found {quoted(function)}")
@@ -126,6 +139,9 @@ def launch(
         stall_s=stall_s,
         keep=keep,
         progress=progress,
+        wires=wires,
+        survive=survive,
+        on_lost=on_lost,
         path=[str(Path(folder).absolute()) for folder in sys.path],
     )
 
@@ -158,6 +174,9 @@ def run_ranks(
     stall_s: float | None = None,
     keep: Callable[[Any], None] = lambda value: None,
     progress: Progress = SILENT,
+    wires: Wires = "mpi",
+    survive: bool = False,
+    on_lost: Callable[[Lost], None] = lambda lost: None,
     ending: Ending | None = None,
     path: Sequence[str] = (),
 ) -> Any:
@@ -165,18 +184,26 @@ def run_ranks(
 
     ``task`` names the function as "package.module:function". A rank that dies, hangs or is stopped
     raises LostRankError within seconds; an expected error on a rank is raised here as itself, any
-    other as RankFailed. Where mpirun was started, its last output is in the notes of what is raised.
+    other as RankFailed. The last output of mpirun or the ranks is in the notes of what is raised.
 
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
     ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
 
-    Ranks find modules where a fresh Python does, and then in the folders of ``path``.
+    Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``
+    and ``on_lost`` are those of `launch`.
 
     Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
     as other ranks wait, ends the job, and ``ending`` is told.
     """
+    if survive and wires == "mpi":
+        raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
     if started_by_mpi():
+        if wires == "sockets":
+            raise UsageError(
+                "wires='sockets' starts ranks of its own, but this process is a rank of mpirun or srun",
+                hint="Start it outside mpirun, with the hosts.",
+            )
         from exec.launcher.attached import run_inside
         from exec.launcher.ending import Ending
 
@@ -186,10 +213,11 @@ def run_ranks(
     _refuse_crowd(ranks, where)
     from exec.launcher.protocol import JobForRanks
     from exec.launcher.session import StartedRanks
-    from exec.launcher.watchdog import Limits
+    from exec.launcher.watchdog import Heard, Limits
 
-    with StartedRanks(where, JobForRanks(task, arguments, ranks, tuple(path))) as started:
-        return started.result(progress, Limits(timeout_s, stall_s), keep)
+    job = JobForRanks(task, arguments, ranks, tuple(path), wires, survive=survive)
+    with StartedRanks(where, job) as started:
+        return started.result(Heard(progress, keep, on_lost), Limits(timeout_s, stall_s))
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
@@ -198,7 +226,7 @@ def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
     Of another host its own ranks ask for room, once they have started.
     """
     here = socket.gethostname()
-    local = sum(entry.slots for entry in where if entry.host in (here, "localhost")) if where else ranks
+    local = sum(entry.slots for entry in where if entry.is_here) if where else ranks
     need = Need(_RANK_BYTES, _RANK_SHARED_BYTES, min(local, ranks))
     refuse_crowding([(here, rooms(), need)], "starting them")
 

@@ -1,14 +1,20 @@
-"""The smallest thing a world of ranks can do: every rank greets, every greeting arrives."""
+"""The smallest things a world of ranks can do: every greeting arrives, and who is left knows who is lost."""
 
 from __future__ import annotations
 
+import os
+import queue
+import signal
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from probes.progress import Progress
+if TYPE_CHECKING:
+    from exec.launcher.protocol import Lost
+    from exec.launcher.worker import Reporter
+    from probes.progress import Progress
 
-__all__ = ["Greetings", "hello"]
+__all__ = ["Greetings", "hello", "survivors"]
 
 
 @dataclass(frozen=True)
@@ -27,3 +33,13 @@ def hello(comm: Any, arguments: None, progress: Progress) -> Greetings:
     hosts = comm.allgather(socket.gethostname())
     library = MPI.Get_library_version().strip("\0 \n").splitlines()[0].split(",")[0]
     return Greetings(tuple(hosts), library)
+
+
+def survivors(comm: Any, arguments: None, progress: Reporter) -> tuple[int, ...]:
+    """The ranks that are left when rank 1 has killed itself."""
+    if comm.Get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    lost: queue.SimpleQueue[Lost] = queue.SimpleQueue()
+    progress.on_lost(lost.put)
+    gone = lost.get().rank
+    return tuple(rank for rank in range(comm.Get_size()) if rank != gone)

@@ -1,4 +1,4 @@
-"""Starts a world of ranks with mpirun and makes sure that it ends: processes, files, shared memory."""
+"""Starts a world of ranks and makes sure that it ends: processes, files, shared memory."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import os
 import secrets
 import shutil
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from exec.launcher import mpirun, protocol
+from exec.launcher import protocol
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
-from exec.launcher.watchdog import Limits, Watchdog
+from exec.launcher.starters import agents, mpirun
+from exec.launcher.starters.environment import variables
+from exec.launcher.starters.starter import Starter
+from exec.launcher.watchdog import Heard, Limits, Watchdog
 from exec.sockets.listeners import listen
 from probes.files import temporary_folders
-from probes.progress import Progress
 
 if TYPE_CHECKING:
     import psutil
@@ -32,11 +33,13 @@ __all__ = ["StartedRanks"]
 
 _log = logging.getLogger(__name__)
 
-# Of what mpirun and the ranks have printed, the end is shown, of so many bytes at most.
+# Of what mpirun or the agents and the ranks have printed, the end is shown, of so many bytes at most.
 _LAST_LINES, _LAST_BYTES = 12, 1 << 16
 # Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
-_SCRATCH_PREFIX = "ccctl-ranks-"
+# How long mpirun or the agents may take to end when all ranks have, and when they are told to or a rank was
+# lost: on its host nobody may be left to hear.
+_LEAVING_S, _ASKED_S = 5.0, 2.0
 # Processes that were killed and are still there after so long wait for a device.
 _ENDING_S = 10.0
 
@@ -52,26 +55,24 @@ class StartedRanks:
 
     def __enter__(self) -> StartedRanks:
         with contextlib.ExitStack() as stack:
-            launcher = mpirun.find()
+            launcher = mpirun.find() if self._job.wires == "mpi" else None
             # Raised anywhere else than while the watchdog waits, a signal could leave something behind.
             deliver = stack.enter_context(deferred())
             folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
             shared = _MEMORY if _MEMORY.is_dir() else folder
-            temporary_folders.sweep(_SCRATCH_PREFIX, shared)
-            scratch = shared / f"{_SCRATCH_PREFIX}{secrets.token_hex(8)}"
+            temporary_folders.sweep(protocol.SCRATCH_PREFIX, shared)
+            scratch = shared / f"{protocol.SCRATCH_PREFIX}{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
             listeners = [
                 stack.enter_context(one) for one in listen(folder, [entry.host for entry in self._where])
             ]
-            ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
-            environment = mpirun.variables(ranks_here, str(folder), str(scratch), alone=not self._where)
-            environment |= protocol.environment(self._addresses(listeners), key, str(scratch))
             self._output, self._scratch = folder / "output", str(scratch)
-            self._process = self._start(launcher, environment)
+            marks = protocol.environment(self._addresses(listeners), key, str(scratch))
+            self._starter = self._start(launcher, marks)
             stack.callback(self._end)
             self._watchdog = Watchdog(
-                listeners, key, self._job, self._process, self._output, self._stopped, self._shut, deliver
+                listeners, key, self._job, self._starter, self._stopped, self._shut, deliver
             )
             self._cleanup = stack.pop_all()
         return self
@@ -81,20 +82,19 @@ class StartedRanks:
     ) -> None:
         self._cleanup.close()
 
-    def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
-        """The value of rank 0, once every rank has finished; ``keep`` is given the pieces before.
+    def result(self, heard: Heard, limits: Limits) -> Any:
+        """The value of the task, once every rank that is left has finished; ``heard`` is told the rest.
 
-        What is raised has the last lines that mpirun printed as its notes.
+        What is raised has the last lines that mpirun or the ranks printed as its notes.
         """
         assert self._watchdog is not None, "only inside the with block"
         try:
-            value = self._watchdog.result(progress, limits, keep)
+            value = self._watchdog.result(heard, limits)
         except Exception as error:
             for line in self._last_output():
                 error.add_note(line)
             raise
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
+        self._starter.wait(_ASKED_S if self._watchdog.losses else _LEAVING_S)
         for line in self._last_output():
             _log.info(line)
         return value
@@ -110,51 +110,50 @@ class StartedRanks:
             every += [f"{address}:{port}" for address in (_own_addresses() if host == "0.0.0.0" else [host])]
         return every
 
-    def _start(self, launcher: mpirun.Launcher, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
-        command = mpirun.command(launcher, self._job.ranks, self._where, program, self._output.parent)
-        _log.info(f"starting: {' '.join(command)}")
-        with self._output.open("wb") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
+    def _start(self, launcher: mpirun.Launcher | None, marks: dict[str, str]) -> Starter:
+        """Start the ranks by mpirun, or without one by agents; ``marks`` are what ranks know the run by."""
+        folder = self._output.parent
+        if launcher is None:
+            return agents.start(
+                self._job.ranks, self._where, {**variables(str(folder)), **marks}, self._output
             )
+        ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
+        env = mpirun.variables(ranks_here, str(folder), self._scratch, alone=not self._where)
+        program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
+        command = mpirun.command(launcher, self._job.ranks, self._where, program, folder)
+        _log.info(f"starting: {' '.join(command)}")
+        return mpirun.start(command, {**env, **marks}, self._output)
 
     def _shut(self, all_up: bool) -> None:
         """Let strangers reach nothing of a run on one host: nobody else connects to its launcher."""
-        if self._where:
+        if self._where or self._job.wires != "mpi":
             return
-        pid = self._process.pid
-        if not all_up and not bind_to_loopback(pid):
-            _log.info("mpirun listens on all interfaces, and the kernel does not let that be changed")
-        if all_up and not refuse_connections(pid):
-            _log.info("other users of this host can connect to mpirun: the kernel takes no filter")
+        for pid in self._starter.pids:
+            if not all_up and not bind_to_loopback(pid):
+                _log.info("mpirun listens on all interfaces, and the kernel does not let that be changed")
+            if all_up and not refuse_connections(pid):
+                _log.info("other users of this host can connect to mpirun: the kernel takes no filter")
 
     def _last_output(self) -> list[str]:
-        """The last lines that mpirun, and the ranks through it, have printed."""
+        """The last lines that mpirun or the agents, and the ranks through them, have printed."""
         with self._output.open("rb") as output:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = output.read().decode(errors="replace").strip().splitlines()
-        return [f"mpirun: {line}" for line in lines[-_LAST_LINES:]]
+        return [f"{self._starter.label}: {line}" for line in lines[-_LAST_LINES:]]
 
     def _end(self) -> None:
-        """End what still runs: ranks live in sessions of their own, so mpirun's group is not enough."""
+        """End what still runs: ranks live in sessions of their own, so a process group is not enough."""
         complete = self._watchdog is not None and self._watchdog.complete
         if not complete:
             for process in self._processes():
-                if process.pid != self._process.pid:
+                if process.pid not in self._starter.pids:
                     _kill(process)
-            self._process.terminate()
+            self._starter.terminate()
         if self._watchdog is not None:
             self._watchdog.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
-        if not complete or self._process.poll() is None:
+        if not self._starter.wait(0 if complete else _ASKED_S) or not complete:
             self._kill_all()
+        self._starter.close()
         for segment in self._watchdog.segments_here() if self._watchdog is not None else ():
             Path(segment).unlink(missing_ok=True)
 
@@ -168,7 +167,7 @@ class StartedRanks:
                 _log.warning(f"{len(left)} processes of the run were killed and do not end")
                 return
             time.sleep(0.1)
-            self._process.poll()
+            self._starter.wait(0)
 
     def _stopped(self) -> str:
         import psutil

@@ -1,34 +1,51 @@
 """Watches the ranks of one run: who is alive, what each does, and whose end ends the run.
 
 A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for
-a while and is stopped or out of sight. A rank of this host that is silent yet running (a
-library that holds the interpreter) is left alone.
+a while and is stopped or out of sight. A rank that is silent yet seen running (a library that holds the
+interpreter) is left alone; with mpirun only those of this host are seen. One whose host acknowledges
+nothing is cut off, whether it runs or not.
+
+Where the run survives that, a lost rank is killed as far as it can be reached, and hung up on, before the
+others are told: what they decide without it, it cannot undo.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import queue
-import re
-import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from exec.errors import RankFailed
-from exec.launcher.protocol import Failure, Finished, Hello, JobForRanks, Partial, Started, Status, rebuilt
+from exec.launcher.answers import Answers
+from exec.launcher.protocol import (
+    Exchange,
+    Failure,
+    Fence,
+    Finished,
+    Hello,
+    JobForRanks,
+    Lost,
+    Partial,
+    Returned,
+    Started,
+    Status,
+    rebuilt,
+)
+from exec.launcher.ranks import MOST_NAMED, Rank, culprit, who_waits
+from exec.launcher.starters.starter import Starter
 from exec.sockets.channel import BrokenMessage, Channel
 from exec.sockets.greeter import Greeter
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
-from probes.progress import Progress
+from probes.progress import SILENT, Progress
 
-__all__ = ["Limits", "Watchdog"]
+__all__ = ["Heard", "Limits", "Watchdog"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,33 +55,12 @@ _SENDING_S = 60
 # A rank of another host cannot be looked at, and its heartbeat may be held up on the way.
 FAR_SILENCE_S = 7.5
 START_S = 120.0
-# How long MPI may take to start once all ranks are there.
+# How long MPI, or our own wires, may take to come up once all ranks are there.
 MPI_START_S = 120.0
 # After one rank has failed, others may be found dead that brought it down: it pays to look.
 _GRACE_S = 1.0
-# mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
-_GATHERING_S = 5.0
 _SCAN_S = 1.0
-_MOST_NAMED = 8
-# Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
-_BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
-
-
-@dataclass
-class Rank:
-    """What is known of one rank."""
-
-    number: int
-    host: str
-    pid: int
-    connection: Channel
-    heard_s: float
-    status: Status = field(default_factory=Status)
-    segments: tuple[str, ...] = ()
-    finished: bool = False
-
-    def __str__(self) -> str:
-        return f"rank {self.number} (host {self.host}, pid {self.pid})"
+_CUT_OFF = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,15 @@ class Limits:
     stall_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Heard:
+    """Who is told what ranks say while the run lasts: their progress, pieces of the result, and losses."""
+
+    progress: Progress = SILENT
+    keep: Callable[[Any], None] = lambda value: None
+    on_lost: Callable[[Lost], None] = lambda lost: None
+
+
 class Watchdog:
     """Hands out the job, gathers what the ranks say, and raises as soon as the run cannot succeed."""
 
@@ -83,48 +88,53 @@ class Watchdog:
         listeners: Sequence[socket.socket],
         key: bytes,
         job: JobForRanks,
-        launcher: subprocess.Popen[bytes],
-        log: Path,
+        starter: Starter,
         stopped: Callable[[], str],
         reached: Callable[[bool], None] = lambda all_of_them: None,
         deliver: Callable[[], None] = lambda: None,
     ) -> None:
         """``stopped`` names a process of the run on this host that was stopped, "" where there is none.
 
-        ``reached`` is called with False when the first rank runs, and with True when MPI is up on all;
+        ``reached`` is called with False when the first rank runs, and with True when the wires of all are up;
         ``deliver`` whenever a signal that has come may raise.
         """
-        self._job, self._launcher, self._log = job, launcher, log
-        self._stopped, self._reached, self._up = stopped, reached, set[int]()
+        self._job, self._starter = job, starter
+        self._stopped, self._reached = stopped, reached
         self._deliver, self._scanned_s = deliver, 0.0
         self._arrivals: queue.SimpleQueue[Rank] = queue.SimpleQueue()
         self.ranks: dict[int, Rank] = {}
         self._here = socket.gethostname()
         self._value: Any = None
-        self._keep: Callable[[Any], None] = lambda value: None
+        self._heard = Heard()
+        self._answers, self.losses = Answers(job), list[Lost]()
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
-    def result(self, progress: Progress, limits: Limits, keep: Callable[[Any], None]) -> Any:
-        """Wait for the value of rank 0; raises LostRankError, TimeoutExpired, or what a rank raised."""
-        self._keep = keep
+    def result(self, heard: Heard, limits: Limits) -> Any:
+        """Wait for the value of rank 0, or of the lowest survivor that has one.
+
+        Raises LostRankError, TimeoutExpired, or what a rank raised.
+        """
+        self._heard = heard
         while not self.complete:
             self._deliver()
             self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
-            first = self.ranks.get(0)
-            if first is not None and first.status.total > 0:
-                progress.update(first.status.done, first.status.total, first.status.doing)
+            first = min((rank for rank in self.ranks if not self.ranks[rank].lost), default=None)
+            if first is not None and (status := self.ranks[first].status).total > 0:
+                heard.progress.update(status.done, status.total, status.doing)
+            for rank, answer in self._answers.due(self.ranks):
+                self._tell(rank, answer)
             self._check_silence()
             self._check_launcher()
             self._check_clock(limits.timeout_s)
             self._check_advance(limits.stall_s)
-        progress.update(1.0, 1.0)
+        heard.progress.update(1.0, 1.0)
         return self._value
 
     @property
     def complete(self) -> bool:
-        """Every rank has finished its task."""
-        return len(self.ranks) == self._job.ranks and all(rank.finished for rank in self.ranks.values())
+        """Every rank that is left has finished its task."""
+        return len(self.ranks) == self._job.ranks and not any(rank.connected for rank in self.ranks.values())
 
     def segments_here(self) -> set[str]:
         """Files of shared memory of this host that a killed rank leaves behind."""
@@ -146,6 +156,8 @@ class Watchdog:
         except Exception as error:
             _log.warning(f"rank {hello.rank} did not get its arguments: {error}")
             raise
+        if self._job.wires == "sockets":
+            connection.expect_acknowledgements(FAR_SILENCE_S)
         self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
 
     def _welcome(self) -> None:
@@ -154,11 +166,13 @@ class Watchdog:
             if not self.ranks:
                 self._reached(False)
             self.ranks[rank.number] = rank
+            for lost in self.losses:
+                self._tell(rank, lost)
             self._arrived_s = time.monotonic()
 
     def _listen(self, at_most_s: float) -> None:
         self._welcome()
-        by_connection = {rank.connection: rank for rank in self.ranks.values() if not rank.finished}
+        by_connection = {rank.connection: rank for rank in self.ranks.values() if rank.connected}
         if not by_connection:
             time.sleep(at_most_s)
             return
@@ -166,20 +180,61 @@ class Watchdog:
             self._hear(by_connection[connection])  # type: ignore[index]  # wait() gives back what it got
 
     def _hear(self, rank: Rank) -> None:
+        if rank.lost:
+            return
         try:
+            rank.connection.flush()
             messages = rank.connection.arrived()
         except BrokenMessage as error:
-            raise self._lost(rank, str(error)) from None
-        except (EOFError, OSError):
-            how = self._cause_of_death()
-            self._welcome()
-            failures = self._last_words()
-            first = self._first_to_die(rank)
-            unheard = "" if first.number in self.ranks else " before it was heard of"
-            raise self._lost(first, how + unheard, failures) from None
+            self._lose(rank, str(error))
+            return
+        except (EOFError, OSError) as error:
+            self._end_of(rank, rank.unreached or error)
+            return
         rank.heard_s = time.monotonic()
         for message in messages:
-            self._take(rank, message)
+            if not rank.lost:
+                self._take(rank, message)
+
+    def _end_of(self, rank: Rank, error: Exception) -> None:
+        """The connection of a rank is broken."""
+        cut_off = isinstance(error, OSError) and error.errno in _CUT_OFF
+        how = "is cut off" if cut_off else self._starter.how_it_died(rank.number)
+        if self._job.survive:
+            self._lose(rank, how)
+            return
+        self._welcome()
+        failures = self._last_words()
+        first = self._first_to_die(rank)
+        unheard = "" if first.number in self.ranks else " before it was heard of"
+        raise self._lost(first, how + unheard, failures) from None
+
+    def _lose(self, rank: Rank, how: str) -> None:
+        """End a rank for good, and let the others go on; raises LostRankError where they do not."""
+        if not self._job.survive:
+            raise self._lost(rank, how) from None
+        rank.lost = how
+        self._starter.kill(rank.number)
+        rank.connection.close()
+        lost = Lost(rank.number, f"(host {rank.host}, pid {rank.pid}) {how}")
+        self.losses.append(lost)
+        _log.warning(f"{lost}")
+        self._heard.on_lost(lost)
+        if len(self.losses) == self._job.ranks:
+            raise LostRankError("\n".join(["no rank is left", *self._who_is_lost()])) from None
+        for other in self.ranks.values():
+            if other.connected:
+                self._tell(other, lost)
+
+    def _who_is_lost(self) -> list[str]:
+        return [str(lost) for lost in self.losses[:MOST_NAMED]]
+
+    def _tell(self, rank: Rank, message: object) -> None:
+        # One that cannot be told is found to be gone when it is heard.
+        try:
+            rank.connection.post(message)
+        except OSError as error:
+            rank.unreached = error
 
     def _take(self, rank: Rank, message: object) -> None:
         if isinstance(message, Status):
@@ -189,21 +244,36 @@ class Watchdog:
         elif isinstance(message, Partial):
             self._keep_all(message)
         elif isinstance(message, Started):
-            rank.segments = message.segments
-            self._up.add(rank.number)
-            if len(self._up) == self._job.ranks:
+            rank.segments, rank.up = message.segments, True
+            if self._all_up():
                 self._reached(True)
         elif isinstance(message, Finished):
             rank.finished = True
-            if rank.number == 0:
+            if rank is self._answers.giver or (self._job.wires == "mpi" and rank.number == 0):
                 self._value = message.value
+        elif isinstance(message, Returned):
+            rank.returned, rank.has_value = True, message.has_value
+        elif isinstance(message, Exchange):
+            self._answers.exchanges.give(rank.number, message.content)
+        elif isinstance(message, Fence):
+            self._fence(message.rank, rank)
         elif isinstance(message, Failure):
             rank.status = message.state
             self._failed(rank, message)
 
+    def _fence(self, number: int, by: Rank) -> None:
+        rank = self.ranks.get(number)
+        if rank is not None and rank.connected:
+            self._lose(rank, f"was fenced by rank {by.number}")
+
+    def _all_up(self) -> bool:
+        return len(self.ranks) == self._job.ranks and all(
+            rank.up or rank.lost for rank in self.ranks.values()
+        )
+
     def _keep_all(self, pieces: Partial) -> None:
         for value in pieces.values:
-            self._keep(value)
+            self._heard.keep(value)
 
     def _last_words(self) -> list[str]:
         """Hear what the others have said since: pieces, and who waits for the lost one, in which step.
@@ -213,7 +283,7 @@ class Watchdog:
         failures = []
         for rank in self.ranks.values():
             with contextlib.suppress(EOFError, OSError):
-                for message in rank.connection.arrived() if not rank.finished else ():
+                for message in rank.connection.arrived() if rank.connected else ():
                     if isinstance(message, Partial):
                         self._keep_all(message)
                     elif isinstance(message, Failure):
@@ -222,13 +292,17 @@ class Watchdog:
         return failures
 
     def _failed(self, rank: Rank, failure: Failure) -> None:
-        if failure.error is not None:
-            raise rebuilt(failure.error)
+        """Raise what a rank has raised; where that may follow from a death, the death comes first."""
+        follows = self._job.wires == "sockets" or (
+            failure.error is None and "mpi4py.MPI.Exception" in failure.text
+        )
         rank.finished = True
         deadline_s = time.monotonic() + _GRACE_S
-        while "mpi4py.MPI.Exception" in failure.text and time.monotonic() < deadline_s:
+        while follows and time.monotonic() < deadline_s:
             self._listen(0.1)
-        raise RankFailed(f"{rank} failed\n{failure.text.rstrip()}")
+        if failure.error is not None:
+            raise rebuilt(failure.error)
+        raise RankFailed("\n".join([f"{rank} failed", failure.text.rstrip(), *self._who_is_lost()]))
 
     def _check_silence(self) -> None:
         now_s = time.monotonic()
@@ -240,15 +314,17 @@ class Watchdog:
         for rank in self.ranks.values():
             silent_s = now_s - rank.heard_s
             allowed_s = SILENCE_S if rank.host == self._here else FAR_SILENCE_S
-            if not rank.finished and silent_s > allowed_s and (state := self._state(rank)) != "running":
-                raise self._lost(rank, f"{state}, silent for {silent_s:.0f} s")
+            if rank.connected and rank.host != self._here and silent_s > allowed_s / 2:
+                self._starter.look_at(rank.number)
+            if rank.connected and silent_s > allowed_s and (state := self._state(rank)) != "running":
+                self._lose(rank, f"{state}, silent for {silent_s:.0f} s")
 
     def _state(self, rank: Rank) -> str:
         """What the process of a silent rank is: running, stopped, gone, or out of sight on its host."""
         import psutil
 
         if rank.host != self._here:
-            return "does not answer"
+            return "running" if self._starter.seen_running(rank.number) else "does not answer"
         try:
             status = psutil.Process(rank.pid).status()
         except psutil.NoSuchProcess:
@@ -256,28 +332,33 @@ class Watchdog:
         return "was stopped (SIGSTOP)" if status in (psutil.STATUS_STOPPED, "tracing-stop") else "running"
 
     def _check_launcher(self) -> None:
-        status = self._launcher.poll()
-        if status is None:
+        said = self._starter.ended(self.ranks)
+        if not said:
             waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.ranks else 0.0
             if waited_s > SILENCE_S and (name := self._found_stopped()):
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
             if waited_s > START_S:
                 raise UnavailableError(f"{self._who_started()} within {START_S:.0f} s")
-            if len(self._up) < self._job.ranks and time.monotonic() - self._arrived_s > MPI_START_S:
-                raise UnavailableError(
-                    f"MPI did not start on all {self._job.ranks} ranks within {MPI_START_S:g} s",
-                    hint="Another process may be holding the ports of mpirun on this host.",
-                )
+            if not self._all_up() and time.monotonic() - self._arrived_s > MPI_START_S:
+                raise self._without_wires()
             return
         deadline_s = time.monotonic() + _GRACE_S
         while not self.complete and time.monotonic() < deadline_s:
             self._listen(0.1)
-        if self.complete:
+        said = self._starter.ended(self.ranks)
+        if self.complete or not said:
             return
-        said = f"{self._launcher.args[0]!s} ended with status {status}"  # type: ignore[index]  # a list
         if len(self.ranks) < self._job.ranks:
             raise UnavailableError(f"{self._who_started()}; {said}")
         raise LostRankError(f"{said} while its ranks were at work")
+
+    def _without_wires(self) -> UnavailableError:
+        what, why = "MPI", "Another process may be holding the ports of mpirun on this host."
+        if self._job.wires == "sockets":
+            what, why = "the connections between ranks", "A firewall between the hosts?"
+        return UnavailableError(
+            f"{what} did not start on all {self._job.ranks} ranks within {MPI_START_S:g} s", hint=why
+        )
 
     def _found_stopped(self) -> str:
         """A process of the run that was stopped; to look for one means to read all of /proc."""
@@ -290,7 +371,7 @@ class Watchdog:
     def _check_clock(self, timeout_s: float | None) -> None:
         if timeout_s is None or time.monotonic() - self._started_s < timeout_s:
             return
-        lines = [f"not done within {timeout_s:g} s", *_who_waits(self.ranks.values())]
+        lines = [f"not done within {timeout_s:g} s", *who_waits(self.ranks.values())]
         if len(self.ranks) < self._job.ranks:
             lines.append(self._who_started())
         raise TimeoutExpired("\n".join(lines))
@@ -298,20 +379,22 @@ class Watchdog:
     def _check_advance(self, stall_s: float | None) -> None:
         """A run is stalled when no rank tells anything new for a while, though all are heard."""
         now_s = time.monotonic()
-        if len(self.ranks) < self._job.ranks or any(rank.finished for rank in self.ranks.values()):
+        if len(self.ranks) < self._job.ranks or not all(
+            rank.at_work or rank.lost for rank in self.ranks.values()
+        ):
             self._advanced_s = now_s
         if stall_s is None or now_s - self._advanced_s < stall_s:
             return
-        rank = _culprit(self.ranks.values())
+        rank = culprit(self.ranks.values())
         said = f"nothing came through for {stall_s:g} s"
-        lines = [f"{rank}: {said}" if rank else said, *_who_waits(self.ranks.values())]
+        lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
         raise LostRankError("\n".join(lines), hint="Nothing was written.")
 
     def _lost(self, rank: Rank, how: str, failures: Sequence[str] = ()) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError(
-            "\n".join([*lines, *failures, *_who_waits(self.ranks.values(), but=rank)]),
+            "\n".join([*lines, *failures, *who_waits(self.ranks.values(), but=rank)]),
             hint="Nothing was written.",
         )
 
@@ -320,52 +403,13 @@ class Watchdog:
 
         It may be one that never said hello, of which only mpirun knows.
         """
-        for number, pid, host in _BLAMED.findall(self._log.read_text(errors="replace")):
-            known = self.ranks.get(int(number))
-            if known is None or known.pid == int(pid):
-                return known or Rank(int(number), host, int(pid), seen.connection, seen.heard_s)
+        for number, pid, host in self._starter.blamed():
+            known = self.ranks.get(number)
+            if known is None or known.pid == pid:
+                return known or Rank(number, host, pid, seen.connection, seen.heard_s)
         return seen
-
-    def _cause_of_death(self) -> str:
-        """How a rank died, as far as the status of mpirun tells (it ends as the first rank did)."""
-        try:
-            status = self._launcher.wait(_GATHERING_S)
-        except subprocess.TimeoutExpired:
-            return "died"
-        number = -status if status < 0 else status - 128
-        if number in {int(known) for known in signal.Signals}:
-            return f"was killed ({signal.Signals(number).name})"
-        return f"died (mpirun ended with status {status})"
 
     def _who_started(self) -> str:
         missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]
-        named = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
+        named = ", ".join(missing[:MOST_NAMED]) + (", …" if len(missing) > MOST_NAMED else "")
         return f"{len(self.ranks)} of {self._job.ranks} ranks started; missing: {named}"
-
-
-def _culprit(ranks: Collection[Rank]) -> Rank | None:
-    """The one rank that every transfer under way has in common; None where there is none, or no telling."""
-    by_number = {rank.number: rank for rank in ranks}
-    transfers = {
-        frozenset((rank.number, rank.status.peer))
-        for rank in ranks
-        if not rank.finished and rank.status.peer is not None and rank.status.peer >= 0
-    }
-    common = frozenset.intersection(*transfers) if transfers else frozenset()
-    return by_number.get(next(iter(common))) if len(common) == 1 else None
-
-
-def _who_waits(ranks: Collection[Rank], but: Rank | None = None) -> list[str]:
-    """One line for each thing that is waited for, with the ranks that wait for it."""
-    waiting: dict[tuple[int, str], list[int]] = {}
-    for rank in ranks:
-        if rank is not but and not rank.finished and rank.status.peer is not None:
-            waiting.setdefault((rank.status.peer, rank.status.step), []).append(rank.number)
-    lines = []
-    for (peer, step), numbers in sorted(waiting.items())[:_MOST_NAMED]:
-        who = ", ".join(map(str, sorted(numbers)))
-        verb = f"rank{'s' if len(numbers) > 1 else ''} {who} waited for"
-        lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
-    idle = [rank for rank in ranks if rank is not but and not rank.finished and rank.status.peer is None]
-    said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
-    return lines + said[:_MOST_NAMED]

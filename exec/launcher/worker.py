@@ -1,7 +1,7 @@
-"""One rank: says hello to the command that started it, runs the task over MPI, hands back what came.
+"""One rank: says hello to the command that started it, runs the task over its wires, hands back what came.
 
 Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
-it leaves at once, whatever MPI is waiting for.
+it leaves at once, whatever it is waiting for.
 """
 
 from __future__ import annotations
@@ -9,31 +9,42 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import shutil
+import queue
 import signal
 import socket
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from exec.launcher.protocol import (
+    AGENT,
     BEAT_S,
+    RANK,
     RANK_VARIABLES,
+    Exchange,
+    Exchanged,
     Failure,
+    Fence,
     Finished,
     Hello,
     Job,
+    Lost,
     Partial,
+    Release,
+    Returned,
     Started,
     Status,
     connect,
     is_local,
+    remove,
     run_directories,
     scratch_directory,
     segments,
     taken_apart,
+    wires_key,
 )
 from exec.sockets.channel import Channel
 from probes.errors import UnavailableError
@@ -42,14 +53,12 @@ from probes.install_hints import install
 
 __all__ = ["Reporter", "expected", "import_mpi", "main"]
 
-# How long a rank whose command is gone tries to remove what the run leaves.
-_GONE_S = 2.0
-
 
 class Reporter:
     """The progress of one rank: the task writes what it does, a thread sends it with each heartbeat.
 
-    The task only stores a value, so that it may report in the middle of what it times.
+    The task only stores a value, so that it may report in the middle of what it times. The same thread
+    hears what the command says of the other ranks.
     """
 
     def __init__(self, connection: Channel) -> None:
@@ -57,8 +66,13 @@ class Reporter:
         # Held while pieces are sent, too: what comes after them must not overtake them.
         self._lock = threading.RLock()
         self._over = threading.Event()
-        self.status = Status(doing="starting MPI")
+        self.status = Status(doing="connecting to the other ranks")
         self._pieces: collections.deque[Any] = collections.deque()
+        self._exchanged: queue.SimpleQueue[tuple[bytes, ...]] = queue.SimpleQueue()
+        self._released: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._membership = threading.Lock()
+        self._lost: list[Lost] = []
+        self._callbacks: list[Callable[[Lost], None]] = []
 
     def update(self, done: float, total: float, text: str = "") -> None:
         self.status = Status(done, total, text)
@@ -70,6 +84,39 @@ class Reporter:
     def partial(self, value: object) -> None:
         self._pieces.append(value)
 
+    def on_lost(self, callback: Callable[[Lost], None]) -> None:
+        """Call ``callback`` for each rank that is lost: at once for those before, then on a thread.
+
+        Only where the run survives the death of a rank. The callback must be short: no heartbeat is sent
+        meanwhile. What it raises ends the run.
+        """
+        with self._membership:
+            self._callbacks.append(callback)
+            before = tuple(self._lost)
+        for lost in before:
+            callback(lost)
+
+    def fence(self, rank: int) -> None:
+        """Let the command kill ``rank`` and count it as lost, though it may only be slow or stopped.
+
+        Returns at once; ``on_lost`` tells when it is decided. A rank whose host cannot be reached is hung up
+        on, and leaves when it notices.
+        """
+        self.send(Fence(rank))
+
+    def exchange(self, content: bytes) -> list[bytes]:
+        """What each rank gives to this all-gather over the command, in rank order; all call it equally often.
+
+        Of a rank that is lost or has returned before it gave anything it is empty. For small contents.
+        """
+        self.send(Exchange(content))
+        return list(self._exchanged.get())
+
+    def hand_over(self, value: object) -> None:
+        """Wait until all ranks have returned, and send ``value`` where this rank is asked for it."""
+        self.send(Returned(value is not None))
+        self.send(Finished(value if self._released.get() else None))
+
     def send(self, message: object) -> None:
         """Send one message; a rank whose command is gone ends here."""
         try:
@@ -79,12 +126,37 @@ class Reporter:
             _leave()
 
     def beat(self) -> None:
-        """Send the status until the rank is done; leave when the command is gone."""
-        while not self._over.wait(BEAT_S):
+        """Send the status and hear the command until the rank is done; leave when the command is gone."""
+        while not self._over.is_set():
+            next_s = time.monotonic() + BEAT_S
+            while (left_s := next_s - time.monotonic()) > 0:
+                self._hear()
+                self._connection.readable(left_s)
             self.send(self.status)
             self.send_pieces()
-            if self._connection.readable():
-                _leave()
+
+    def _hear(self) -> None:
+        try:
+            messages = self._connection.arrived()
+        except (EOFError, OSError):
+            _leave()
+        for message in messages:
+            if isinstance(message, Exchanged):
+                self._exchanged.put(message.contents)
+            elif isinstance(message, Release):
+                self._released.put(message.hand_over)
+            elif isinstance(message, Lost):
+                self._tell(message)
+
+    def _tell(self, lost: Lost) -> None:
+        with self._membership:
+            self._lost.append(lost)
+            callbacks = tuple(self._callbacks)
+        try:
+            for callback in callbacks:
+                callback(lost)
+        except Exception as error:
+            self.send(Failure(traceback.format_exc(), taken_apart(error), self.status))
 
     def send_pieces(self) -> None:
         """Send what ``partial`` was given since the last time."""
@@ -100,12 +172,15 @@ class Reporter:
 
 
 def main() -> None:
-    """Serve one job, then finalize MPI and leave."""
+    """Serve one job, then close the wires and leave."""
     # mpirun signals every rank when one dies. The command that started us decides who is lost and
     # who merely followed, so only its own SIGKILL or its broken connection end a rank.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
+    # Another run that the task starts has ranks of its own.
+    os.environ.pop(RANK, None)
+    key = wires_key()
     try:
         connection = connect()
     except UnavailableError:
@@ -122,24 +197,30 @@ def main() -> None:
     temporary_folders.hold(Path(scratch_directory()))
     reporter = Reporter(connection)
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
-    _serve(job, rank, reporter)
-    _finalize()
+    _serve(job, rank, reporter, key)
     reporter.close()
 
 
-def _serve(job: Job, rank: int, reporter: Reporter) -> None:
+def _serve(job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
     try:
-        comm = _world(job.ranks)
+        comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job.ranks, reporter, key)
         reporter.send(Started(segments()))
         function, arguments = job.opened()
         value = function(comm, arguments, reporter)
         reporter.send_pieces()
-        reporter.send(Finished(value if rank == 0 else None))
+        if job.wires == "mpi":
+            reporter.send(Finished(value if rank == 0 else None))
+        else:
+            reporter.hand_over(value)
     except BaseException as error:
         reporter.send_pieces()
         reporter.send(Failure(traceback.format_exc(), taken_apart(expected(error, rank)), reporter.status))
         # Leaving through MPI_Finalize would wait for ranks that wait for this one.
         threading.Event().wait()
+    if job.wires == "mpi":
+        _finalize()
+    else:
+        comm.close()
 
 
 def expected(error: BaseException, rank: int) -> BaseException:
@@ -175,6 +256,13 @@ def _world(ranks: int) -> Any:
     return MPI.COMM_WORLD
 
 
+def _group(rank: int, ranks: int, reporter: Reporter, key: bytes) -> Any:
+    """The ranks of this run, connected by sockets of our own."""
+    from exec.sockets.group import join
+
+    return join(rank, ranks, reporter.exchange, key)
+
+
 def _finalize() -> None:
     """Leave MPI before the interpreter does, so that the folder it shared memory in can go, too."""
     from mpi4py import MPI
@@ -185,14 +273,12 @@ def _finalize() -> None:
 
 
 def _leave() -> NoReturn:
-    for segment in segments():
-        Path(segment).unlink(missing_ok=True)
-    for folder in run_directories():
-        # Other ranks remove it, too; whoever finds it in part removed must not leave before it is gone.
-        deadline_s = time.monotonic() + _GONE_S
-        while Path(folder).exists() and time.monotonic() < deadline_s:
-            shutil.rmtree(folder, ignore_errors=True)
-            time.sleep(0.01)
+    # The agent that has started this rank knows whether others go on, and removes what the run leaves.
+    if os.environ.get(AGENT) != str(os.getppid()):
+        for segment in segments():
+            Path(segment).unlink(missing_ok=True)
+        # Whoever finds a folder in part removed must not leave before it is gone.
+        remove(run_directories())
     os._exit(1)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import hmac
+import math
 import pickle
 import secrets
 import select
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-__all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet"]
+__all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "key_of_wires"]
 
 _MAGIC = b"ccctl ranks 1\n"
 _NONCE_BYTES = _MAC_BYTES = 32
@@ -45,7 +46,7 @@ class Channel:
         if end.family != socket.AF_UNIX:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._keys, self._sent, self._received = (sending, receiving), 0, 0
-        self._buffer = bytearray()
+        self._buffer, self._outgoing = bytearray(), bytearray()
         self._waiting: collections.deque[Any] = collections.deque()
         self._ended: Exception | None = None
 
@@ -57,11 +58,25 @@ class Channel:
 
         What cannot be pickled raises before a byte is sent.
         """
-        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        mac = _mac_of(self._keys[0], self._sent, content)
-        self._sent += 1
         # In one piece, or a short message would wait until the header is acknowledged (Nagle's algorithm).
-        self._end.sendall(_HEADER.pack(len(content), mac) + content)
+        self._end.sendall(self._framed(message))
+
+    def post(self, message: object) -> None:
+        """Send one message as far as the other end takes it at once; ``flush`` sends the rest.
+
+        Raises OSError where the other end is gone. An end that has posted sends nothing more by ``send``.
+        """
+        self._outgoing += self._framed(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what was posted, as far as the other end takes it at once; raises OSError where it is gone."""
+        while self._outgoing:
+            try:
+                sent = self._end.send(self._outgoing, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            del self._outgoing[:sent]
 
     def arrived(self) -> list[Any]:
         """The messages that have come whole, without waiting for more.
@@ -97,13 +112,27 @@ class Channel:
         """Let ``messages``, the last that came, come again."""
         self._waiting.extendleft(reversed(messages))
 
-    def readable(self) -> bool:
-        """Whether something has come, be it the end of the connection."""
-        return self._poll(0)
+    def readable(self, limit_s: float = 0.0) -> bool:
+        """Whether something comes within ``limit_s``, be it the end of the connection."""
+        return self._poll(math.ceil(1000 * limit_s))
 
     def limit_sending(self, seconds: int) -> None:
         """Let ``send`` raise OSError where the other end takes nothing for so long."""
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+
+    def expect_acknowledgements(self, limit_s: float) -> None:
+        """Let the connection end with TimeoutError where the other host acknowledges nothing for so long.
+
+        Its kernel does, however busy or stopped the process is. Nothing on a connection within one host.
+        """
+        if self._end.family == socket.AF_UNIX:
+            return
+        seconds = max(1, int(limit_s / 4))
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        with contextlib.suppress(OSError, AttributeError):
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * limit_s))
 
     def detach(self) -> socket.socket:
         """The connection itself, for data without MACs; the channel is not to be used any more."""
@@ -122,6 +151,12 @@ class Channel:
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         return bool(poll.poll(limit_ms))
+
+    def _framed(self, message: object) -> bytes:
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        mac = _mac_of(self._keys[0], self._sent, content)
+        self._sent += 1
+        return _HEADER.pack(len(content), mac) + content
 
     def _read(self) -> None:
         for _ in range(_MOST_READS):
@@ -196,6 +231,11 @@ def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
         end.close()
         raise
     return Channel(end, _derived(key, b"to command", nonces), _derived(key, b"to rank", nonces))
+
+
+def key_of_wires(key: bytes) -> bytes:
+    """The key of the connections between ranks, which tells nothing of the run's own."""
+    return _derived(key, b"wires", b"")
 
 
 def _exactly(end: socket.socket, size: int, deadline_s: float) -> bytes:

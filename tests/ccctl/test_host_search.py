@@ -172,7 +172,7 @@ def test_two_ranks_of_this_host_are_one_host(run_ccctl):
 
 @pytest.mark.mpi
 def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
-    from exec.launcher import mpirun
+    from exec.launcher.starters import mpirun
 
     environment = mpirun.variables(2, str(tmp_path), str(tmp_path))
     launched = mpirun.command(mpirun.find(), 2, (), [*CCCTL, "detect", "--json"])

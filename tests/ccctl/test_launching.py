@@ -11,8 +11,8 @@ import pytest
 from launched import MODULE, marked, rank_tasks
 
 from ccctl.launching import World, run_ranks, world_of
-from exec.launcher import mpirun
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.starters import mpirun
 from probes.errors import UnavailableError, UsageError
 
 

@@ -7,7 +7,7 @@ import pytest
 from ccctl import doctor_checks
 from ccctl.commands.doctor import doctor
 from ccctl.errors import UnavailableError, exit_status
-from exec.launcher import mpirun
+from exec.launcher.starters import mpirun
 
 
 @pytest.mark.mpi

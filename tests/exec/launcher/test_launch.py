@@ -67,7 +67,7 @@ def test_the_example_of_the_docstring_is_right():
     finder = doctest.DocTestFinder(recurse=False)
     (example,) = finder.find(launch, "launch", module=exec.launcher.run)
     assert doctest.DocTestRunner().run(example).failed == 0
-    assert len(example.examples) == 3
+    assert len(example.examples) == 4
 
 
 def defined_in_main(comm, arguments, progress):

@@ -7,10 +7,10 @@ import pytest
 from launched import MODULE, rank_tasks
 
 from exec.errors import RankFailed
-from exec.launcher import mpirun
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.protocol import JobForRanks
 from exec.launcher.run import World, run_ranks
+from exec.launcher.starters import mpirun
 from exec.launcher.watchdog import Watchdog
 from exec.sockets.listeners import listen
 from probes.errors import DataError, LostRankError, TimeoutExpired, UnavailableError, UsageError
@@ -307,7 +307,9 @@ def test_all_processes_are_looked_through_once_a_second_at_most(tmp_path, monkey
     process = subprocess.Popen(["sleep", "60"])
     (listener,) = listen(tmp_path)
     job = JobForRanks("a:b", None, 1)
-    watchdog = Watchdog([listener], bytes(32), job, process, tmp_path, lambda: looked.append(1) or "")
+    watchdog = Watchdog(
+        [listener], bytes(32), job, mpirun.Mpirun(process, tmp_path), lambda: looked.append(1) or ""
+    )
     try:
         for _ in range(5):
             watchdog._check_launcher()

@@ -15,7 +15,7 @@ from joined import run_joined
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
-from exec.launcher import mpirun
+from exec.launcher.starters import mpirun
 from exec.mpi.encode import tiling_of
 from exec.mpi.traffic import traffic
 from exec.program import expected_output

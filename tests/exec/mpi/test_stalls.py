@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sample_schedules import ring_all_reduce
 
-from exec.launcher import mpirun
 from exec.launcher.run import World, run_ranks
+from exec.launcher.starters import mpirun
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, Tiling, tables_of
 from exec.mpi.stalls import waits_for

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exec.sockets.channel import ANSWER_BYTES, BrokenMessage, Challenge, Channel, greet
+from exec.sockets.channel import ANSWER_BYTES, BrokenMessage, Challenge, Channel, greet, key_of_wires
 
 KEY = bytes(range(32))
 
@@ -165,3 +165,21 @@ def test_a_rank_gives_up_on_a_stranger_in_time(said):
         with pytest.raises(OSError):
             greet(ours, KEY, 0.1)
         assert ours.fileno() == -1
+
+
+def test_what_is_posted_to_one_that_does_not_read_holds_nobody_up():
+    command, rank = greeted(KEY)
+    sizes = [1 << 20, 10, 1 << 18]
+    for size in sizes:
+        command.post(bytes(size))
+    found = []
+    while len(found) < len(sizes):
+        found += rank.arrived()
+        command.flush()
+    assert [len(one) for one in found] == sizes
+
+
+def test_the_key_of_the_wires_tells_nothing_of_the_runs_own():
+    keys = {KEY, key_of_wires(KEY), key_of_wires(KEY[::-1]), key_of_wires(key_of_wires(KEY))}
+    assert len(keys) == 4
+    assert {len(key) for key in keys} == {32}

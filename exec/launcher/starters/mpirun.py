@@ -1,30 +1,98 @@
-"""Which mpirun starts the ranks, and the command line and environment that it is started with."""
+"""Ranks started by mpirun: which one, its command line and environment, what it says of their end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.starters import environment
+from exec.launcher.starters.starter import how_it_ended
 from probes.errors import UnavailableError
 from probes.install_hints import install
 
-__all__ = ["Launcher", "command", "find", "variables"]
+__all__ = ["Launcher", "Mpirun", "command", "find", "start", "variables"]
 
 Kind = Literal["openmpi", "mpich", "intel"]
-_ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-# The ranks of other hosts see nothing of our environment but this, and what MPI forwards itself.
-_FORWARDED = ("CCCTL_CONTROL", "CCCTL_CONTROL_KEY", "CCCTL_SCRATCH", *_ONE_THREAD)
-
-
+# mpirun gives the other ranks a second to end before it kills them; then it says who was the first.
+_GATHERING_S = 5.0
+# Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
+_BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
 # Linux takes no word of a command line above 128 KiB.
 _LONGEST_WORD = 100_000
+
+
+@dataclass(frozen=True)
+class Mpirun:
+    """One mpirun that has started the ranks of a run; its lines and theirs go to ``output``."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    label = "mpirun"
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset({self.process.pid})
+
+    def ended(self, heard: Collection[int]) -> str:
+        status = self.process.poll()
+        # What was started is a list of words.
+        return "" if status is None else f"{self.process.args[0]!s} ended with status {status}"  # type: ignore[index]
+
+    def how_it_died(self, rank: int) -> str:
+        """As the status of mpirun tells: it ends as the first rank did."""
+        try:
+            status = self.process.wait(_GATHERING_S)
+        except subprocess.TimeoutExpired:
+            return "died"
+        told = how_it_ended(status if status < 0 else 128 - status)
+        return told if "killed" in told else f"died (mpirun ended with status {status})"
+
+    def blamed(self) -> list[tuple[int, int, str]]:
+        found = _BLAMED.findall(self.output.read_text(errors="replace"))
+        return [(int(rank), int(pid), host) for rank, pid, host in found]
+
+    def look_at(self, rank: int) -> None:
+        """mpirun tells nothing of a process that runs."""
+
+    def seen_running(self, rank: int) -> bool:
+        return False
+
+    def kill(self, rank: int) -> None:
+        """mpirun would kill the others, too: a rank is hung up on, and leaves."""
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    def wait(self, limit_s: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(limit_s)
+        return self.process.poll() is not None
+
+    def close(self) -> None:
+        """Nothing of it is open."""
+
+
+def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
+    """Start mpirun by ``words``, as ``command`` gives them, in a session of its own."""
+    with output.open("wb") as said:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+    return Mpirun(process, output)
 
 
 @dataclass(frozen=True)
@@ -65,7 +133,7 @@ def command(
         # Otherwise it kills every rank when one dies, and blames any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
-    forwarded = [word for name in _FORWARDED for word in ("-x", name)] if hosts else []
+    forwarded = [word for name in environment.FORWARDED for word in ("-x", name)] if hosts else []
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     return [launcher.path, "-n", str(ranks), *where, *forwarded, *options, *program]
 
@@ -93,7 +161,6 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {
-        "TMPDIR": folder,
         # Where the ranks run, the command line says alone: this host, or the hosts listed.
         "PRTE_MCA_prte_default_hostfile": "none",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -102,12 +169,13 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
         "OMPI_MCA_osc_sm_backing_directory": shared_memory,
         "OMPI_MCA_osc_rdma_backing_directory": shared_memory,
     }
-    defaults = dict.fromkeys(_ONE_THREAD, "1")
+    defaults = {}
     if crowded:
         defaults["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if alone:
         defaults["OMPI_MCA_btl"] = "^tcp"
-    theirs = {name: value for name, value in os.environ.items() if name != "HYDRA_HOST_FILE"}
+    theirs = environment.variables(folder)
+    theirs.pop("HYDRA_HOST_FILE", None)
     return {**defaults, **theirs, **ours}
 
 

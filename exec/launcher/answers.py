@@ -1,0 +1,69 @@
+"""What ranks without MPI are answered: their all-gathers over the command, and who hands over the result.
+
+No rank waits for one that is lost. So a run goes on when ranks die at any moment.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Iterator, Mapping
+
+from exec.launcher.protocol import Exchanged, JobForRanks, Release
+from exec.launcher.ranks import Rank
+
+__all__ = ["Answers", "Exchanges"]
+
+
+class Exchanges:
+    """The all-gathers of a run: each is whole when all ranks that take part have given something to it."""
+
+    def __init__(self, ranks: int) -> None:
+        self._given: list[collections.deque[bytes]] = [collections.deque() for _ in range(ranks)]
+
+    def give(self, rank: int, content: bytes) -> None:
+        self._given[rank].append(content)
+
+    def whole(self, absent: Collection[int]) -> Iterator[tuple[bytes, ...]]:
+        """What each rank has given to every all-gather that is whole now, and was not before.
+
+        ``absent`` ranks give nothing more: b"", where nothing of theirs is left.
+        """
+        while any(self._given) and all(given or rank in absent for rank, given in enumerate(self._given)):
+            yield tuple(given.popleft() if given else b"" for given in self._given)
+
+
+class Answers:
+    """Decides whom to tell what, from what the ranks have said so far."""
+
+    def __init__(self, job: JobForRanks) -> None:
+        self.exchanges = Exchanges(job.ranks)
+        self._job = job
+        self.giver: Rank | None = None
+        """The rank that was asked for the result."""
+        self._released = False
+
+    def due(self, ranks: Mapping[int, Rank]) -> list[tuple[Rank, Exchanged | Release]]:
+        """The answers that are due now, in the order in which to send them."""
+        at_work = [rank for rank in ranks.values() if rank.at_work]
+        absent = ranks.keys() - {rank.number for rank in at_work}
+        found: list[tuple[Rank, Exchanged | Release]] = []
+        for contents in self.exchanges.whole(absent):
+            found += [(rank, Exchanged(contents)) for rank in at_work]
+        left = [ranks[number] for number in sorted(ranks) if not ranks[number].lost]
+        if len(ranks) == self._job.ranks and all(rank.returned for rank in left):
+            found += self._releases(left)
+        return found
+
+    def _releases(self, left: list[Rank]) -> list[tuple[Rank, Exchanged | Release]]:
+        """The lowest rank left with a value hands it over; then all may go."""
+        if self._released:
+            return []
+        if self.giver is None or self.giver.lost:
+            givers = left if self._job.survive else left[:1]
+            self.giver = next((rank for rank in givers if rank.has_value), None)
+            if self.giver is not None:
+                return [(self.giver, Release(hand_over=True))]
+        if self.giver is not None and not self.giver.finished:
+            return []
+        self._released = True
+        return [(rank, Release(hand_over=False)) for rank in left if rank is not self.giver]

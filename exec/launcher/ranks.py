@@ -1,0 +1,76 @@
+"""What the command knows of its ranks: who is there, what each does, who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from exec.launcher.protocol import Status
+from exec.sockets.channel import Channel
+
+__all__ = ["MOST_NAMED", "Rank", "culprit", "who_waits"]
+
+MOST_NAMED = 8
+
+
+@dataclass(eq=False)
+class Rank:
+    """What is known of one rank."""
+
+    number: int
+    host: str
+    pid: int
+    connection: Channel
+    heard_s: float
+    status: Status = field(default_factory=Status)
+    segments: tuple[str, ...] = ()
+    up: bool = False
+    """Its wires are."""
+    returned: bool = False
+    has_value: bool = False
+    finished: bool = False
+    unreached: OSError | None = None
+    """Why it could not be told something: the connection says it once."""
+    lost: str = ""
+    """How it was lost, in a run that survives that."""
+
+    @property
+    def at_work(self) -> bool:
+        """It is there, and neither has finished nor only waits for the others to return."""
+        return not (self.finished or self.lost or self.returned)
+
+    @property
+    def connected(self) -> bool:
+        """Something may be heard of it."""
+        return not (self.finished or self.lost)
+
+    def __str__(self) -> str:
+        return f"rank {self.number} (host {self.host}, pid {self.pid})"
+
+
+def culprit(ranks: Collection[Rank]) -> Rank | None:
+    """The one rank that every transfer under way has in common; None where there is none, or no telling."""
+    by_number = {rank.number: rank for rank in ranks}
+    transfers = {
+        frozenset((rank.number, rank.status.peer))
+        for rank in ranks
+        if rank.at_work and rank.status.peer is not None and rank.status.peer >= 0
+    }
+    common = frozenset.intersection(*transfers) if transfers else frozenset()
+    return by_number.get(next(iter(common))) if len(common) == 1 else None
+
+
+def who_waits(ranks: Collection[Rank], but: Rank | None = None) -> list[str]:
+    """One line for each thing that is waited for, with the ranks that wait for it."""
+    waiting: dict[tuple[int, str], list[int]] = {}
+    for rank in ranks:
+        if rank is not but and rank.at_work and rank.status.peer is not None:
+            waiting.setdefault((rank.status.peer, rank.status.step), []).append(rank.number)
+    lines = []
+    for (peer, step), numbers in sorted(waiting.items())[:MOST_NAMED]:
+        who = ", ".join(map(str, sorted(numbers)))
+        verb = f"rank{'s' if len(numbers) > 1 else ''} {who} waited for"
+        lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
+    idle = [rank for rank in ranks if rank is not but and rank.at_work and rank.status.peer is None]
+    said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
+    return lines + said[:MOST_NAMED]

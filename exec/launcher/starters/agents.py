@@ -1,0 +1,218 @@
+"""Ranks started without MPI: by one agent on each host, which is reached through a remote shell.
+
+The agents know nothing of each other. So the death of a rank, of an agent or of a whole host takes nothing
+else down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from exec.launcher.nodeset import HostSlots
+from exec.launcher.starters.environment import FORWARDED
+from exec.launcher.starters.starter import how_it_ended
+from probes.errors import UnavailableError
+
+__all__ = ["Agents", "remote_shell", "start"]
+
+_AGENT = "exec.launcher.starters.host_agent"
+# An agent tells of a death within milliseconds, if its host can be reached.
+_TOLD_S = 0.5
+# So long a rank counts as running that its agent has seen running.
+_SEEN_S = 2.0
+# How long an agent without ranks waits for the command, where it may be cut off.
+_PATIENCE_S = 5.0
+# As for mpirun: a site that has told Open MPI or MPICH how to reach its hosts has told us, too.
+_SHELLS = ("PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
+# Never ask for a password; give up on a host that has not answered for 20 s.
+_SSH = ("-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4")
+
+
+class _Agent:
+    """The agent of one host: told what to do through its stdin, it tells of ends through its stdout."""
+
+    def __init__(self, entry: HostSlots, ranks: range, env: Mapping[str, str], output: Path) -> None:
+        program = [sys.executable, "-P", "-m", _AGENT]
+        words = program if entry.is_here else [*remote_shell(), entry.host, shlex.join(program)]
+        with output.open("ab") as said:
+            try:
+                self.process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    env=env,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise UnavailableError(f"{words[0]}: cannot be started: {error.strerror}") from error
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._orders, self._answers = self.process.stdin.fileno(), self.process.stdout.fileno()
+        os.set_blocking(self._orders, False)
+        os.set_blocking(self._answers, False)
+        self.host, self.ranks = entry.host, ranks
+        self.statuses, self.seen_s = dict[int, int](), dict[int, float]()
+        self._heard, self._over = b"", False
+        self.tell(
+            json.dumps(
+                {
+                    "first": ranks.start,
+                    "stop": ranks.stop,
+                    "folder": env.get("PWD", ""),
+                    "program": [sys.executable, "-P", "-m", "exec.launcher.worker"],
+                    "environment": {name: env[name] for name in FORWARDED if name in env},
+                    # A pipe within a host breaks for certain when this process ends.
+                    "patience_s": None if entry.is_here else _PATIENCE_S,
+                }
+            )
+        )
+
+    def tell(self, line: str) -> None:
+        """Send one line; of an agent that cannot be reached nothing is expected."""
+        if not self._over:
+            with contextlib.suppress(OSError):
+                os.write(self._orders, line.encode() + b"\n")
+
+    def hear(self) -> None:
+        """Take what the agent has told; a remote shell may print something of its own before."""
+        with contextlib.suppress(OSError):
+            while piece := os.read(self._answers, 1 << 16):
+                self._heard += piece
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            match line.split():
+                case [b"ended", rank, status]:
+                    self.statuses[int(rank)] = int(status)
+                case [b"runs", rank]:
+                    self.seen_s[int(rank)] = time.monotonic()
+
+    def listen(self, limit_s: float) -> None:
+        """Wait until the agent tells something."""
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        poll.poll(max(1, int(1000 * limit_s)))
+        self.hear()
+
+    def hang_up(self) -> None:
+        """Close the pipe of orders, which tells an agent that nobody is left."""
+        self._over = True
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # type: ignore[union-attr]  # it has a pipe
+
+
+class Agents:
+    """The agents that have started the ranks of one run."""
+
+    label = "ranks"
+
+    def __init__(self, agents: Sequence[_Agent]) -> None:
+        self._agents = tuple(agents)
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset(agent.process.pid for agent in self._agents)
+
+    def ended(self, heard: Collection[int]) -> str:
+        for agent in self._agents:
+            agent.hear()
+            unheard = [rank for rank in agent.ranks if rank not in heard]
+            for rank in unheard:
+                if rank in agent.statuses:
+                    return f"rank {rank} (host {agent.host}) {how_it_ended(agent.statuses[rank])}"
+            if unheard and (status := agent.process.poll()) is not None:
+                return f"{agent.process.args[0]!s} for host {agent.host} ended with status {status}"  # type: ignore[index]
+        return ""
+
+    def how_it_died(self, rank: int) -> str:
+        agent = self._of(rank)
+        deadline_s = time.monotonic() + _TOLD_S
+        agent.hear()
+        while rank not in agent.statuses and time.monotonic() < deadline_s:
+            over = agent.process.poll() is not None
+            agent.listen(deadline_s - time.monotonic())
+            if over:
+                break
+        return how_it_ended(agent.statuses[rank]) if rank in agent.statuses else "died"
+
+    def blamed(self) -> list[tuple[int, int, str]]:
+        """No rank is ended because of another."""
+        return []
+
+    def look_at(self, rank: int) -> None:
+        self._of(rank).tell(f"look {rank}")
+
+    def seen_running(self, rank: int) -> bool:
+        agent = self._of(rank)
+        agent.hear()
+        return time.monotonic() - agent.seen_s.get(rank, -math.inf) < _SEEN_S
+
+    def kill(self, rank: int) -> None:
+        self._of(rank).tell(f"kill {rank}")
+
+    def terminate(self) -> None:
+        for agent in self._agents:
+            agent.hang_up()
+
+    def wait(self, limit_s: float) -> bool:
+        deadline_s = time.monotonic() + limit_s
+        for agent in self._agents:
+            agent.tell("done")
+        for agent in self._agents:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                agent.process.wait(max(0.0, deadline_s - time.monotonic()))
+        return all(agent.process.poll() is not None for agent in self._agents)
+
+    def close(self) -> None:
+        """Close the pipes to the agents."""
+        for agent in self._agents:
+            agent.hang_up()
+            agent.process.stdout.close()  # type: ignore[union-attr]  # it has a pipe
+
+    def _of(self, rank: int) -> _Agent:
+        return next(agent for agent in self._agents if rank in agent.ranks)
+
+
+def start(ranks: int, hosts: Sequence[HostSlots], env: Mapping[str, str], output: Path) -> Agents:
+    """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
+
+    Raises UnavailableError where there is no remote shell.
+    """
+    agents: list[_Agent] = []
+    first = 0
+    try:
+        for entry in hosts or (HostSlots(socket.gethostname(), ranks),):
+            numbers = range(first, min(first + entry.slots, ranks))
+            if numbers:
+                agents.append(_Agent(entry, numbers, env, output))
+            first = numbers.stop
+    except BaseException:
+        Agents(agents).terminate()
+        raise
+    return Agents(agents)
+
+
+def remote_shell() -> list[str]:
+    """The words before a host and a command that run the command there."""
+    given = next((os.environ[name] for name in _SHELLS if os.environ.get(name)), "ssh:rsh")
+    # Open MPI has a list of them, of which it takes the first that there is.
+    for words in filter(None, map(shlex.split, given.split(":"))):
+        path = shutil.which(words[0])
+        if path is not None:
+            options = _SSH if Path(path).name == "ssh" else ()
+            return [path, *words[1:], *options]
+    raise UnavailableError(
+        f"no remote shell is found ({given}): ranks cannot be started on other hosts",
+        hint=f"Install an OpenSSH client, or name a program like ssh in {_SHELLS[0]}.",
+    )

@@ -1,0 +1,95 @@
+"""Ranks on the hosts of a lab: one dies, a host is cut off, or all of it goes; the others go on."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+from lab_traffic import sample_lab
+from survivors import PROGRAM, survivor_tasks
+
+from exec.lab import lifecycle
+from exec.lab.iproute import ip
+from exec.lab.run import files, started
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.fixture(autouse=True)
+def tasks(tmp_path, monkeypatch):
+    yield from survivor_tasks(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A lab of two hosts with what its commands need beside it."""
+    made = sample_lab(2, rate_mbit=200)
+    folder = tmp_path_factory.mktemp("lab")
+    for name, content in files(made).items():
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o755)
+    lifecycle.up(made)
+    yield made, folder
+    lifecycle.down(made.name)
+
+
+def value_of(place, tmp_path, arguments, happens=lambda: None):
+    """What the lowest rank left returns, of rank 0 on host a and ranks 1 and 2 on b."""
+    lab, folder = place
+    ask = ["misses", {"folder": str(tmp_path), **arguments}, {"hosts": "a:1,b:2", "survive": True}]
+    command = [sys.executable, "-P", "-c", PROGRAM, json.dumps([*ask, str(tmp_path / "told")])]
+    with started(lab, "a", command, folder) as process:
+        deadline_s = time.monotonic() + 30
+        while not all((tmp_path / f"up-{rank}").exists() for rank in range(3)):
+            assert time.monotonic() < deadline_s and process.poll() is None
+            time.sleep(0.05)
+        happens()
+        assert process.wait(40) == 0
+    return json.loads((tmp_path / "told").read_text())
+
+
+def pids_of(lab, host):
+    return [int(pid) for pid in ip("netns", "pids", lab.namespace(host)).split()]
+
+
+def emptied(lab, host):
+    deadline_s = time.monotonic() + 10
+    while pids_of(lab, host) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return pids_of(lab, host) == []
+
+
+def test_a_rank_of_another_host_that_is_killed_is_lost_alone(lab, tmp_path):
+    rank, lost, (how,) = value_of(lab, tmp_path, {"dying": [2], "count": 1})
+    assert (rank, lost) == (0, [2])
+    assert how.startswith("(host b, pid ") and how.endswith("was killed (SIGKILL)")
+
+
+def test_the_ranks_of_a_host_that_is_cut_off_are_lost(lab, tmp_path):
+    try:
+        rank, lost, hows = value_of(
+            lab, tmp_path, {"count": 2}, lambda: lifecycle.set_cable(lab[0], "b", connected=False)
+        )
+        assert (rank, lost) == (0, [1, 2])
+        assert all("is cut off" in how for how in hows)
+        assert emptied(lab[0], "b")
+    finally:
+        lifecycle.set_cable(lab[0], "b", connected=True)
+
+
+def test_the_ranks_of_a_host_that_is_gone_are_lost(lab, tmp_path):
+    def end_host():
+        for pid in pids_of(lab[0], "b"):
+            os.kill(pid, signal.SIGKILL)
+
+    rank, lost, hows = value_of(lab, tmp_path, {"count": 2}, end_host)
+    assert (rank, lost) == (0, [1, 2])
+    assert all("died" in how or "killed" in how for how in hows)
+
+
+def test_a_silent_rank_of_another_host_is_lost_if_it_is_stopped_and_not_if_it_is_busy(lab, tmp_path):
+    rank, lost, (how,) = value_of(lab, tmp_path, {"busy": [0, 1], "stopped": [2], "count": 1})
+    assert (rank, lost) == (0, [2])
+    assert "does not answer, silent for" in how

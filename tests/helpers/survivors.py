@@ -1,0 +1,134 @@
+"""Tasks for ranks that die, are stopped, or go on without the others."""
+
+from launched import rank_tasks
+
+MODULE = "survivors_of_a_test"
+TASKS = """
+import ctypes, os, queue, signal, sys, time
+from pathlib import Path
+
+def exchanges(comm, arguments, progress):
+    assert "mpi4py" not in sys.modules
+    rank = comm.Get_rank()
+    return [progress.exchange(b"%d of %d" % (turn, rank)) for turn in range(3)]
+
+def gathers(comm, arguments, progress):
+    return comm.Get_size(), comm.allgather(comm.Get_rank())
+
+def dies(comm, arguments, progress):
+    '''Ranks of "dying" end by "how"; the others tell whom they miss, but those of "silent" nothing.'''
+    rank, told = comm.Get_rank(), queue.SimpleQueue()
+    progress.partial(("here", rank))
+    progress.on_lost(told.put)
+    comm.Barrier()
+    if rank in arguments["dying"]:
+        time.sleep(0.3)
+        if arguments["how"]:
+            os.kill(os.getpid(), arguments["how"])
+        os._exit(3)
+    lost = [told.get(timeout=30) for _ in arguments["dying"]]
+    given = progress.exchange(b"%d" % rank)
+    if rank not in arguments.get("silent", ()):
+        return rank, sorted(one.rank for one in lost), [one.how for one in lost], given
+
+def waits_for_the_dead(comm, arguments, progress):
+    comm.Barrier()
+    if comm.Get_rank() == 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    progress.waiting(1, "the second step")
+    comm.Barrier()
+
+def fences(comm, arguments, progress):
+    '''Rank 1 is stopped, or its agent; rank 0 fences it, and continues it when that is decided.'''
+    rank, told, split = comm.Get_rank(), queue.SimpleQueue(), Path(os.environ["TMPDIR"]).parent / "split"
+    progress.on_lost(told.put)
+    pids = comm.allgather((os.getpid(), os.getppid()))
+    pid, agent = pids[1]
+    comm.Barrier()
+    if rank == 1:
+        os.kill(agent if arguments["agent"] else pid, signal.SIGSTOP)
+        time.sleep(0.5 if not arguments["agent"] else 30)
+        split.write_text("rank 1 goes on")
+        time.sleep(60)
+    if rank == 0:
+        time.sleep(0.3)
+        progress.fence(1)
+    how = told.get(timeout=30).how
+    if rank == 0 and not arguments["agent"]:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    deadline_s = time.monotonic() + 10
+    while runs(pid) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return how, runs(pid), split.exists()
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+def refuses(comm, arguments, progress):
+    from probes.errors import DataError
+    if comm.Get_rank() == 1:
+        raise DataError("plan.json", ["wrong"])
+    time.sleep(60)
+
+def hears_and_fails(comm, arguments, progress):
+    def fails(lost):
+        raise ValueError(f"on purpose, without {lost.rank}")
+    progress.on_lost(fails)
+    comm.Barrier()
+    if comm.Get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+def never_ends(comm, arguments, progress):
+    progress.waiting((comm.Get_rank() + 1) % comm.Get_size(), "an endless step")
+    progress.partial(os.getpid())
+    if comm.Get_rank() in arguments["stopped"]:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+
+def misses(comm, arguments, progress):
+    '''Ranks tell that they are here, and the first to return tells whom it misses.'''
+    told = queue.SimpleQueue()
+    progress.on_lost(told.put)
+    comm.Barrier()
+    Path(arguments["folder"], f"up-{comm.Get_rank()}").touch()
+    if comm.Get_rank() in arguments.get("dying", ()):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if comm.Get_rank() in arguments.get("stopped", ()):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if comm.Get_rank() in arguments.get("busy", ()):
+        # In a library that holds the interpreter.
+        ctypes.PyDLL(None).sleep(5)
+    lost = [told.get(timeout=60) for _ in range(arguments["count"])]
+    return comm.Get_rank(), sorted(one.rank for one in lost), [one.how for one in lost]
+"""
+# A command that starts them, as another program would.
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+from exec.launcher import session, watchdog
+from exec.launcher.run import launch
+
+session._MEMORY = Path(os.environ["TMPDIR"])
+task, arguments, options, told = json.loads(sys.argv[1])
+watchdog.FAR_SILENCE_S = 2.0
+value = launch(f"survivors_of_a_test:{task}", arguments, wires="sockets", timeout_s=90, **options,
+               keep=lambda piece: print("piece", piece, flush=True))
+with open(told, "w") as file:
+    print(json.dumps(value), file=file)
+"""
+
+
+def survivor_tasks(tmp_path, monkeypatch):
+    """The module of tasks where ranks can import it; afterwards nothing of a run may be left."""
+    (tmp_path / f"{MODULE}.py").write_text(TASKS)
+    monkeypatch.setattr("exec.launcher.session._MEMORY", tmp_path)
+    yield from rank_tasks(tmp_path, monkeypatch)
