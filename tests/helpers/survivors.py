@@ -40,7 +40,7 @@ def waits_for_the_dead(comm, arguments, progress):
     comm.Barrier()
 
 def fences(comm, arguments, progress):
-    '''Rank 1 is stopped, or its agent; rank 0 fences it, and continues it when that is decided.'''
+    '''Rank 1 is stopped, or its agent; rank 0 fences it, and continues it when that is done.'''
     rank, told, split = comm.Get_rank(), queue.SimpleQueue(), Path(os.environ["TMPDIR"]).parent / "split"
     progress.on_lost(told.put)
     pids = comm.allgather((os.getpid(), os.getppid()))
@@ -55,15 +55,16 @@ def fences(comm, arguments, progress):
         time.sleep(0.3)
         progress.fence(1)
     how = told.get(timeout=30).how
+    deadline_s = time.monotonic() + 10
+    while (left := runs(pid)) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
     if rank == 0 and not arguments["agent"]:
         try:
             os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
             pass
-    deadline_s = time.monotonic() + 10
-    while runs(pid) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return how, runs(pid), split.exists()
+        time.sleep(1 if left else 0)
+    return how, left, split.exists()
 
 def runs(pid):
     try:
@@ -119,7 +120,7 @@ from exec.launcher.run import launch
 
 session._MEMORY = Path(os.environ["TMPDIR"])
 task, arguments, options, told = json.loads(sys.argv[1])
-watchdog.FAR_SILENCE_S = 2.0
+watchdog.FAR_SILENCE_S = 3.0
 value = launch(f"survivors_of_a_test:{task}", arguments, wires="sockets", timeout_s=90, **options,
                keep=lambda piece: print("piece", piece, flush=True))
 with open(told, "w") as file:
