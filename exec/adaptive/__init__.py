@@ -3,6 +3,6 @@
 In: when workers became ready, and what their collective costs. Out: decisions to wait or to go, and results
 that are put together from the phases.
 
-Read `ski_rental`, the rule; `buy_cost`, what going costs; `phase_buffers`, results from phases; `arrivals`
-and `policies`, the rule replayed beside others.
+Read `ski_rental`, the rule; `buy_cost` with `late_bases`, what going costs; `phase_buffers`, results from
+phases; `arrivals` and `policies`, the rule replayed beside others.
 """

@@ -23,15 +23,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from exec.adaptive.late_bases import late_bases
 from probes.errors import UsageError
 from synth.relays.behavior import taking_part
-from synth.relays.partial import WAYS, has_data, late_schedule, partial_schedule
+from synth.relays.partial import fastest_late_phase, has_data, late_schedule, partial_schedule
 from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
@@ -121,13 +122,20 @@ class _OfSchedule(ABC):
 
 
 class SimulatedCosts(_OfSchedule):
-    """The simulated times of the schedules of both phases; of phase 2 the faster of its two ways."""
+    """The simulated times of the schedules of both phases.
+
+    Phase 2 takes the fastest of all ways along ``bases``, by default those of `late_bases`.
+    """
+
+    def __init__(self, schedule: Schedule, bases: Sequence[Schedule] | None = None) -> None:
+        self._bases = late_bases(schedule) if bases is None else bases
+        super().__init__(schedule)
 
     def _one_s(self, ready: frozenset[int]) -> float:
         return replay(partial_schedule(self.schedule, ready)).time_s
 
     def _two_s(self, late: frozenset[int]) -> float:
-        return min(replay(late_schedule(self.schedule, late, way)).time_s for way in WAYS)
+        return replay(fastest_late_phase(self._bases, late).schedule).time_s
 
 
 class VolumeCosts(_OfSchedule):

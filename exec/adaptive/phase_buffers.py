@@ -5,6 +5,7 @@ Chunks must be equal: a buffer is as many slots as its collective has chunks for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,28 +29,46 @@ def input_of(phase: Phase, rank: int, whole: Array) -> Array:
 def merged(phases: Sequence[Phase], outputs: Sequence[Array], rank: int, redop: str = "sum") -> Array:
     """The output of the whole collective at ``rank``, of its outputs of all ``phases``.
 
-    Contributions to one slot are combined phase by phase and slot by slot, so that every rank ends with
-    the same bits. Raises UsageError where an output does not fit its phase, or a slot is not filled.
+    Phases may cut the buffer into chunks more or less finely. Contributions are combined phase by phase and
+    slot by slot, so that every rank ends with the same bits. Raises UsageError where an output does
+    not fit its phase, where phases are of different collectives, or where one brings too little.
     """
-    whole = phases[0].whole
     combine = combine_of(redop, outputs[0].dtype)
-    chunks = np.flatnonzero(whole.targets.has(rank))
     places = [phase.output_places(rank).tolist() for phase in phases]
     parts = [_slots(output, len(its), "outputs") for output, its in zip(outputs, places, strict=True)]
-    elements = max(part.shape[1] for part in parts)
-    found = np.empty((len(chunks), elements), outputs[0].dtype)
-    filled = np.zeros(len(chunks), dtype=bool)
-    for its, part in zip(places, parts, strict=True):
-        for place, values in zip(its, part, strict=True):
-            found[place] = combine(found[place], values) if filled[place] else values
-            filled[place] = True
-    if not filled.all():
+    sizes = {
+        int(phase.whole.targets.has(rank).sum()) * part.shape[1]
+        for phase, part in zip(phases, parts, strict=True)
+        if len(part)
+    }
+    if len(sizes) > 1 or not all(phase.whole.same_but_for_chunks(phases[0].whole) for phase in phases):
+        raise UsageError(": expected parts of one collective, of one buffer", argument="phases")
+    elements = max(sizes, default=0)
+    found = np.zeros(elements, outputs[0].dtype)
+    step = math.gcd(*(part.shape[1] for part in parts)) or 1
+    filled = np.zeros(elements // step, dtype=bool)
+    for phase, its, part in zip(phases, places, parts, strict=True):
+        length = part.shape[1]
+        adds = phase.whole.reduced[phase.chunk[phase.schedule.collective.targets.has(rank)]].tolist()
+        for place, values, adding in zip(its, part, adds, strict=True):
+            here = slice(place * length, (place + 1) * length)
+            there = slice(here.start // step, here.stop // step)
+            if adding and filled[there].all():
+                found[here] = combine(found[here], values)
+            elif adding and filled[there].any():
+                before = np.repeat(filled[there], step)
+                found[here] = np.where(before, combine(found[here], values), values)
+            else:
+                found[here] = values
+            filled[there] = True
+    wanted = bool(phases[0].whole.targets.has(rank).any())
+    if not filled.all() or (wanted and not elements):
         raise UsageError(
-            f": expected phases that bring all that rank {rank} wants, nothing brings chunk "
-            f"{chunks[~filled][0]}",
+            f": expected phases that bring all that rank {rank} wants, nothing brings what begins at element "
+            f"{int(np.argmin(filled)) * step if elements else 0}",
             argument="phases",
         )
-    return found.ravel()
+    return found
 
 
 def _slots(buffer: Array, slots: int, name: str) -> Array:

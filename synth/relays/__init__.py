@@ -4,5 +4,6 @@ In: a schedule whose chunks are trees or paths, and the ranks that are ready. Ou
 rank, and the schedules of phase 1 (the ready ranks) and phase 2 (those that came late). Together they give
 what the whole schedule gives. All of it is deterministic: ranks that ask alike get the same bytes.
 
-Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules that they leave.
+Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules that they leave,
+with `tree_choice`; and `pieces`, finer chunks.
 """

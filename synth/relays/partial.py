@@ -10,7 +10,7 @@ stage to wait for. For collectives that sum nothing both are the same, and the r
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -22,7 +22,8 @@ from synth.collective import Collective, custom
 from synth.rank_sets import RankSets, of_sets
 from synth.relays.behavior import named_ranks, tree_behaviors
 from synth.relays.chunk_trees import ChunkTree, chunk_trees
-from synth.schedule import COPY, Schedule
+from synth.relays.tree_choice import dealt, loads
+from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Phase",
     "Way",
     "faster_way",
+    "fastest_late_phase",
     "has_data",
     "late_phase",
     "late_schedule",
@@ -84,6 +86,16 @@ def late_schedule(schedule: Schedule, late: Collection[int], way: Way) -> Schedu
     return late_phase(schedule, late, way).schedule
 
 
+def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phase:
+    """The phase 2 that simulates fastest, of all ways and of these schedules of one collective.
+
+    A schedule that is best for the data of all need not be so for those of few: finer pieces (`pieces.cut`)
+    and the chains of a ring often are. The first of equals; so all ranks choose alike.
+    """
+    made = [late_phase(base, late, way) for base in bases for way in WAYS]
+    return min(made, key=lambda phase: replay(phase.schedule).time_s)
+
+
 def faster_way(schedule: Schedule, late: Collection[int]) -> Way:
     """The way of phase 2 that simulates faster on the schedule's network; ``sum`` where both are as fast."""
     time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
@@ -122,57 +134,107 @@ def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
     if way not in WAYS:
         raise UsageError(f": expected {' or '.join(WAYS)}, found {way!r}", argument="way")
     missing = _chosen(schedule, late, "late")
-    return _copies(schedule, missing) if way == "copy" else partial_phase(schedule, missing)
-
-
-def _copies(schedule: Schedule, late: frozenset[int]) -> Phase:
-    """Every late rank's part of each chunk as a chunk of its own: all of the first rank, then of the next."""
     trees = chunk_trees(schedule)
-    parts = [_Copied(tree, origins) for tree in trees for origins in _origins(tree, late)]
-    first = np.cumsum([0, *(len(part.tree.chunks) for part in parts)])
-    owner = np.repeat([min(part.origins) for part in parts], np.diff(first))
-    chunk = np.concatenate([part.tree.chunks for part in parts])
+    if way == "sum" and all(tree.sources <= missing for tree in trees):
+        return partial_phase(schedule, missing)
+    alike: dict[tuple[frozenset[int], frozenset[int], bool], list[ChunkTree]] = {}
+    for tree in trees:
+        alike.setdefault((tree.sources, tree.targets, tree.reduced), []).append(tree)
+    items = [
+        _Item(schedule, group, origins, way)
+        for group in alike.values()
+        for origins in _origins(group[0], missing, way)
+    ]
+    made = [_brought(schedule, items, taken, way) for taken in _choices(items)]
+    return min(made, key=lambda phase: replay(phase.schedule).time_s)
+
+
+def _choices(items: list[_Item]) -> list[list[Indices]]:
+    """For each item the trees of its chunks, in the ways that are worth a try: its own, and evenly dealt."""
+    own: list[Indices] = [item.own for item in items]
+    even = dealt([item.held for item in items], [len(item.chunks) for item in items])
+    return [own] if all(map(np.array_equal, own, even)) else [own, even]
+
+
+class _Item:
+    """Data of ``origins``, all of whose chunks may take any of some trees; ``own`` says which is whose.
+
+    ``left[t]`` are the sends of tree t that bring them to all that want them; ``ends[t]`` are these.
+    """
+
+    def __init__(self, schedule: Schedule, trees: list[ChunkTree], origins: frozenset[int], way: Way) -> None:
+        self.trees, self.origins = trees, origins
+        self.chunks = np.sort(np.concatenate([tree.chunks for tree in trees]))
+        self.own = np.empty(len(self.chunks), dtype=np.int64)
+        for at, tree in enumerate(trees):
+            self.own[np.searchsorted(self.chunks, tree.chunks)] = at
+        ranks = schedule.network.ranks
+        self.left = [
+            _passing(tree, origins) if way == "copy" else _left(tree, ranks, origins) for tree in trees
+        ]
+        self.ends = [
+            tree.targets if tree.reduced else _reached(tree, left, origins)
+            for tree, left in zip(trees, self.left, strict=True)
+        ]
+        links = [schedule.link[tree.rows[0]][left] for tree, left in zip(trees, self.left, strict=True)]
+        self.held = loads(schedule.network, schedule.chunk_bytes, links)
+
+
+def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: Way) -> Phase:
+    """The phase in which each chunk of each item takes that one of the item's trees that ``trees`` names."""
+    counts = [len(item.chunks) for item in items]
+    owner = np.repeat([min(item.origins) if way == "copy" else 0 for item in items], counts)
+    chunk = np.concatenate([item.chunks for item in items])
     order = np.lexsort((chunk, owner))
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
-    rows = np.concatenate([part.rows.ravel() for part in parts])
-    carried = np.concatenate(
-        [
-            np.repeat(number[begin : begin + len(part.tree.chunks)], part.rows.shape[1])
-            for begin, part in zip(first.tolist(), parts, strict=False)
-        ]
+    origins: list[frozenset[int]] = []
+    ends: list[frozenset[int]] = []
+    carried: list[Indices] = []
+    rows: list[Indices] = []
+    first = 0
+    for item, taken in zip(items, trees, strict=True):
+        for at, (tree, left) in enumerate(zip(item.trees, item.left, strict=True)):
+            mine = np.flatnonzero(taken == at)
+            # As its own chunks do in the whole schedule, those that take a tree follow one another.
+            turn = np.arange(len(mine)) * len(tree.rows) // max(1, len(mine))
+            rows.append(tree.rows[turn][:, left].ravel())
+            carried.append(np.repeat(number[first + mine], int(left.sum())))
+        origins += [item.origins] * len(item.chunks)
+        ends += [item.ends[tree] for tree in taken.tolist()]
+        first += len(item.chunks)
+    every_row, every_chunk = np.concatenate(rows), np.concatenate(carried)
+    wanted = custom(
+        schedule.network.ranks,
+        of_sets([origins[at] for at in order.tolist()]),
+        of_sets([ends[at] for at in order.tolist()]),
+        schedule.collective.reduced[chunk[order]] & (way == "sum"),
     )
-    of_part = np.repeat(np.arange(len(parts)), np.diff(first))[order]
-    sources = _shared([part.origins for part in parts], of_part)
-    targets = _shared([part.targets for part in parts], of_part)
-    wanted = custom(schedule.network.ranks, sources, targets, np.zeros(len(order), dtype=bool))
-    # Where several copies take a link's turn in the whole schedule, they follow one another.
-    turn = np.lexsort((carried, rows))
-    made = _made(schedule, wanted, carried[turn], rows[turn], bytes_of(np.full(len(turn), COPY)))
+    turn = np.lexsort((every_chunk, every_row))
+    op = schedule.op[every_row[turn]] * np.uint8(way == "sum")
+    made = _made(schedule, wanted, every_chunk[turn], every_row[turn], op)
     return Phase(made, schedule.collective, ints(chunk[order]))
 
 
-class _Copied:
-    """What of a tree brings data of ``origins`` to all that want it: up to the root of a sum, then down.
+def _passing(tree: ChunkTree, origins: frozenset[int]) -> Mask:
+    """For each send whether it brings data of ``origins`` along: up to the root of a sum, then down.
 
     A rank that data pass on their way up needs no copy of them from above.
     """
-
-    def __init__(self, tree: ChunkTree, origins: frozenset[int]) -> None:
-        self.tree, self.origins = tree, origins
-        reached, left = set(origins), []
-        for src, dst in zip(tree.src, tree.dst, strict=True):
-            left.append(src in reached and dst not in reached)
-            if left[-1]:
-                reached.add(dst)
-        self.rows = tree.rows[:, np.array(left, dtype=bool)]
-        self.targets = tree.targets & reached
+    reached, left = set(origins), []
+    for src, dst in zip(tree.src, tree.dst, strict=True):
+        left.append(src in reached and dst not in reached)
+        if left[-1]:
+            reached.add(dst)
+    return np.array(left, dtype=bool)
 
 
-def _origins(tree: ChunkTree, late: frozenset[int]) -> list[frozenset[int]]:
-    """The late ranks whose data of a chunk move together: of a sum each alone, else all."""
+def _origins(tree: ChunkTree, late: frozenset[int], way: Way) -> list[frozenset[int]]:
+    """The late ranks whose data of a chunk move together: as copies of a sum each alone, else all."""
     found = tree.sources & late
-    return [frozenset({rank}) for rank in found] if tree.reduced else [found] if found else []
+    if tree.reduced and way == "copy":
+        return [frozenset({rank}) for rank in sorted(found)]
+    return [found] if found else []
 
 
 def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:

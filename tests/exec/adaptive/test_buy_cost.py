@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
+from sample_networks import named
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
 from exec.adaptive.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
+from exec.adaptive.late_bases import late_bases
 from probes.errors import UsageError
+from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
+from synth.methods import greedy
 from synth.relays.partial import WAYS, late_schedule, partial_schedule
 from synth.schedule import COPY
 from synth.simulation.schedule import replay
@@ -52,7 +57,7 @@ def test_several_at_once_have_no_volume():
 
 def test_simulated_costs_are_those_of_the_schedules():
     ring = ring_all_reduce(6, 2)
-    costs = SimulatedCosts(ring)
+    costs = SimulatedCosts(ring, [ring])
     assert costs.whole_s == replay(ring).time_s
     for ready in ({0}, {1, 4}, {0, 1, 2, 3, 4}):
         late = set(range(6)) - ready
@@ -60,6 +65,27 @@ def test_simulated_costs_are_those_of_the_schedules():
         assert found.one_s == replay(partial_schedule(ring, ready)).time_s
         assert found.two_s == min(replay(late_schedule(ring, late, way)).time_s for way in WAYS)
         assert costs.phases(frozenset(ready)) is found
+        assert SimulatedCosts(ring).phases(frozenset(ready)).two_s <= found.two_s
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bases_are_proven_schedules_of_the_same_buffers(kind):
+    schedule = replace(random_schedule(kind, 4, 4, seed=3), chunk_bytes=1 << 20)
+    bases = late_bases(schedule)
+    assert bases[0] is schedule
+    assert len(bases) == 2 + (kind in ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter"))
+    for base in bases:
+        assert check(base) == []
+        assert base.collective.same_but_for_chunks(schedule.collective)
+        assert base.collective.total_bytes(base.chunk_bytes) == schedule.collective.total_bytes(1 << 20)
+
+
+def test_bases_are_whole_elements_and_links_that_are_there():
+    schedule = random_schedule("all_reduce", 4, 1, seed=3)
+    assert len(late_bases(replace(schedule, chunk_bytes=1000))) == 1
+    line = named("line of 4")
+    made = greedy.synthesize(line, collective("all_reduce", 4, 4), 1 << 20)
+    assert len(late_bases(made)) == 2
 
 
 def test_a_broadcast_cannot_begin_before_its_root():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from exec.adaptive.phase_buffers import input_of, merged
 from exec.program.interpreter import interpret
 from probes.errors import UsageError
+from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
 from synth.errors import NotApplicableError
@@ -21,6 +23,7 @@ from synth.methods import greedy, paths
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.synthesize import METHODS
 from synth.relays.partial import WAYS, has_data, late_phase, partial_phase
+from synth.relays.pieces import cut
 from synth.stages import compile as proven
 
 ELEMENTS = 3
@@ -95,6 +98,21 @@ def test_three_phases_give_the_same_bits_on_every_rank():
     assert np.allclose(found[0], np.sum(inputs, axis=0), atol=1e-5)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "reduce_scatter"])
+def test_phase_2_may_take_another_schedule_in_finer_pieces(kind, way):
+    first = random_schedule(kind, 4, 1, seed=5)
+    second = random_schedule(kind, 4, 1, seed=6)
+    second = cut(replace(second, collective=first.collective), 4)
+    assert check(second) == []
+    rng = np.random.default_rng(2)
+    slots = [int(first.collective.sources.has(rank).sum()) for rank in range(4)]
+    inputs = [rng.integers(1, 1000, 8 * count).astype(np.float64) for count in slots]
+    phases = [partial_phase(first, {0, 2}), late_phase(second, {1, 3}, way)]
+    expected = interpret(lower(first), inputs)
+    assert [one.tolist() for one in carried_out(phases, inputs)] == [one.tolist() for one in expected]
+
+
 def test_other_operators():
     ring = ring_all_reduce(4)
     inputs = inputs_of(ring.collective)
@@ -111,7 +129,7 @@ def test_other_operators():
 def test_phases_that_do_not_bring_all_are_refused():
     ring = ring_all_reduce(4)
     phase = partial_phase(random_schedule("all_gather", 3, 1, seed=0), {0, 1})
-    with pytest.raises(UsageError, match="phases: expected phases that bring all that rank 2 wants"):
+    with pytest.raises(UsageError, match=r"phases: expected phases that bring .* rank 2 .* element 2"):
         merged([phase], [np.ones(2)], 2)
     with pytest.raises(UsageError, match="whole: expected a flat array of 4 equal slots"):
         input_of(partial_phase(ring, {0}), 0, np.ones(6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -51,6 +52,12 @@ def test_by_hand_with_phases():
     assert not patient.declared_faulty.any()
 
 
+@cache
+def costs_of_ring(chunk_bytes, volume):
+    ring = replace(ring_all_reduce(4), chunk_bytes=chunk_bytes)
+    return (VolumeCosts if volume else SimulatedCosts)(ring)
+
+
 ROWS = st.lists(st.lists(st.floats(0, 0.2), min_size=4, max_size=4), min_size=1, max_size=6)
 
 
@@ -62,9 +69,7 @@ ROWS = st.lists(st.lists(st.floats(0, 0.2), min_size=4, max_size=4), min_size=1,
     volume=st.booleans(),
 )
 def test_no_policy_beats_the_optimum_nor_the_rule_its_bound(rows, chunk_bytes, cycle, volume):
-    ring = replace(ring_all_reduce(4), chunk_bytes=chunk_bytes)
-    costs = (VolumeCosts if volume else SimulatedCosts)(ring)
-    found = replay_arrivals(Arrivals.of(np.array(rows)), costs, cycle_s=cycle)
+    found = replay_arrivals(Arrivals.of(np.array(rows)), costs_of_ring(chunk_bytes, volume), cycle_s=cycle)
     best = found.policies["optimum"]
     for name in POLICIES:
         one = found.policies[name]

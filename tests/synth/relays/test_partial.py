@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,11 +23,13 @@ from synth.relays.chunk_trees import chunk_trees
 from synth.relays.partial import (
     WAYS,
     faster_way,
+    fastest_late_phase,
     late_phase,
     late_schedule,
     partial_phase,
     partial_schedule,
 )
+from synth.relays.pieces import cut
 from synth.schedule import COPY, REDUCE
 from synth.simulation.schedule import replay
 
@@ -178,14 +182,55 @@ def test_the_same_on_every_rank():
 
 
 def test_the_faster_way_is_the_one_of_the_shorter_simulation():
-    ring = ring_all_reduce(8, 2)
-    chosen = set()
-    for late in ({3}, {1, 2, 3, 4, 5}, set(range(1, 8))):
-        time_s = {way: replay(late_schedule(ring, late, way)).time_s for way in WAYS}
-        way = faster_way(ring, late)
-        assert time_s[way] == min(time_s.values())
-        chosen.add(way)
-    assert chosen == set(WAYS)
+    # 3 → 2 → 1 → 0 and back: what rank 3 brings passes all on its way up.
+    sends = [(0, rank, rank - 1, REDUCE) for rank in (3, 2, 1)]
+    sends += [(0, rank, rank + 1, COPY) for rank in range(3)]
+    chain = schedule_of(complete(4), collective("all_reduce", 4, 1), sends)
+    # Of five ranks the sum is much less than all they have.
+    ring = replace(ring_all_reduce(8, 2), chunk_bytes=1 << 20)
+    for schedule, late, fastest in ((chain, {3}, "copy"), (ring, {1, 2, 3, 4, 5}, "sum")):
+        time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
+        assert faster_way(schedule, late) == fastest
+        assert all(time_s[fastest] < time_s[way] for way in WAYS if way != fastest)
+
+
+def test_late_data_keep_away_from_trees_that_load_a_link_twice():
+    # Chains round a ring: a sum of two late ranks goes through that whose root is late.
+    ring = cut(replace(ring_all_reduce(6), chunk_bytes=1 << 20), 16)
+    whole_s = replay(ring).time_s
+    assert replay(late_schedule(ring, {5}, "copy")).time_s < 0.7 * whole_s
+    assert replay(late_schedule(ring, {4, 5}, "sum")).time_s < 0.7 * whole_s
+
+
+def test_the_fastest_of_several_schedules():
+    coarse = replace(ring_all_reduce(4), chunk_bytes=1 << 20)
+    bases = [coarse, cut(coarse, 8)]
+    for late in ({0}, {1, 2}, {0, 2, 3}):
+        phase = fastest_late_phase(bases, late)
+        assert check(phase.schedule) == []
+        assert replay(phase.schedule).time_s == min(
+            replay(late_schedule(base, late, way)).time_s for base in bases for way in WAYS
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_the_same_schedule_in_finer_chunks(kind):
+    schedule = random_schedule(kind, 4, 2, seed=9)
+    fine = cut(schedule, 4)
+    assert check(fine) == []
+    assert fine.collective.same_but_for_chunks(schedule.collective)
+    assert fine.collective.total_bytes(fine.chunk_bytes) == schedule.collective.total_bytes(1024)
+    assert cut(schedule, 1) is schedule
+    judge_partial(fine, {0, 1})
+    with pytest.raises(UsageError, match="pieces: expected a divisor of the 1024 bytes"):
+        cut(schedule, 3)
+
+
+def test_pieces_of_a_custom_collective():
+    part = partial_schedule(ring_all_reduce(4), {0, 2})
+    fine = cut(part, 2)
+    assert check(fine) == []
+    assert sets(fine.collective.sources) == [{0, 2}] * 8
 
 
 def test_a_partial_schedule_is_an_artifact(tmp_path):

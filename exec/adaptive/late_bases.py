@@ -1,0 +1,42 @@
+"""Schedules along which phase 2 may go: what is best for the data of all is seldom best for those of few."""
+
+from __future__ import annotations
+
+from synth.collective import collective
+from synth.errors import NotApplicableError
+from synth.methods import ring
+from synth.relays.pieces import cut
+from synth.schedule import Schedule
+
+__all__ = ["PIECES", "late_bases"]
+
+PIECES = 16
+_RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+
+
+def late_bases(schedule: Schedule, pieces: int = PIECES, *, element_bytes: int = 8) -> tuple[Schedule, ...]:
+    """``schedule``, the same in finer pieces, and in such pieces a ring on its network where there is one.
+
+    Each cuts the same buffers into equal chunks of whole elements; those that cannot are left out.
+    """
+    found = [schedule]
+    if _divides(schedule.chunk_bytes, pieces * element_bytes):
+        found.append(cut(schedule, pieces))
+    whole = schedule.collective
+    if whole.kind not in _RING or whole.members:
+        return tuple(found)
+    # A chunk for each rank, of which one of all_gather starts with its own alone.
+    chunks = 1 if whole.kind == "all_gather" else whole.ranks
+    shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
+    total_bytes = whole.total_bytes(schedule.chunk_bytes)
+    if not _divides(total_bytes, shape.total_bytes(1) * pieces * element_bytes):
+        return tuple(found)
+    try:
+        around = ring.synthesize(schedule.network, shape, total_bytes // shape.total_bytes(1))
+    except NotApplicableError:
+        return tuple(found)
+    return (*found, cut(around, pieces))
+
+
+def _divides(whole_bytes: int, parts: int) -> bool:
+    return whole_bytes % parts == 0

@@ -1,0 +1,58 @@
+"""Cuts the chunks of a schedule into pieces, so that they follow one another closer through its trees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from probes.columns import bytes_of, ints
+from probes.errors import UsageError
+from synth.collective import Collective
+from synth.schedule import Schedule
+
+__all__ = ["cut"]
+
+
+@lru_cache(maxsize=16)
+def cut(schedule: Schedule, pieces: int) -> Schedule:
+    """``schedule`` with every chunk as ``pieces`` chunks one behind the other, on the same links.
+
+    The pieces of chunk c are numbered from c · pieces, so every buffer holds the same at the same place.
+    Raises UsageError where the bytes of a chunk are no multiple of ``pieces``. O(sends · pieces).
+    """
+    if pieces < 1 or schedule.chunk_bytes % pieces:
+        raise UsageError(
+            f": expected a divisor of the {schedule.chunk_bytes} bytes of a chunk, found {pieces}",
+            argument="pieces",
+        )
+    if pieces == 1:
+        return schedule
+    chunk = schedule.chunk.astype(np.int64)[:, None] * pieces + np.arange(pieces)
+    return replace(
+        schedule,
+        collective=_cut(schedule.collective, pieces),
+        chunk_bytes=schedule.chunk_bytes // pieces,
+        chunk=ints(chunk.ravel()),
+        link=ints(np.repeat(schedule.link, pieces)),
+        op=bytes_of(np.repeat(schedule.op, pieces)),
+        outcome=None,
+    )
+
+
+def _cut(collective: Collective, pieces: int) -> Collective:
+    custom = collective.custom
+    if custom is not None:
+        custom = replace(
+            custom,
+            source=ints(np.repeat(custom.source, pieces)),
+            target=ints(np.repeat(custom.target, pieces)),
+            reduced=bytes_of(np.repeat(custom.reduced, pieces)),
+        )
+    return replace(
+        collective,
+        chunks=collective.chunks * pieces,
+        parts=tuple(_cut(part, pieces) for part in collective.parts),
+        custom=custom,
+    )

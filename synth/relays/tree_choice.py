@@ -1,0 +1,56 @@
+"""Which tree each chunk takes in a phase: the one that keeps the busiest link or port least busy.
+
+The trees of a schedule are balanced for the data of all ranks. Those of few may load some links twice: a rank
+that is late sends its data to the roots of the others' trees, and its own part to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from synth.network import Network
+
+__all__ = ["dealt", "loads"]
+
+_LOTS = 64
+
+
+def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Floats:
+    """(trees, links and ports): how long a chunk holds each of them that takes ``links[t]`` of tree t."""
+    held = np.zeros((len(links), network.links + len(network.ports)))
+    hold_s = network.hold_s(chunk_bytes)
+    for tree, used in enumerate(links):
+        np.add.at(held[tree], used, hold_s[used])
+        rows, port = network.ports_along(used)
+        np.add.at(held[tree], network.links + port, hold_s[used][rows])
+    return held
+
+
+def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
+    """For each item n, a tree for each of its ``chunks[n]`` chunks; ``held[n]`` is `loads` of its trees.
+
+    Some chunks after the others, items in turn, take the tree with which the busiest link or port of all is
+    held the shortest, then that which holds least in all. Chunks are dealt in at most 64 lots an item.
+    O(items · trees · links), and times 64.
+    """
+    found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
+    # Where there is one tree there is no choice, but its load counts.
+    busy_s = np.zeros(held[0].shape[1])
+    for its, count in zip(held, chunks, strict=True):
+        if len(its) == 1:
+            busy_s += its[0] * count
+    choosing = [item for item, its in enumerate(held) if len(its) > 1]
+    total_s = [its.sum(axis=1) for its in held]
+    edges = [np.arange(_LOTS + 1) * count // _LOTS for count in chunks]
+    for lot in range(_LOTS):
+        for item in choosing:
+            first, end = edges[item][lot : lot + 2].tolist()
+            if end > first:
+                added_s = held[item] * (end - first)
+                tree = int(np.lexsort((total_s[item], (busy_s + added_s).max(axis=1)))[0])
+                found[item][first:end] = tree
+                busy_s += added_s[tree]
+    return found
