@@ -120,7 +120,8 @@ def launch(
     well, the death of ranks or of a whole host does not end the run: ``on_lost`` is called here with each of
     them, ``progress.on_lost(callback)`` has it told on the ranks that are left, and ``progress.fence(rank)``
     ends one that is stopped or too slow. The value is that of the lowest rank left that does not return None;
-    LostRankError means that none is left. What a rank raises ends the run. Not inside the user's own mpirun.
+    LostRankError means that none is left, or that one died before all were connected. What a rank raises ends
+    the run. Not inside the user's own mpirun.
 
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)

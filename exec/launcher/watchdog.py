@@ -106,7 +106,7 @@ class Watchdog:
         self._here = socket.gethostname()
         self._value: Any = None
         self._heard = Heard()
-        self._answers, self.losses = Answers(job), list[Lost]()
+        self._answers, self.losses, self._survives = Answers(job), list[Lost](), False
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
@@ -166,8 +166,6 @@ class Watchdog:
             if not self.ranks:
                 self._reached(False)
             self.ranks[rank.number] = rank
-            for lost in self.losses:
-                self._tell(rank, lost)
             self._arrived_s = time.monotonic()
 
     def _listen(self, at_most_s: float) -> None:
@@ -200,7 +198,7 @@ class Watchdog:
         """The connection of a rank is broken."""
         cut_off = isinstance(error, OSError) and error.errno in _CUT_OFF
         how = "is cut off" if cut_off else self._starter.how_it_died(rank.number)
-        if self._job.survive:
+        if self._survives:
             self._lose(rank, how)
             return
         self._welcome()
@@ -211,7 +209,7 @@ class Watchdog:
 
     def _lose(self, rank: Rank, how: str) -> None:
         """End a rank for good, and let the others go on; raises LostRankError where they do not."""
-        if not self._job.survive:
+        if not self._survives:
             raise self._lost(rank, how) from None
         rank.lost = how
         self._starter.kill(rank.number)
@@ -246,6 +244,8 @@ class Watchdog:
         elif isinstance(message, Started):
             rank.segments, rank.up = message.segments, True
             if self._all_up():
+                # Before, the others cannot have connected to each other.
+                self._survives = self._job.survive
                 self._reached(True)
         elif isinstance(message, Finished):
             rank.finished = True
@@ -267,9 +267,7 @@ class Watchdog:
             self._lose(rank, f"was fenced by rank {by.number}")
 
     def _all_up(self) -> bool:
-        return len(self.ranks) == self._job.ranks and all(
-            rank.up or rank.lost for rank in self.ranks.values()
-        )
+        return len(self.ranks) == self._job.ranks and all(rank.up for rank in self.ranks.values())
 
     def _keep_all(self, pieces: Partial) -> None:
         for value in pieces.values:

@@ -192,6 +192,21 @@ def test_a_rank_that_dies_before_it_is_heard_of_is_named(tasks):
         run("gathers")
 
 
+def test_a_rank_that_dies_while_they_connect_ends_the_run_and_is_named(tasks):
+    early = (
+        "import sys\n"
+        "if 'exec.launcher.worker' in sys.orig_argv:\n"
+        "    import exec.sockets.group, os, signal\n"
+        "    join = exec.sockets.group.join\n"
+        "    def dies(rank, *arguments):\n"
+        "        return os.kill(os.getpid(), signal.SIGKILL) if rank == 1 else join(rank, *arguments)\n"
+        "    exec.sockets.group.join = dies\n"
+    )
+    (tasks.parent / "sitecustomize.py").write_text(early)
+    with pytest.raises(LostRankError, match=r"^rank 1 \(host .* was killed \(SIGKILL\)"):
+        run("gathers")
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
