@@ -34,7 +34,7 @@ __all__ = ["UNITS", "read_trace"]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _MOST_PROBLEMS = 20
-_MOST_RANKS = 1 << 12
+_MOST_RANKS = 1 << 10
 _MOST = 1e15
 _UNIT = re.compile(r"[(\[](s|ms|us)[)\]]\s*$")
 _BEGINS_NUMBER = re.compile(r"[-+.0-9]")

@@ -38,7 +38,8 @@ EXAMPLES = (
     ),
 )
 
-_MOST_RANKS = 1 << 12
+_MOST_RANKS = 1 << 10
+_MOST_ARRIVALS = 50_000_000
 
 Trace = Annotated[
     str | None,
@@ -220,6 +221,10 @@ def _arrivals(
         raise UsageError("expected --ranks: how many ranks arrive", hint="For example --ranks 4.")
     if stragglers > ranks:
         raise UsageError(f"--stragglers: expected at most the {ranks} of --ranks, found {stragglers}")
+    if ranks * iterations > _MOST_ARRIVALS:
+        raise UsageError(
+            f"--ranks {ranks} --iterations {iterations}: expected at most {_MOST_ARRIVALS} arrivals in all"
+        )
     how = {"ranks": ranks, "stragglers": stragglers, "iterations": iterations, "seed": seed}
     if exponential is not None:
         return arrivals.exponential(parse_seconds(exponential, "--exponential"), **how)

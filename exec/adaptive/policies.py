@@ -1,4 +1,6 @@
-"""Policies replayed over arrivals: break-even beside always-wait, always-go and the best in hindsight.
+"""Policies replayed over arrivals: break-even, by all that going costs or by what is extra, beside others.
+
+The others are always-wait, always-go and the optimum, which is the best in hindsight.
 
 Each is judged by two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
 collective of all or the two phases; the ratio to the best cost is what the bound is about. Its *completion*
@@ -29,7 +31,7 @@ from probes.columns import Floats, Mask
 
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 
-POLICIES = ("break_even", "always_wait", "always_go", "optimum")
+POLICIES = ("break_even", "break_even_extra", "always_wait", "always_go", "optimum")
 _ROUNDING = 1e-9
 
 
@@ -99,9 +101,10 @@ def replay_arrivals(
         last_s = float(row.max())
         waits = _Option(last_s, costs.whole_s, last_s + costs.whole_s)
         rule = _break_even(stretches, row, costs, cycle_s) or waits
+        extra = _break_even(stretches, row, costs, cycle_s, costs.whole_s) or waits
         first = next((option for option in options if math.isfinite(option.buy_s)), waits)
         best = min([waits, *options], key=lambda option: option.cost_s)
-        for policy, chosen in enumerate((rule, waits, first, best)):
+        for policy, chosen in enumerate((rule, extra, waits, first, best)):
             cost_s[policy, at], completion_s[policy, at] = chosen.cost_s, chosen.completion_s
             went[policy, at] = chosen is not waits
         completion_s[-1, at] = min(option.completion_s for option in [waits, *options])
@@ -138,14 +141,16 @@ def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: Costs) -
     return _Option(moment_s, phases.buy_s, over_s, phases.one_s)
 
 
-def _break_even(stretches: list[_Stretch], ready_s: Floats, costs: Costs, cycle_s: float) -> _Option | None:
+def _break_even(
+    stretches: list[_Stretch], ready_s: Floats, costs: Costs, cycle_s: float, spared_s: float = 0.0
+) -> _Option | None:
     """Going as the rule of `ski_rental` says; None where all are ready before."""
-    waiting = Waiting(0.0)
+    waiting = Waiting(0.0, spared_s=spared_s)
     for stretch in stretches:
         waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
         if math.isinf(waiting.least_buy_s):
             continue
-        due_s = max(stretch.begin_s, waiting.least_buy_s)
+        due_s = max(stretch.begin_s, waiting.least_buy_s - spared_s)
         moment_s = max(due_s, math.ceil(due_s / cycle_s - _ROUNDING) * cycle_s)
         if moment_s < stretch.end_s and waiting.decide(moment_s) is Decision.GO:
             return _option(stretch, moment_s, ready_s, costs)

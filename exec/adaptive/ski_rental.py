@@ -30,6 +30,16 @@ t + b(t) for some t < L. The cycle before the rule stops is at s ≥ (its end) -
 No deterministic rule has less than 1 + b_max/b_min: let b be b_min at first and b_max at once after, and
 the last worker be ready just after the rule has gone, at t. It pays t + b_max where min(t, b_min) was
 possible. On these arrivals the comparison with b of the moment costs 2·b_max/b_min times the best.
+
+**Only what is extra.** C is paid in any case. A wait that spares C goes when the time waited has reached
+the least b - C. With M = max(b_max, C) and μ = min(b_min, C) that costs at most OPT + δ + M - μ, where the
+rule above may cost OPT + δ + M; and where b never rises and C ≤ b_min, at most 2·OPT - C + δ.
+
+*Proof.* Take C from all costs and let b' = b - C, m' = m - C. As above, t* - δ < m'(t* - δ), so what OPT
+pays beyond C is at least t* - δ, or less by C - b_min where that is positive and OPT goes after s; so the
+rule costs at most C + t* + b'(t*) ≤ OPT + δ + max(0, C - b_min) + b_max - C. If it goes at 0 it costs b ≤
+b_max, and OPT ≥ μ; if it waits, L + C ≤ OPT + δ + max(0, C - b_min). The last claim is the third case above
+with b' for b. ∎
 """
 
 from __future__ import annotations
@@ -57,10 +67,14 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """One collective that waits: since when, and the least cost of going that was offered until now."""
+    """One collective that waits: since when, and the least cost of going that was offered until now.
+
+    ``spared_s`` is what going spares: 0 for the rule, C for going by what is extra alone.
+    """
 
     first_ready_s: float
     least_buy_s: float = math.inf
+    spared_s: float = 0.0
 
     def offered(self, buy_s: float) -> Waiting:
         """This with the cost of going of another ready set: to be told whenever a worker becomes ready."""
@@ -68,7 +82,7 @@ class Waiting:
 
     def decide(self, now_s: float, *, everyone: bool = False) -> Decision:
         """GO where ``everyone`` is ready, or where the rule of this module says so; else WAIT."""
-        due = now_s - self.first_ready_s >= self.least_buy_s
+        due = now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
         return Decision.GO if everyone or due else Decision.WAIT
 
 

@@ -27,6 +27,7 @@ def test_a_trace_with_a_constant_cost(run_ccctl, trace):
     means = {name: one["cost_s"]["mean"] for name, one in told["policies"].items()}
     assert means == {
         "break_even": pytest.approx((0.08 + 0.03 + 0.08) / 4),
+        "break_even_extra": pytest.approx((0.08 + 0.03 + 0.08) / 4),
         "always_wait": pytest.approx((1 + 0.03 + 1) / 4),
         "always_go": pytest.approx(3 * 0.04 / 4),
         "optimum": pytest.approx((0.04 + 0.03 + 0.04) / 4),
@@ -113,6 +114,11 @@ def test_the_same_seed_draws_the_same(run_ccctl):
         (["trace.csv", "--schedule", "schedule.json", "--network", "ring:3"], 2, "exclude each other"),
         (["--exponential", "1ms", "--buy", "1ms"], 2, "expected --ranks"),
         (["--exponential", "1ms", "--ranks", "2", "--stragglers", "3", "--buy", "1ms"], 2, "--stragglers: "),
+        (
+            ["--exponential", "1ms", "--ranks", "1024", "--iterations", "1000000", "--buy", "1ms"],
+            2,
+            "at most 5",
+        ),
         (["--bimodal", "1s", "--ranks", "2", "--buy", "1ms"], 2, "expected TIME:PROBABILITY"),
         (["--bimodal", "1s:2", "--ranks", "2", "--buy", "1ms"], 2, "expected TIME:PROBABILITY"),
         (["none.csv", "--buy", "1ms"], 66, "there is no such file"),

@@ -26,6 +26,7 @@ def test_by_hand_with_a_constant_cost():
     found = replay_arrivals(arrivals, ConstantCosts(0.04))
     assert costs_of(found) == {
         "break_even": [0.0, pytest.approx(0.03), pytest.approx(0.08)],
+        "break_even_extra": [0.0, pytest.approx(0.03), pytest.approx(0.08)],
         "always_wait": [0.0, pytest.approx(0.03), 1.0],
         "always_go": [0.0, 0.04, 0.04],
         "optimum": [0.0, pytest.approx(0.03), 0.04],
@@ -46,6 +47,10 @@ def test_by_hand_with_phases():
     assert found.policies["break_even"].completion_s.tolist() == [1.0 + phases.two_s]
     assert found.policies["always_wait"].completion_s.tolist() == [1.0 + costs.whole_s]
     assert found.policies["optimum"].completion_s.tolist() == [1.0 + min(phases.two_s, costs.whole_s)]
+    # What going costs beyond the whole collective is waited for first.
+    extra = found.policies["break_even_extra"]
+    assert extra.went.tolist() == [True]
+    assert 0 <= extra.cost_s[0] <= found.policies["break_even"].cost_s[0]
     # A worker of whom nothing is heard for so long would have been taken for dead.
     assert found.declared_faulty.tolist() == [[False, False, False, True]]
     patient = replay_arrivals(arrivals, costs, cycle_s=1e-6, fault_factor=1e9)

@@ -16,10 +16,10 @@ COSTS = st.floats(1e-3, 1.0, allow_nan=False)
 CYCLES = st.floats(1e-3, 0.1, allow_nan=False)
 
 
-def by_the_rule(arrivals_s, buys_s, whole_s, cycle_s):
+def by_the_rule(arrivals_s, buys_s, whole_s, cycle_s, spared_s=0.0):
     """What a coordinator pays that is told of each arrival and decides cycle by cycle."""
     last_s = arrivals_s[-1]
-    waiting, told, cycle = Waiting(0.0), 0, 0
+    waiting, told, cycle = Waiting(0.0, spared_s=spared_s), 0, 0
     while cycle * cycle_s < last_s:
         now_s = cycle * cycle_s
         while arrivals_s[told] <= now_s:
@@ -64,6 +64,28 @@ def test_with_a_cost_that_never_rises_twice_the_best_and_a_cycle(data, ranks, cy
     ratio = competitive_ratio(buys, whole, cycle)
     assert ratio == pytest.approx(2 + cycle / buys[-1])
     assert by_the_rule(arrivals, buys, whole, cycle) <= ratio * in_hindsight(arrivals, buys, whole) + 1e-9
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data(), ranks=st.integers(2, 6), whole=st.floats(1e-3, 1.0), cycle=CYCLES)
+def test_going_by_what_is_extra_has_the_better_bound(data, ranks, whole, cycle):
+    arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]
+    buys = data.draw(st.lists(COSTS, min_size=ranks - 1, max_size=ranks - 1))
+    paid = by_the_rule(arrivals, buys, whole, cycle, spared_s=whole)
+    best = in_hindsight(arrivals, buys, whole)
+    assert paid <= best + cycle + max(*buys, whole) - min(*buys, whole) + 1e-9
+    if buys == sorted(buys, reverse=True) and whole <= buys[-1]:
+        assert paid <= 2 * best - whole + cycle + 1e-9
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data(), ranks=st.integers(2, 6), cycle=CYCLES)
+def test_going_by_what_is_extra_where_costs_never_rise(data, ranks, cycle):
+    arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]
+    buys = sorted(data.draw(st.lists(COSTS, min_size=ranks - 1, max_size=ranks - 1)), reverse=True)
+    whole = data.draw(st.floats(0.0, buys[-1]))
+    paid = by_the_rule(arrivals, buys, whole, cycle, spared_s=whole)
+    assert paid <= 2 * in_hindsight(arrivals, buys, whole) - whole + cycle + 1e-9
 
 
 def test_the_bounds_are_attained():
