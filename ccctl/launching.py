@@ -22,7 +22,16 @@ from exec.launcher.run import World, started_by_mpi
 from probes.errors import UnavailableError, UsageError
 from probes.progress import Progress
 
-__all__ = ["HOSTS_VARIABLE", "World", "by_default", "placed", "run_ranks", "started_by_mpi", "world_of"]
+__all__ = [
+    "HOSTS_VARIABLE",
+    "Drawn",
+    "World",
+    "by_default",
+    "placed",
+    "run_ranks",
+    "started_by_mpi",
+    "world_of",
+]
 
 # Where --hosts is not given; a lab sets it for what runs inside.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
@@ -66,7 +75,7 @@ def run_ranks(
         if started_by_mpi():
             return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))
         with console.progress(label, 1.0) as bar, _showing_output():
-            return run.run_ranks(task, arguments, world, progress=_Drawn(bar), **limits)
+            return run.run_ranks(task, arguments, world, progress=Drawn(bar), **limits)
 
 
 def _inside(call: Callable[[], Any]) -> Any:
@@ -122,14 +131,14 @@ def _showing_output() -> Iterator[None]:
         raise
 
 
-class _Drawn(Progress):
-    """Draws how far rank 0 has come."""
+class Drawn(Progress):
+    """Draws how far a stage, or rank 0, has come."""
 
     def __init__(self, bar: console.Progress) -> None:
         self._bar = bar
 
     def update(self, done: float, total: float, text: str = "") -> None:
-        self._bar.update(min(done / total, 1.0), text)
+        self._bar.update(min(done / total, 1.0) if total else 1.0, text)
 
     def waiting(self, peer: int, what: str) -> None:
         """The bar shows no waiting."""

@@ -4,8 +4,8 @@ In: proven programs and data. Out: results (``run``), and reports of how fast th
 ``launch`` calls any function on ranks that it starts.
 
 Read `stages`, these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`, which
-chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `peers`; `predict` and
-`memory_demand`; `lab`, a cluster on one machine.
+chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `peers`; `predict`,
+`replan` and `memory_demand`; `lab`, a cluster on one machine.
 """
 
 from __future__ import annotations

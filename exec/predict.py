@@ -11,7 +11,7 @@ from synth.schedule import Schedule
 from synth.simulation.fair_program import fair_time_s
 from synth.simulation.program import Costs, simulate_program
 
-__all__ = ["predicted_s", "soonest"]
+__all__ = ["MOST_SENDS", "predicted_s", "soonest"]
 
 # What a step between hosts costs a rank, and the slots that a connection has there.
 _COSTS = Costs(step_s=10e-6, fifo=8)
@@ -24,7 +24,7 @@ _CLEARLY = 0.94
 # Links whose betas are further apart than this are not alike.
 _UNEVEN = 1.2
 # Longer schedules are taken as they are: compiling them would take longer than making them.
-_MOST_SENDS = 20_000
+MOST_SENDS = 20_000
 
 
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
@@ -55,9 +55,9 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     fewest sends.
     """
     first, *others = schedules
-    if first.sends > _MOST_SENDS:
+    if first.sends > MOST_SENDS:
         return first
-    compared = [first, *(one for one in others if one.sends <= _MOST_SENDS)]
+    compared = [first, *(one for one in others if one.sends <= MOST_SENDS)]
     # On one host, too, what steps cost decides: by links alone a forest of a thousand chunks would win.
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes, _COSTS) for one in compared]
     near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]

@@ -13,6 +13,7 @@ import pytest
 from exec.benchmark.report import Measurement, Report, Row
 from probes.columns import bytes_of, floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.profiling.history import Event, History
 from probes.topology import Host, Nic, NumaNode, Topology
 from synth.collective import collective
 from synth.network import Link, build
@@ -142,4 +143,16 @@ def samples(schedule):
         "selection": Selection(schedule.network, (algorithm,), (Range(1, 1 << 20, 0),), (point,)),
         "program": program,
         "report": Report(2, ("host",), "mpi", "Open MPI", 1, 2, (row,)),
+        "history": History(
+            hosts=("host", "host"),
+            src=links.src,
+            dst=links.dst,
+            at_s=floats([0.0, 60.0]),
+            beta_s_per_byte=floats([1e-9, 1e-9, 1e-9, 2e-9]),
+            alpha_s=floats([1e-6] * 4),
+            bandwidth_since_s=floats([0.0, 60.0]),
+            latency_since_s=floats([0.0, 0.0]),
+            searched_s_per_byte=floats([]),
+            events=(Event(60.0, "drift", "1 → 0: bandwidth 1 → 0.5 GB/s, 50% of the baseline"),),
+        ),
     }

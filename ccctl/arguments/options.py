@@ -25,6 +25,7 @@ __all__ = [
     "Json",
     "Output",
     "Parameters",
+    "PrometheusFile",
     "Quiet",
     "Ranks",
     "Seed",
@@ -57,6 +58,14 @@ def _output(value: str | None) -> str | None:
     return value
 
 
+def _prometheus(value: str | None) -> str | None:
+    if value is not None:
+        if not value.endswith(".prom"):
+            raise UsageError(f"--prometheus: expected a file ending in .prom, found {value}")
+        refuse_unwritable(Path(value))
+    return value
+
+
 def positive_seconds(value: float | None, name: str) -> float | None:
     """A limit in seconds; raises UsageError, naming the option, unless it is a positive number."""
     if value is not None and not 0 < value < math.inf:
@@ -77,6 +86,12 @@ Output = Annotated[
         metavar="FILE",
         callback=_output,
         help="Write the artifact to FILE; - prints it to stdout.",
+    ),
+]
+PrometheusFile = Annotated[
+    str | None,
+    typer.Option(
+        "--prometheus", metavar="FILE.prom", callback=_prometheus, help="Write the figures for node_exporter."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]

@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "selection": ("synth.selection:Selection", 1),
     "program": ("synth.program:Program", 1),
     "report": ("exec.benchmark.report:Report", 1),
+    "history": ("probes.profiling.history:History", 1),
 }
 # What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
 # bytes, 4 a number of 40, and 7 an object with a key of 360.
@@ -117,7 +118,7 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
 
 
 def load(path: str | os.PathLike[str], *kinds: str) -> Any:
-    """Return the value in an artifact: a Topology, Profile, Schedule, Selection, Program or Report.
+    """Return the value in an artifact: a Topology, Profile, Schedule, Selection, Program, Report or History.
 
     ``kinds`` are those that will do, "profile" for one; any by default. MSCCL XML is read as a program, and
     what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem of the file.
@@ -134,7 +135,7 @@ def load(path: str | os.PathLike[str], *kinds: str) -> Any:
 
 
 def save(path: str | os.PathLike[str], value: object) -> None:
-    """Write a Topology, Profile, Schedule, Selection, Program or Report as an artifact; all of it or nothing.
+    """Write a Topology, Profile, Schedule, Selection, Program, Report or History: all of it or nothing.
 
     A name that ends in ``.gz`` is compressed, and a program whose name ends in ``.xml`` is MSCCL XML. Raises
     TypeError for what is no artifact, CannotWriteError where the file cannot be made.
@@ -142,7 +143,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     >>> import ccctl
     >>> ccctl.save("notes.json", "a text")
     Traceback (most recent call last):
-    TypeError: expected a Topology, Profile, Schedule, Selection, Program or Report, found a str
+    TypeError: expected a Topology, Profile, Schedule, Selection, Program, Report or History, found a str
     """
     home = f"{type(value).__module__}:{type(value).__qualname__}"
     kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)

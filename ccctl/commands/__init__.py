@@ -17,6 +17,7 @@ from ccctl.commands.show import show
 from ccctl.commands.simulate import simulate
 from ccctl.commands.synth import synth
 from ccctl.commands.verify import verify
+from ccctl.commands.watch import watch
 
 __all__ = ["COMMANDS"]
 
@@ -30,6 +31,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     bench,
     relay,
+    watch,
     show,
     lab,
     doctor,

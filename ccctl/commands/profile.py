@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Hostfile, Hosts, Json, Output, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.arguments.options import (
+    Hostfile,
+    Hosts,
+    Json,
+    Output,
+    PrometheusFile,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+)
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import by_default, world_of
 from ccctl.profile_run import Measurement
@@ -44,14 +53,6 @@ EXAMPLES = (
         "leave the figures where Prometheus' node exporter finds them",
     ),
 )
-
-
-def _prom(value: str | None) -> str | None:
-    if value is not None:
-        if not value.endswith(".prom"):
-            raise UsageError(f"--prometheus: expected a file ending in .prom, found {value}")
-        refuse_unwritable(Path(value))
-    return value
 
 
 def profile(
@@ -105,12 +106,7 @@ def profile(
             "--baseline", metavar="FILE", help="Say what changed since this profile; exit 1 if worse."
         ),
     ] = None,
-    prom: Annotated[
-        str | None,
-        typer.Option(
-            "--prometheus", metavar="FILE.prom", callback=_prom, help="Write the figures for node_exporter."
-        ),
-    ] = None,
+    prom: PrometheusFile = None,
     json: Json = False,
     output: Output = None,
     timeout: TimeoutSeconds = None,

@@ -49,7 +49,7 @@ def show(
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Draw an artifact as text: topology, profile, schedule, selection, program or report.
+    """Draw an artifact as text: topology, profile, schedule, selection, program, report or history.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule or selection that is wrong no times are shown.

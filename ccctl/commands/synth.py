@@ -38,6 +38,7 @@ from ccctl.arguments.synth_options import (
 from ccctl.arguments.units import parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
+from ccctl.launching import Drawn
 from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _sweep(
     from synth.portfolio.size_sweep import sweep
 
     with console.progress("sweep", 1.0) as bar:
-        found = sweep(request, sizes, _Bar(bar))
+        found = sweep(request, sizes, Drawn(bar))
     if output is not None:
         codec.write(output, "selection", found.selection, digests)
     if json and output != "-":
@@ -169,7 +170,7 @@ def _once(request: Request, output: str | None, json: bool, digests: dict[str, s
     # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
     flows = "profile" in digests and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(request, _Bar(bar), settle=soonest if flows else None)
+        found = synthesize(request, Drawn(bar), settle=soonest if flows else None)
     if output is not None:
         codec.write(output, "schedule", found.schedule, digests)
     if json and output != "-":
@@ -179,19 +180,6 @@ def _once(request: Request, output: str | None, json: bool, digests: dict[str, s
     else:
         describe(found, console.note)
     console.next_step(f"ccctl verify {output if output not in (None, '-') else 'schedule.json'}")
-
-
-class _Bar:
-    """Hands the stage's progress to the console's bar."""
-
-    def __init__(self, bar: console.Progress) -> None:
-        self._bar = bar
-
-    def update(self, done: float, total: float, text: str = "") -> None:
-        self._bar.update(done / total if total else 1.0, text)
-
-    def waiting(self, peer: int, what: str) -> None:
-        """Synthesis has no peers to wait for."""
 
 
 def _wishes(

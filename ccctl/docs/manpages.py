@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ccctl.main import app, examples
 
 __all__ = ["pages"]
 
+_ROOT = Path(__file__).parents[2]
 _EXIT_STATUS = (
     ("0", "Done."),
     ("1", "It ran and found a problem: drift, a wrong result, a regression, a failed proof, a lost rank."),
@@ -65,7 +67,8 @@ def pages() -> dict[str, str]:
     for function in COMMANDS:
         name = function.__name__
         context = typer.Context(root.commands[name], info_name=name, parent=top)
-        written[f"ccctl-{name}.1"] = _command_page(root.commands[name], context, examples(function))
+        shipped = _shipped(getattr(sys.modules[function.__module__], "FILES", ()))
+        written[f"ccctl-{name}.1"] = _command_page(root.commands[name], context, examples(function), shipped)
     return written
 
 
@@ -93,7 +96,9 @@ def _root_page(root: Any, context: typer.Context) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command_page(command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...]) -> str:
+def _command_page(
+    command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...], shipped: list[str]
+) -> str:
     name, claim = f"ccctl-{context.info_name}", _claim(command).rstrip(".")
     lines = [
         *roff.heading(name, 1, __version__),
@@ -104,9 +109,20 @@ def _command_page(command: Any, context: typer.Context, shown: tuple[tuple[str, 
         *roff.section("COMMANDS", _verbs(command, context)),
         *roff.section("EXIT STATUS", ["The same for every command: see", r"\fBccctl\fR(1)."]),
         *roff.section("EXAMPLES", roff.code(line for cmd, what in shown for line in (f"# {what}", cmd))),
+        *roff.section("FILES", shipped),
         *roff.section("SEE ALSO", [r"\fBccctl\fR(1),", r"\fBccctl\-artifacts\fR(5)"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shipped(files: Iterable[str]) -> list[str]:
+    """Files that are installed as examples, whole."""
+    lines: list[str] = []
+    for name in files:
+        content = (_ROOT / name).read_text(encoding="utf-8")
+        place = f"share/doc/ccctl/{name}"
+        lines += roff.subsection(place, roff.code(content.splitlines()))
+    return lines
 
 
 def _claim(command: Any) -> str:

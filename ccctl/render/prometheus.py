@@ -20,12 +20,15 @@ from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, Fo
 from probes.files.bounded_read import read_text
 
 if TYPE_CHECKING:
+    from ccctl.watch.once import Found, Outcome
     from probes.link_costs import Profile
 
-__all__ = ["Exposition", "add_profile", "exposed"]
+__all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
 
 _SUCCESS = "ccctl_last_success_timestamp_seconds"
 _WORLD_READABLE = 0o644
+# A watch tells of hosts instead of links where these are more: each is a series that Prometheus keeps.
+_MOST_LINKS = 1024
 
 
 @dataclass
@@ -78,6 +81,52 @@ def add_profile(exposition: Exposition, profile: Profile) -> None:
     exposition.add("ccctl_profile_ranks", "How many ranks were measured.", len(profile.ranks))
     exposition.add("ccctl_profile_findings", "How many findings the profile has.", len(profile.findings))
     exposition.add("ccctl_profile_duration_seconds", "How long the measurement took.", profile.seconds)
+
+
+def add_hosts(exposition: Exposition, profile: Profile) -> None:
+    """What each host sends to others and receives from them: the middle of its links."""
+    import numpy as np
+
+    links = profile.links
+    host = np.array([entry.host for entry in profile.ranks])
+    src, dst = host[links.src], host[links.dst]
+    for name, meaning, ends in (
+        ("ccctl_host_egress_bytes_per_second", "What a link from the host carries, in the middle.", src),
+        ("ccctl_host_ingress_bytes_per_second", "What a link to the host carries, in the middle.", dst),
+    ):
+        for one in dict.fromkeys(host.tolist()):
+            mine = (ends == one) & (src != dst)
+            if mine.any():
+                exposition.add(name, meaning, float(1 / np.median(links.beta_s_per_byte[mine])), host=one)
+
+
+def add_watch(exposition: Exposition, found: Found, outcome: Outcome, baseline_s: float) -> None:
+    """What a run of a watch found and decided; of very many links only what their hosts send and receive."""
+    if len(found.now.links.src) > _MOST_LINKS:
+        add_hosts(exposition, found.now)
+    else:
+        add_profile(exposition, found.now)
+    verdict, plan = found.verdict, outcome.plan
+    worst = max((one.change.times for one in found.standing), default=1.0)
+    gauges = (
+        ("drifts", "How much is worse than the baseline.", len(found.standing) + len(verdict.drift.gone)),
+        ("recovered", "How much has recovered since the last run.", len(verdict.recovered)),
+        ("worst_ratio", "What is left of the worst link, as a share of the baseline.", 1 / worst),
+        ("links_compared", "How many links were compared with the baseline.", verdict.drift.compared),
+        ("runs", "How many runs the history holds.", outcome.history.runs),
+        (
+            "schedule_replaced",
+            "Whether this run changed the current schedule.",
+            int(outcome.adopted is not None),
+        ),
+        ("predicted_gain_ratio", "How many times as fast that made it.", plan.gain if plan else 1.0),
+        ("run_timestamp_seconds", "When this run measured.", float(outcome.history.at_s[-1])),
+    )
+    for name, meaning, value in gauges:
+        exposition.add(f"ccctl_watch_{name}", meaning, value)
+    predicted = "What the given schedule is predicted to take."
+    for network, value in (("baseline", baseline_s), ("now", found.now_s)):
+        exposition.add("ccctl_watch_predicted_seconds", predicted, value, network=network)
 
 
 @contextmanager

@@ -51,7 +51,8 @@ def answer(found: Topology, why: tuple[str, str] | None, diff: str | None) -> An
 
 def show(found: Topology, answers: Answers, *, drawn: bool) -> None:
     """Print the answers, or the topology where nothing was asked; only what is doubtful unless ``drawn``."""
-    from ccctl.render.text import differences, explanation, remarks, topology
+    from ccctl.render.text import differences, remarks, topology
+    from ccctl.summaries import explanation
 
     if not drawn:
         remarks.remarks(found)

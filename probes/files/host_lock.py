@@ -21,7 +21,7 @@ from probes.errors import LockHeldError, UnavailableError
 from probes.files import ownership
 from probes.progress import Progress
 
-__all__ = ["HostLock", "folder", "held"]
+__all__ = ["FileLock", "HostLock", "folder", "held"]
 
 _PREFIX = "profile-"
 _NAP_S = 0.5
@@ -30,12 +30,12 @@ _MOST_OWNER_BYTES = 200
 _ABANDONED_S = 86_400.0
 
 
-class HostLock:
-    """The lock of one host, which may be taken and released again and again."""
+class FileLock:
+    """A lock that one process at a time has: a file in a folder, which may be taken and released again."""
 
     def __init__(self, name: str, place: Path | None = None) -> None:
-        """``name`` is the host's; ``place`` the folder of the locks, by default that of this user."""
-        self._name = _PREFIX + name
+        """``name`` is the file's; ``place`` its folder, by default that of this user's locks."""
+        self._name = name
         self._place = place
         self._file: int | None = None
 
@@ -60,7 +60,7 @@ class HostLock:
             os.ftruncate(file, 0)
             os.pwrite(file, f"pid {os.getpid()}, since {time.strftime('%H:%M:%S')}\n".encode(), 0)
             self._file = file
-            _sweep(inside, self._name)
+            self._taken(inside)
         return ""
 
     def release(self) -> None:
@@ -71,6 +71,19 @@ class HostLock:
             (self._place or folder()).joinpath(self._name).unlink()
         os.close(self._file)
         self._file = None
+
+    def _taken(self, inside: int) -> None:
+        """What is done in the folder ``inside`` when the lock has been taken: nothing."""
+
+
+class HostLock(FileLock):
+    """The lock of one host."""
+
+    def __init__(self, name: str, place: Path | None = None) -> None:
+        super().__init__(_PREFIX + name, place)
+
+    def _taken(self, inside: int) -> None:
+        _sweep(inside, self._name)
 
 
 def folder() -> Path:

@@ -3,14 +3,15 @@
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of
 beta, and how far the middle of the samples is from their best. No link is taken to be steadier than the
 middle one. A change counts when it is beyond what so many comparisons show by chance once in a hundred
-runs (Bonferroni), in the best and in the middle of the samples alike.
+runs (Bonferroni), in the best and in the middle of the samples alike. Where runs before are known, their
+spread counts, too (`Past`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Literal
 
@@ -21,25 +22,70 @@ from probes.link_costs import Links, Profile
 from probes.profiling.outliers import Names
 from probes.sampling.rounds import Pair
 
-__all__ = ["Change", "Drift", "compare"]
+__all__ = [
+    "BETWEEN_TWO",
+    "LATENCY_EFFECT",
+    "Change",
+    "Drift",
+    "Past",
+    "Quantity",
+    "Sensitivity",
+    "compare",
+    "matched",
+    "sigmas",
+    "together",
+]
 
 Quantity = Literal["bandwidth", "latency"]
 
 _FALSE_ALARMS_A_RUN = 0.01
-# Below these nobody acts, however sure a change is: shares of a value, and seconds of latency.
-_LEAST_SHARE: dict[Quantity, float] = {"bandwidth": 0.03, "latency": 0.25}
+LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
 _NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
 # So many of the links of a host, or of all, that the change is the host's, or everybody's.
 _MOST_OF = 0.8
+# What has been told stays told until it is so much nearer to the baseline again, so that it does not flap.
+_STILL = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What earlier runs tell of one quantity of each link of the baseline.
+
+    ``wander`` is the standard deviation of its logarithm from run to run (0: not known), ``level`` where it
+    has stood in the last runs if that is not where the baseline has it, else 0; ``told`` are the links that
+    were worse in the last run.
+    """
+
+    wander: Floats
+    level: Floats
+    told: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """How large a change must be to be told: ``least`` of the logarithm, and beyond noise if it is ``noise``.
+
+    Below ``least`` nobody acts, however sure a change is, and beyond ``most`` noise explains none. What has a
+    ``past`` is held to it as well.
+    """
+
+    least: Mapping[Quantity, float]
+    noise: bool = True
+    past: Mapping[Quantity, Past] = field(default_factory=dict)
+    most: float = float("inf")
+
+
+BETWEEN_TWO = Sensitivity({"bandwidth": float(np.log1p(0.03)), "latency": float(np.log1p(LATENCY_EFFECT))})
 
 
 @dataclass(frozen=True)
 class Change:
     """A quantity of a link, a host or everything, before and now (bytes/s or s).
 
-    ``allowed`` is the ratio now/before that the spread of both profiles would still explain.
+    ``allowed`` is the ratio now/before that the spread of both profiles would still explain. ``links`` are
+    pairs of ranks as they are numbered now, ``rows`` the same links in the baseline.
     """
 
     what: str
@@ -48,17 +94,28 @@ class Change:
     now: float
     allowed: float
     links: tuple[Pair, ...]
+    rows: tuple[int, ...] = ()
 
     @property
     def worse(self) -> bool:
         return self.now < self.before if self.quantity == "bandwidth" else self.now > self.before
 
-    def __str__(self) -> str:
+    @property
+    def times(self) -> float:
+        """How many times as good it was in the baseline."""
+        return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before
+
+    @property
+    def told(self) -> str:
+        """What it is, before and now."""
         scale, unit = (1e-9, "GB/s") if self.quantity == "bandwidth" else (1e6, "us")
         return (
             f"{self.what}: {self.quantity} {self.before * scale:.3g} → {self.now * scale:.3g} {unit}, "
-            f"{self.now / self.before:.0%} of the baseline (its spread explains {self.allowed:.0%})"
+            f"{self.now / self.before:.0%} of the baseline"
         )
+
+    def __str__(self) -> str:
+        return f"{self.told} (its spread explains {self.allowed:.0%})"
 
 
 @dataclass(frozen=True)
@@ -94,25 +151,51 @@ class Drift:
         return tuple(found)
 
 
-def compare(baseline: Profile, now: Profile) -> Drift:
+def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_TWO) -> Drift:
     """How ``now`` differs from ``baseline``; a rank is the same when it is the n-th of the same host."""
     before_of, now_of = _by_place(baseline), _by_place(now)
-    same = {before_of[place]: now_of[place] for place in before_of if place in now_of}
-    row_now = {pair: row for row, pair in enumerate(_pairs(now.links))}
-    between_same = [
-        (row, (same[src], same[dst]))
-        for row, (src, dst) in enumerate(_pairs(baseline.links))
-        if src in same and dst in same
-    ]
-    rows = [(row, row_now[pair]) for row, pair in between_same if pair in row_now]
+    row_now = matched(baseline, now)
+    rows = np.flatnonzero(row_now >= 0)
+    there = {before_of[place] for place in before_of if place in now_of}
+    between_same = sum(src in there and dst in there for src, dst in _pairs(baseline.links))
     return Drift(
-        changes=tuple(_changes(baseline, now, rows)) if rows else (),
+        changes=tuple(_changes(baseline, now, rows, row_now[rows], sensitivity)) if len(rows) else (),
         gone=_named(before_of, now_of),
         new=_named(now_of, before_of),
         compared=len(rows),
-        unmeasured=len(between_same) - len(rows),
-        added=len(row_now) - len(rows),
+        unmeasured=between_same - len(rows),
+        added=len(now.links.src) - len(rows),
     )
+
+
+def matched(baseline: Profile, now: Profile) -> Indices:
+    """For each link of ``baseline`` its row in ``now``; -1 where it was not measured."""
+    before_of, now_of = _by_place(baseline), _by_place(now)
+    same = {before_of[place]: now_of[place] for place in before_of if place in now_of}
+    row_now = {pair: row for row, pair in enumerate(_pairs(now.links))}
+    pairs = ((same.get(src, -1), same.get(dst, -1)) for src, dst in _pairs(baseline.links))
+    return np.array([row_now.get(pair, -1) for pair in pairs], dtype=np.int32)
+
+
+def sigmas(links: Links, quantity: Quantity) -> Floats:
+    """How uncertain the logarithm of a quantity is from run to run, as one run shows it, link by link."""
+    if quantity == "bandwidth":
+        interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
+        wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
+        return _no_steadier_than_most(np.maximum(interval, wander))
+    best = np.maximum(links.alpha_s, _NO_ALPHA_S)
+    return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / 2)
+
+
+def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
+    """Some ``rows`` of links by what they are: everything, what a host sends or receives, or single links."""
+    moved = np.zeros(len(profile.links.src))
+    moved[list(rows)] = -1.0
+    judge = _Judge(_pairs(profile.links), [entry.host for entry in profile.ranks])
+    every = np.ones(len(moved), dtype=np.bool_)
+    limit_of_all = 0.5 if len(rows) == len(moved) else np.inf
+    found = judge.grouped(moved, moved < 0, limit_of_all, every)
+    return [(what, tuple(members.tolist())) for what, members in found]
 
 
 def _by_place(profile: Profile) -> dict[tuple[str, int], int]:
@@ -137,36 +220,25 @@ def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int])
     return tuple(dict.fromkeys(names))
 
 
-def _changes(baseline: Profile, now: Profile, rows: Sequence[Pair]) -> Iterator[Change]:
-    before = np.array([row for row, _ in rows])
-    after = np.array([row for _, row in rows])
+def _changes(
+    baseline: Profile, now: Profile, before: Indices, after: Indices, sensitivity: Sensitivity
+) -> Iterator[Change]:
+    """The changes between the rows ``before`` of the baseline and the rows ``after`` of now."""
     old, new = baseline.links, now.links
     pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
-    judge = _Judge(pairs, [entry.host for entry in now.ranks])
+    judge = _Judge(pairs, [entry.host for entry in now.ranks], before, sensitivity)
     yield from judge.changes(
         "bandwidth",
         floats([1 / old.beta_s_per_byte[before], 1 / new.beta_s_per_byte[after]]),
         floats([1 / old.beta_median_s_per_byte[before], 1 / new.beta_median_s_per_byte[after]]),
-        np.hypot(_beta_sigma(old)[before], _beta_sigma(new)[after]),
+        np.hypot(sigmas(old, "bandwidth")[before], sigmas(new, "bandwidth")[after]),
     )
     yield from judge.changes(
         "latency",
         np.maximum([old.alpha_s[before], new.alpha_s[after]], _NO_ALPHA_S),
         np.maximum([old.alpha_median_s[before], new.alpha_median_s[after]], _NO_ALPHA_S),
-        np.hypot(_alpha_sigma(old)[before], _alpha_sigma(new)[after]),
+        np.hypot(sigmas(old, "latency")[before], sigmas(new, "latency")[after]),
     )
-
-
-def _beta_sigma(links: Links) -> Floats:
-    """How uncertain log beta is from run to run, link by link."""
-    interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
-    wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
-    return _no_steadier_than_most(np.maximum(interval, wander))
-
-
-def _alpha_sigma(links: Links) -> Floats:
-    best = np.maximum(links.alpha_s, _NO_ALPHA_S)
-    return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / 2)
 
 
 def _no_steadier_than_most(own: Floats) -> Floats:
@@ -179,10 +251,12 @@ def _z(comparisons: int) -> float:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges the links ``pairs`` of ranks that are on ``hosts``."""
+    """Judges the links ``pairs`` of ranks that are on ``hosts``; they are ``rows`` of the baseline."""
 
     pairs: Sequence[Pair]
     hosts: Sequence[str]
+    rows: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    sensitivity: Sensitivity = BETWEEN_TWO
 
     def changes(self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats) -> Iterator[Change]:
         """The changes of one quantity, given as rows (before, now) of the links."""
@@ -190,22 +264,43 @@ class _Judge:
         # The smaller of both; none where they disagree on the direction.
         smaller = np.sign(at_best) * np.minimum(np.abs(at_best), np.abs(in_middle))
         moved = floats(np.where(at_best * in_middle > 0, smaller, 0.0))
-        least = np.log1p(_LEAST_SHARE[quantity])
-        allowed = np.maximum(_z(2 * len(self.pairs)) * sigma, least)
+        allowed, limit_of_all = self._allowed(quantity, moved, best[0], sigma)
         matters = np.abs(best[1] - best[0]) > (_LEAST_ALPHA_S if quantity == "latency" else 0.0)
-        together = np.maximum(_z(2) * np.median(sigma), least)
-        for what, rows in self._grouped(moved, (np.abs(moved) > allowed) & matters, float(together), matters):
-            limit = together if len(rows) == len(self.pairs) else np.median(allowed[rows])
+        for what, rows in self.grouped(moved, (np.abs(moved) > allowed) & matters, limit_of_all, matters):
+            limit = limit_of_all if len(rows) == len(self.pairs) else np.median(allowed[rows])
             before, now = (float(np.median(values[rows])) for values in best)
             ratio = float(np.exp(np.copysign(limit, now - before)))
-            yield Change(what, quantity, before, now, ratio, tuple(self.pairs[row] for row in rows))
+            links, own = tuple(self.pairs[row] for row in rows), tuple(self.rows[rows].tolist())
+            yield Change(what, quantity, before, now, ratio, links, own)
 
-    def _grouped(
-        self, moved: Floats, far: Mask, together: float, matters: Mask
+    def _allowed(
+        self, quantity: Quantity, moved: Floats, before: Floats, sigma: Floats
+    ) -> tuple[Floats, float]:
+        """How far the logarithm of each link may be from the baseline, and that of all links together."""
+        least, past = self.sensitivity.least[quantity], self.sensitivity.past.get(quantity)
+        if past is not None:
+            # Of a difference of two runs.
+            sigma = np.maximum(sigma, np.sqrt(2) * past.wander[self.rows])
+        chance = sigma if self.sensitivity.noise else np.zeros_like(sigma)
+        most = max(least, self.sensitivity.most)
+        allowed = np.clip(_z(2 * len(self.pairs)) * chance, least, most)
+        limit_of_all = float(np.clip(_z(2) * np.median(chance), least, most))
+        if past is not None:
+            worse = moved < 0 if quantity == "bandwidth" else moved > 0
+            allowed = np.where(past.told[self.rows] & worse, _STILL * allowed, allowed)
+            # A level that many runs agree on is surer than the value of one of them.
+            level = past.level[self.rows]
+            shift = np.where(level > 0, np.log(np.maximum(level, _NO_ALPHA_S) / before), 0.0)
+            lasts = (np.abs(shift) > least) & (shift * moved > 0)
+            allowed = np.where(lasts, np.minimum(allowed, least), allowed)
+        return floats(allowed), limit_of_all
+
+    def grouped(
+        self, moved: Floats, far: Mask, limit_of_all: float, matters: Mask
     ) -> Iterator[tuple[str, Indices]]:
         """The links that changed: all at once, those of one host that moved alike, then one by one."""
         everyone = np.arange(len(self.pairs))
-        if len(everyone) > 3 and abs(float(np.median(moved))) > together and matters.mean() > _MOST_OF:
+        if len(everyone) > 3 and abs(float(np.median(moved))) > limit_of_all and matters.mean() > _MOST_OF:
             yield f"all {len(everyone)} links", everyone
             return
         left = far.copy()

@@ -15,6 +15,8 @@ from probes.sampling.samples import Place
 __all__ = ["PASSES", "Effort"]
 
 PASSES = 5
+# Multiples of it, modulo 1, are evenly spread however many there are (Weyl).
+_GOLDEN = 0.6180339887498949
 _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 
 
@@ -25,7 +27,8 @@ class Effort:
     ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the
     seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
     ``device`` whether ranks are GPUs ("auto": where there are any); ``wait_s`` how long another
-    measurement on the same hosts is waited for.
+    measurement on the same hosts is waited for. Of several looks each has a ``turn`` of its own: it begins
+    with other rounds, so that what does not fit into the budget is not the same each time.
     """
 
     quick: bool = False
@@ -35,6 +38,7 @@ class Effort:
     ports: bool | None = None
     device: DeviceChoice = "auto"
     wait_s: float = 0.0
+    turn: int = 0
 
     @property
     def enough_s(self) -> float:
@@ -48,4 +52,6 @@ class Effort:
             rounds = resolve(self.pairs, places)
         else:
             rounds = rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
+            first = int(self.turn * _GOLDEN % 1.0 * len(rounds))
+            rounds = rounds[first:] + rounds[:first]
         return Plan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

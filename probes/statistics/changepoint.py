@@ -38,16 +38,30 @@ class Shift:
 
 
 class Steady:
-    """Follows the values of one series, given one by one, each greater than 0."""
+    """Follows the values of one series, given one by one, each greater than 0.
 
-    def __init__(self, *, window: int = WINDOW, learn: int = LEARN, effect: float = EFFECT) -> None:
+    The first level is learned from the first ``learn`` values. Where it is known beforehand, it is ``level``,
+    and ``sigma`` the standard deviation of the logarithm of a value.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = WINDOW,
+        learn: int = LEARN,
+        effect: float = EFFECT,
+        level: float | None = None,
+        sigma: float = 0.0,
+    ) -> None:
         self._recent: deque[float] = deque(maxlen=window)
         self._window, self._learn = window, learn
         self._effect = float(np.log1p(effect))
         self._seen = 0
-        self._learning: list[float] = []
+        self._learning: list[float] | None = []
         self._level: float | None = None
         self._allowed = 0.0
+        if level is not None:
+            self._settle(float(np.log(level)), sigma)
 
     @property
     def level(self) -> float | None:
@@ -58,10 +72,10 @@ class Steady:
         """The shift that ``value`` completes, if it does."""
         self._seen += 1
         self._recent.append(float(np.log(value)))
-        if len(self._learning) < self._learn:
+        if self._learning is not None:
             self._learning.append(self._recent[-1])
-            if len(self._learning) == self._learn:
-                self._settle()
+            if len(self._learning) >= self._learn:
+                self._settle(*_level_of(self._learning))
         if self._level is None or len(self._recent) < self._window:
             return None
         return self._judged(self._level)
@@ -79,12 +93,16 @@ class Steady:
         first = self._seen - len(away) + int(np.argmax(beyond))
         return Shift(first, float(np.exp(before)), float(np.exp(self._level)))
 
-    def _settle(self) -> None:
-        values = np.array(self._learning)
-        self._level = float(np.median(values))
-        sigma = _MAD_TO_SIGMA * float(np.median(np.abs(values - self._level)))
+    def _settle(self, level: float, sigma: float) -> None:
+        self._level, self._learning = level, None
         uncertain = _MEDIAN_TO_MEAN * sigma * float(np.sqrt(1 / self._window + 1 / self._learn))
         self._allowed = max(self._effect, _Z * uncertain)
+
+
+def _level_of(values: list[float]) -> tuple[float, float]:
+    """(median, standard deviation by the median absolute deviation)."""
+    level = float(np.median(values))
+    return level, _MAD_TO_SIGMA * float(np.median(np.abs(np.array(values) - level)))
 
 
 def shifts(values: Iterable[float]) -> list[Shift]:

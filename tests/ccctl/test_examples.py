@@ -14,7 +14,7 @@ from ccctl.commands import COMMANDS
 from ccctl.main import examples
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STARTS_RANKS = {"profile", "run", "bench", "doctor"}
+STARTS_RANKS = {"profile", "run", "bench", "watch", "doctor"}
 NEEDS_NAMESPACES = {"lab"}
 LAB = f"examples-{os.getpid()}"
 ROOT = Path(__file__).parents[2]

@@ -201,6 +201,7 @@ def _all(whole: bool) -> Iterator[Sample]:
         yield from _selections(Path(folder), whole)
     yield from _profiles()
     yield from _reports()
+    yield from _histories()
     yield from _topologies(whole)
     yield from _texts()
     yield from _xml_programs(whole)
@@ -321,6 +322,19 @@ def _profiles() -> Iterator[Sample]:
         yield _artifact(
             f"profile of {ranks} GPUs", "profile", replace(bare, transport="cuda", host_copies=copies)
         )
+
+
+def _histories() -> Iterator[Sample]:
+    from probes.profiling.history import Event, History
+
+    for runs in (0, 1, 3):
+        cost = floats([1e-9 * (1 + at) for at in range(2 * runs)])
+        events = tuple(Event(60.0 * at, ("drift", "recovered")[at % 2], "0 → 1") for at in range(runs))
+        body = History(
+            ("a", "b"), ints([0, 1]), ints([1, 0]), floats([60.0 * at for at in range(runs)]), cost, cost,
+            floats([0.0, 60.0]), floats([0.0, 0.0]), floats([1e-9] * 2 if runs else []), events,
+        )  # fmt: skip
+        yield _artifact(f"history of {runs}", "history", body)
 
 
 def _reports() -> Iterator[Sample]:

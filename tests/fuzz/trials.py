@@ -37,7 +37,7 @@ _WEIGHT = {
     "schedule": 24, "program": 24, "selection": 7, "profile": 8, "topology": 8, "report": 6, "msccl-xml": 8,
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 1, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
-    "words": 7,
+    "words": 7, "history": 2,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -46,6 +46,7 @@ _JSON = (
     "profile",
     "topology",
     "report",
+    "history",
     "nccl-json",
     "collectives-json",
     "nvml",
@@ -689,6 +690,11 @@ def _named_files() -> dict[str, bytes]:
     return found | {"ring.py": (ROOT / "examples/ring_allreduce.py").read_bytes()}
 
 
+def _history(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    commands = [("show", str(path)), ("show", "--json", str(path)), ("show", "-")]
+    return _accepted(mutant, rng.sample(commands, 2), path, 0)
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -706,6 +712,7 @@ _COMMANDS: dict[str, Commands] = {
     "nvml": _topology,
     "sysfs": _topology,
     "report": _report,
+    "history": _history,
     "nccl-tests": _report,
     "nccl-json": _report,
     "links-csv": _links,

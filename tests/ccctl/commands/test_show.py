@@ -20,6 +20,11 @@ SAYS = {
         "o[0]",
     ],
     "selection": ["all_gather on", "1 range", "1M", "ring", "50.0", "2 ms"],
+    "history": [
+        "2 runs of 2 links",
+        "1970-01-01 00:01:00Z  drift: 1 → 0",
+        "1 → 0     2       0.5    1   0.5",
+    ],
     "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "0.90x", "1.00x", "#wrong"],
 }
 

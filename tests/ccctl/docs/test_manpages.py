@@ -41,9 +41,8 @@ def test_every_page_and_completion_is_installed():
         "wheel"
     ]
     installed = settings["shared-data"]
-    files = [
-        f"{folder}/{path.name}" for folder in ("man", "completions") for path in (ROOT / folder).iterdir()
-    ]
+    folders = ("man", "completions", "examples/systemd", "examples/cron")
+    files = [f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).iterdir()]
     assert sorted(installed) == sorted(files)
     for source, target in installed.items():
         if source.startswith("man/"):

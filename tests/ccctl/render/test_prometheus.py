@@ -1,9 +1,12 @@
+import itertools
 import re
 
 import pytest
 
 from ccctl.errors import CannotWriteError, FoundProblem, LostRankError
-from ccctl.render.prometheus import Exposition, add_profile, exposed
+from ccctl.render.prometheus import Exposition, add_hosts, add_profile, exposed
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\]|\\.)*"(,[a-z_]+="([^"\\]|\\.)*")*\})? [0-9.e+-]+')
 
@@ -23,6 +26,31 @@ def test_each_name_is_explained_once_and_every_line_is_a_sample(samples):
     assert all(SAMPLE.fullmatch(line) for line in values)
     assert 'ccctl_link_bandwidth_bytes_per_second{src="host:0",dst="host:1",kind="host"} 1000000.0' in values
     assert 'ccctl_link_latency_seconds{src="host:1",dst="host:0",kind="host"} 2e-06' in values
+
+
+def test_hosts_are_told_by_the_middle_of_their_links():
+    hosts = ("a", "a", "b", "c")
+    pairs = list(itertools.permutations(range(4), 2))
+    # What leaves a goes at 4 GB/s, all else between hosts at 1; within a host nothing counts.
+    beta = floats([0.25e-9 if hosts[src] == "a" else 1e-9 for src, _ in pairs])
+    links = Links(
+        ints([src for src, _ in pairs]),
+        ints([dst for _, dst in pairs]),
+        *[beta] * 9,
+        ints([9] * 12),
+        ("",) * 12,
+    )
+    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
+    exposition = Exposition()
+    add_hosts(exposition, Profile(ranks, links, (), "mpi", "test", 1.0, 1))
+    values = dict(line.rsplit(" ", 1) for line in exposition.render().splitlines() if line[0] != "#")
+    told = {
+        (way, host): float(values[f'ccctl_host_{way}_bytes_per_second{{host="{host}"}}'])
+        for way in ("egress", "ingress")
+        for host in "abc"
+    }
+    fast = {("egress", "a"), ("ingress", "b"), ("ingress", "c")}
+    assert told == {key: pytest.approx(4e9 if key in fast else 1e9) for key in told}
 
 
 def test_labels_are_escaped():

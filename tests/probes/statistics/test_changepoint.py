@@ -60,6 +60,18 @@ def test_values_may_come_one_by_one():
     assert Steady().level is None
 
 
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.001, 0.05))
+def test_a_level_that_is_known_need_not_be_learned(seed, spread):
+    values = noisy([(10.0, 8), (5.0, 8)], seed, spread)
+    known = Steady(window=6, level=10.0, sigma=spread)
+    answers = [known.add(value) for value in values]
+    (shift,) = (answer for answer in answers if answer)
+    assert (shift.before, shift.at) == (pytest.approx(10.0), 8)
+    assert known.level == pytest.approx(5.0, rel=0.2)
+    assert not any(map(Steady(window=6, level=10.0, sigma=0.5).add, values))
+
+
 def trace(name):
     path = TRACES / name
     if not path.exists():

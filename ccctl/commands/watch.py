@@ -1,0 +1,234 @@
+"""`ccctl watch`: whether the network is still what it was, and the schedule for what it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.arguments.options import (
+    Hostfile,
+    Hosts,
+    Json,
+    PrometheusFile,
+    Quiet,
+    Ranks,
+    TimeoutSeconds,
+    Verbose,
+)
+from ccctl.arguments.units import parse_seconds
+from ccctl.artifacts import codec
+from ccctl.errors import FoundProblem, UsageError
+from ccctl.launching import Drawn, World, placed, started_by_mpi, world_of
+from ccctl.profile_run import Measurement
+from ccctl.render import prometheus
+from ccctl.rescue import rescuing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ccctl.watch.once import Asked, Deadline, Found, Measure, Outcome
+    from ccctl.watch.state import State
+    from probes.link_costs import Profile
+    from probes.sampling.rounds import Pair
+
+__all__ = ["EXAMPLES", "FILES", "watch"]
+
+EXAMPLES = (
+    (
+        "ccctl watch --baseline profile.json --schedule schedule.json --state watch -n 4 --threshold 80%"
+        " || echo 'drift, or it failed'",
+        "one run: measure, compare, plan anew where that pays; watch/current.json is the schedule to load",
+    ),
+    (
+        "ccctl watch --baseline profile.json --schedule schedule.json --state watch -n 4 --budget 5s"
+        " --prometheus watch.prom --json || true",
+        "within five seconds, as one object, with figures for Prometheus' node exporter",
+    ),
+)
+# Shipped with ccctl, and shown in the manual.
+FILES = (
+    "examples/systemd/ccctl-watch.service",
+    "examples/systemd/ccctl-watch.timer",
+    "examples/cron/ccctl-watch",
+)
+
+_MOST_SHARE = 0.99
+_LEAST_BUDGET_S, _MOST_BUDGET_S = 0.1, 1e9
+
+
+def watch(
+    baseline: Annotated[
+        str, typer.Option("--baseline", metavar="FILE", help="The profile of the network as it should be.")
+    ],
+    schedule: Annotated[
+        str, typer.Option("--schedule", metavar="FILE", help="The schedule that was made for it.")
+    ],
+    state: Annotated[
+        str,
+        typer.Option("--state", metavar="DIR", help="What is kept between runs; made where it is not there."),
+    ],
+    threshold: Annotated[
+        str,
+        typer.Option(
+            "--threshold",
+            metavar="auto|SHARE",
+            help="What of its bandwidth a link may lose: 10%; auto: what its noise explains, at least 8%.",
+        ),
+    ] = "auto",
+    gain: Annotated[
+        str,
+        typer.Option(
+            "--gain", metavar="SHARE", help="Change the schedule only for one that is so much faster."
+        ),
+    ] = "5%",
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="For measuring; what does not fit is left out.")
+    ] = "10s",
+    prom: PrometheusFile = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0.0,
+            help="Wait so long for a profile of yours on the same hosts; else exit 75.",
+        ),
+    ] = 0.0,
+    ranks: Ranks = None,
+    hosts: Hosts = None,
+    hostfile: Hostfile = None,
+    json: Json = False,
+    timeout: TimeoutSeconds = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Measure the links again, say what became worse, and plan anew where that pays.
+
+    One run, for a timer or cron. The links are measured within --budget and compared with the baseline
+    and with the runs before; what seems to be worse is measured once more before it counts. It is told
+    with what it costs the schedule, the most expensive first, and whether it is new, or lasts. Where
+    another schedule is predicted to be faster by --gain on the network as it is now, DIR/current.json
+    becomes that one, and the given one again once the network has recovered.
+
+    Exit status 0: as good as the baseline. 1: something is worse, or a host is gone; -q prints it, too.
+    A second watch on the same DIR ends with 75. Whatever ends a run, DIR holds whole files, and the next
+    run goes on from there. ccctl-watch(1) shows the files for systemd and cron.
+    """
+    from ccctl.summaries import watch as told
+    from ccctl.watch import once
+    from ccctl.watch.state import opened
+
+    if started_by_mpi():
+        raise UsageError("watch starts its own ranks", hint="Run it outside mpirun, with --hosts.")
+    deadline = once.Deadline(timeout)
+    at_s, began_s = time.time(), time.monotonic()
+    with prometheus.exposed(prom, "watch") as exposition, rescuing(lambda why: ""):
+        asked = _asked(baseline, schedule, threshold, gain, budget)
+        measure = _measuring(_world(ranks, hosts, hostfile, asked), asked, deadline, wait, int(at_s))
+        with opened(state) as folder:
+            found = once.looked(asked, folder, measure, at_s)
+            if not json:
+                told.say_found(asked, found)
+            outcome = _decided(asked, folder, found, deadline, at_s)
+        prometheus.add_watch(exposition, found, outcome, asked.baseline_s)
+        current = Path(state) / folder.current_path.name
+        if json:
+            seconds = time.monotonic() - began_s
+            console.summary(told.summary(asked, found, outcome, current, seconds))
+        else:
+            told.say_decision(asked, found, outcome, current)
+        if found.drifted:
+            raise FoundProblem(f"worse than {baseline}")
+    console.next_step(f"ccctl show {Path(state) / folder.history_path.name}")
+
+
+def _asked(baseline: str, schedule: str, threshold: str, gain: str, budget: str) -> Asked:
+    """What the options say; raises UsageError where the schedule is for other ranks than the baseline has."""
+    from ccctl.watch.once import Asked
+    from ccctl.watch.state import read_schedule
+
+    share = None if threshold == "auto" else _share(threshold, "--threshold")
+    least_gain = 1 + _share(gain, "--gain")
+    budget_s = parse_seconds(budget, "--budget")
+    if not _LEAST_BUDGET_S <= budget_s <= _MOST_BUDGET_S:
+        raise UsageError(f"--budget: expected {_LEAST_BUDGET_S:g}s to {_MOST_BUDGET_S:g}s, found {budget}")
+    profile, given = codec.read(baseline, "profile"), read_schedule(schedule)
+    found, wanted = given.schedule.network.ranks, len(profile.body.ranks)
+    if found != wanted:
+        raise UsageError(
+            f"--schedule {schedule}: it is for {found} ranks, --baseline {baseline} has {wanted}",
+            hint=f"ccctl synth --network {baseline} makes one for these.",
+        )
+    asked = Asked(profile, given, share, least_gain, budget_s)
+    # Before anything is measured: the schedule may use a link that the baseline lacks.
+    console.detail(f"predicted on the baseline: {asked.baseline_s:.6g} s")
+    return asked
+
+
+def _share(text: str, option: str) -> float:
+    """A share of one: 10% is 0.1; raises UsageError."""
+    from probes.numbers import decimal
+
+    found = decimal(text.strip().removesuffix("%").strip()) if text.strip().endswith("%") else None
+    if found is None or not 0 < found / 100 <= _MOST_SHARE:
+        also = "auto, or " if option == "--threshold" else ""
+        raise UsageError(
+            f"{option}: expected {also}a share from above 0% to {_MOST_SHARE:.0%}, found {text!r}"
+        )
+    return found / 100
+
+
+def _world(ranks: int | None, hosts: str | None, hostfile: str | None, asked: Asked) -> World:
+    """Where to measure, by default where the baseline was; raises UsageError where that are other ranks."""
+    from collections import Counter
+
+    entries = asked.baseline.body.ranks
+    slots = Counter(entry.host for entry in entries)
+    if ranks is None and hosts is None and hostfile is None:
+        listed = ",".join(f"{host}:{count}" for host, count in slots.items())
+        world = World(len(entries)) if len(slots) == 1 else World(None, listed)
+    else:
+        world = world_of(ranks, hosts, hostfile)
+    if (count := placed(world)[0]) != len(entries):
+        raise UsageError(
+            f"the baseline {asked.baseline.source} has {len(entries)} ranks, the options name {count}",
+            hint="Leave -n and --hosts out to measure where the baseline was measured.",
+        )
+    return world
+
+
+def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float, turn: int) -> Measure:
+    """A function that measures some pairs of ranks, or all, within a budget."""
+    from probes.profiling.options import Effort
+    from probes.sampling.pairs_file import Wanted, WantedPairs
+
+    on_gpus = asked.baseline.body.transport == "cuda"
+
+    def measure(pairs: Sequence[Pair] | None, budget_s: float) -> Profile:
+        wanted = None
+        if pairs is not None:
+            lines = (Wanted(at, 0, str(src), str(dst)) for at, (src, dst) in enumerate(pairs, start=1))
+            wanted = WantedPairs("what became worse", tuple(lines))
+        effort = Effort(
+            pairs=wanted,
+            budget_s=budget_s,
+            ports=False,
+            device="cuda" if on_gpus else "process",
+            wait_s=wait_s,
+            turn=turn,
+        )
+        return Measurement(effort, world, deadline.left_s()).result()
+
+    return measure
+
+
+def _decided(asked: Asked, folder: State, found: Found, deadline: Deadline, at_s: float) -> Outcome:
+    from ccctl.watch.once import replan
+    from synth.portfolio.worker_pool import cores
+
+    with console.progress("synth", 1.0) as bar:
+        return replan(asked, folder, found, deadline, at_s, jobs=cores(), progress=Drawn(bar))

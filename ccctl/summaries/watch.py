@@ -1,0 +1,159 @@
+"""What a run of a watch found and decided, in lines and as an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.text.history import moment
+from ccctl.render.units import percent, plural, seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ccctl.watch.once import Asked, Found, Outcome
+    from probes.profiling.watching import Standing
+
+__all__ = ["findings", "say_decision", "say_found", "summary"]
+
+
+def findings(asked: Asked, found: Found) -> list[str]:
+    """What an operator must hear, the most expensive first."""
+    gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
+    return gone + [_told(asked, found, one) for one in found.standing]
+
+
+def say_found(asked: Asked, found: Found) -> None:
+    """Print what became worse or recovered; where something is worse ``-q`` does not silence it."""
+    with console.spoken(found.drifted):
+        for text in findings(asked, found):
+            console.data(f"drift: {text}")
+        for one in found.verdict.recovered:
+            console.data(f"recovered: {one} (worse since {moment(one.since_s)})")
+    drift, source = found.verdict.drift, asked.baseline.source
+    if drift.unmeasured:
+        console.note(f"{plural(drift.unmeasured, 'link')} of {source} were not measured in the time")
+    if not found.drifted:
+        links = plural(drift.compared, "link")
+        console.data(f"no drift: {links} as good as in {source}, within {_tolerance(asked)}")
+    elif found.standing:
+        shape = asked.given.schedule.collective
+        size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
+        console.data(
+            f"{shape.label} of {size} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
+            f"the baseline, {seconds(found.now_s)} now ({found.now_s / asked.baseline_s:.2f} times as long)"
+        )
+
+
+def say_decision(asked: Asked, found: Found, outcome: Outcome, current: Path) -> None:
+    """Print which schedule is used from now on, and why; with drift, ``-q`` does not silence a change."""
+    plan = outcome.plan
+    if plan is None:
+        return
+    if outcome.adopted is not None:
+        with console.spoken(found.drifted):
+            console.data(
+                f"{outcome.events[-1].text} ({seconds(plan.before_s)} → {seconds(plan.after_s)}); "
+                f"it is {current} now"
+            )
+    elif plan.searched:
+        console.data(
+            f"no schedule was found that is {asked.least_gain:.2f} times as fast as {current}, predicted "
+            f"{seconds(plan.before_s)}"
+        )
+    else:
+        console.data(
+            f"{current} stays: predicted {seconds(plan.before_s)}, {_of_optimal(plan.bound_s, plan.before_s)}"
+        )
+
+
+def summary(asked: Asked, found: Found, outcome: Outcome, current: Path, seconds: float) -> dict[str, Any]:
+    """The object of ``--json``."""
+    drift, plan = found.verdict.drift, outcome.plan
+    known = asked.given.schedule.outcome
+    optimal = known.percent_of_optimal if known is not None else None
+    if plan is not None and plan.after_s:
+        optimal = 100 * min(1.0, plan.bound_s / plan.after_s)
+    return {
+        "ranks": len(found.now.ranks),
+        "links": len(found.now.links.src),
+        "compared": drift.compared,
+        "unmeasured": drift.unmeasured,
+        "runs": outcome.history.runs,
+        "events": [
+            *({"kind": "gone", "what": name} for name in drift.gone),
+            *(_standing(found, one) for one in found.standing),
+            *(
+                {
+                    "kind": "recovered",
+                    "what": one.what,
+                    "quantity": one.quantity,
+                    "before": one.before,
+                    "now": one.now,
+                    "since": moment(one.since_s),
+                    "links": _links(found, one.rows),
+                }
+                for one in found.verdict.recovered
+            ),
+            *({"kind": "schedule", "what": event.text} for event in outcome.events),
+        ],
+        "findings": findings(asked, found),
+        "predicted_baseline_s": asked.baseline_s,
+        "predicted_now_s": found.now_s,
+        "predicted_s": plan.after_s if plan is not None else found.now_s,
+        "resynthesized": outcome.adopted is not None and not outcome.returned,
+        "returned": outcome.returned,
+        "searched": plan is not None and plan.searched,
+        "predicted_gain": plan.gain if plan is not None else 1.0,
+        "predicted_gain_percent": 100 * (plan.gain - 1) if plan is not None else 0.0,
+        "percent_of_optimal": optimal,
+        "schedule": str(current),
+        "kept_as": str(outcome.adopted) if outcome.adopted is not None else None,
+        "seconds": seconds,
+    }
+
+
+def _told(asked: Asked, found: Found, one: Standing) -> str:
+    cost = found.cost_of(one)
+    label = asked.given.schedule.collective.label
+    costs = f"; {label} takes {cost:.2f} times as long" if cost is not None else ""
+    if one.lasting:
+        since = f"lasting since {moment(one.since_s)}"
+    else:
+        since = "new in this run" if one.new else f"since {moment(one.since_s)}"
+    beyond = "above" if one.change.quantity == "latency" else "below"
+    return f"{one.change.told} (told {beyond} {one.change.allowed:.0%}); {since}{costs}"
+
+
+def _standing(found: Found, one: Standing) -> dict[str, Any]:
+    change = one.change
+    return {
+        "kind": "drift",
+        "what": change.what,
+        "quantity": change.quantity,
+        "before": change.before,
+        "now": change.now,
+        "ratio": change.now / change.before,
+        "tolerated": change.allowed,
+        "since": moment(one.since_s),
+        "new": one.new,
+        "lasting": one.lasting,
+        "collective_times": found.cost_of(one),
+        "links": _links(found, change.rows),
+    }
+
+
+def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
+    history = found.verdict.history
+    return [[int(history.src[row]), int(history.dst[row])] for row in rows]
+
+
+def _tolerance(asked: Asked) -> str:
+    if asked.share is None:
+        return f"their noise, or {percent(asked.tolerated)}"
+    return percent(asked.tolerated)
+
+
+def _of_optimal(bound_s: float, time_s: float) -> str:
+    return f"{percent(min(1.0, bound_s / time_s))} of what is possible" if time_s else "nothing to gain"

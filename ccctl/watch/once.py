@@ -1,0 +1,253 @@
+"""One run of a watch: what it finds, what that costs the collective, and which schedule is used then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ccctl.artifacts import codec
+from ccctl.errors import TimeoutExpired
+from ccctl.watch.state import Given, State
+from exec.replan import Forecast, Replan, replanned
+from probes.profiling.combine import better_of, brought_up_to_date
+from probes.profiling.history import Event
+from probes.profiling.watching import EFFECT, Standing, Verdict, judged, with_events
+from probes.progress import SILENT, Progress
+from synth.networks.measured import from_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ccctl.artifacts.codec import Artifact
+    from probes.link_costs import Profile
+    from probes.profiling.drift import Change
+    from probes.profiling.history import History
+    from probes.sampling.rounds import Pair
+    from synth.network import Network
+
+__all__ = ["Asked", "Deadline", "Found", "Measure", "Outcome", "looked", "replan"]
+
+# Measures the links between some pairs of ranks, or all, within so many seconds.
+Measure = Callable[["Sequence[Pair] | None", float], "Profile"]
+
+# A change of latency stands only where it costs the collective so much.
+_MATTERS = 1.01
+# So many changes, the largest first, have their cost told.
+_MOST_COSTS = 8
+_LEAST_BUDGET_S = 1.0
+_MOST_SEARCH_S = 60.0
+# Of the time that is left: what remains is for proving and writing what was found.
+_FOR_SEARCH = 0.75
+# A network on which no link differs by more was searched already.
+_ALIKE = 0.10
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The time that the user gave for everything, from now on."""
+
+    limit_s: float | None
+    began_s: float = field(default_factory=time.monotonic)
+
+    def left_s(self) -> float | None:
+        """Seconds that are left, None without a limit; raises TimeoutExpired where there are none."""
+        if self.limit_s is None:
+            return None
+        left_s = self.began_s + self.limit_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutExpired(f"not done within {self.limit_s:g} s")
+        return left_s
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What to watch and when to act: ``share`` of its bandwidth that a link may lose (None: by noise).
+
+    ``least_gain`` is how many times as fast another schedule must be predicted to be.
+    """
+
+    baseline: Artifact
+    given: Given
+    share: float | None
+    least_gain: float
+    budget_s: float
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return {"baseline": self.baseline.sha256, "schedule": self.given.sha256}
+
+    @property
+    def tolerated(self) -> float:
+        """The share of its bandwidth that a link may lose at least before it is told."""
+        return EFFECT if self.share is None else self.share
+
+    @cached_property
+    def network(self) -> Network:
+        """The network of the baseline."""
+        return self.network_of(self.baseline.body)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        return Forecast(self.given.schedule)
+
+    @cached_property
+    def baseline_s(self) -> float:
+        """What the given schedule is predicted to take on the baseline's network."""
+        return self.forecast.time_s(self.network)
+
+    def network_of(self, profile: Profile) -> Network:
+        return from_profile(profile, Path(self.baseline.source).name)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a run found: ``costs`` are how many times as long the given schedule takes with a change alone."""
+
+    verdict: Verdict
+    current: Given
+    now: Profile
+    network: Network
+    standing: tuple[Standing, ...]
+    costs: tuple[float, ...]
+    now_s: float
+    events: tuple[Event, ...]
+
+    @property
+    def drifted(self) -> bool:
+        return bool(self.standing or self.verdict.drift.gone)
+
+    def cost_of(self, standing: Standing) -> float | None:
+        """What a change costs; None for all but the largest."""
+        at = self.standing.index(standing)
+        return self.costs[at] if at < len(self.costs) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What was decided: the ``plan``, None where nothing was to decide, and the file of another schedule.
+
+    ``returned`` says that this is the given one again.
+    """
+
+    history: History
+    plan: Replan | None = None
+    adopted: Path | None = None
+    returned: bool = False
+    events: tuple[Event, ...] = ()
+
+
+def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
+    """Measure, and judge; what seems to be worse is measured once more before it counts.
+
+    Nothing is written, but where there is no current schedule yet the given one becomes it.
+    """
+    history = state.history(asked.baseline.body, asked.baseline.source)
+    current = state.current(asked.given)
+    began_s = time.monotonic()
+    now = measure(None, asked.budget_s)
+    found = _judged(asked, history, current, now, at_s)
+    if found.standing and not found.verdict.drift.gone:
+        left_s = max(_LEAST_BUDGET_S, asked.budget_s - (time.monotonic() - began_s))
+        pairs = dict.fromkeys(pair for one in found.standing for pair in one.change.links)
+        now = better_of(now, measure(tuple(pairs), left_s))
+        found = _judged(asked, history, current, now, at_s)
+    costs = [_cost(asked, now, one.change) for one in found.standing[:_MOST_COSTS]]
+    order = sorted(range(len(costs)), key=lambda at: -costs[at])
+    standing = (*(found.standing[at] for at in order), *found.standing[_MOST_COSTS:])
+    found = replace(found, standing=standing, costs=tuple(costs[at] for at in order))
+    return replace(found, events=_events(found, history, at_s))
+
+
+def replan(
+    asked: Asked,
+    state: State,
+    found: Found,
+    deadline: Deadline,
+    at_s: float,
+    *,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> Outcome:
+    """Keep what was found, then decide about the schedule; all that is decided is written.
+
+    Where ranks are gone no schedule for the others is made: the job itself has to change then.
+    """
+    history = with_events(found.verdict.history, found.events)
+    as_given = found.current.content == asked.given.content
+    # The search may take long, or be ended: what was measured is safe before it begins.
+    state.keep(history, asked.inputs)
+    if found.verdict.drift.gone or (as_given and not found.standing):
+        return Outcome(history)
+    left_s = deadline.left_s()
+    plan = replanned(
+        found.current.schedule,
+        found.network,
+        least_gain=asked.least_gain,
+        size_bytes=asked.given.schedule.collective.total_bytes(asked.given.schedule.chunk_bytes),
+        others=() if as_given else (asked.given.schedule,),
+        search=bool(found.standing) and not _searched(history, found.network),
+        time_limit_s=_MOST_SEARCH_S if left_s is None else min(_MOST_SEARCH_S, _FOR_SEARCH * left_s),
+        jobs=jobs,
+        progress=progress,
+    )
+    deadline.left_s()
+    if plan.searched:
+        history = replace(history, searched_s_per_byte=found.network.beta_s_per_byte)
+    if plan.schedule is None:
+        if plan.searched:
+            state.keep(history, asked.inputs)
+        return Outcome(history, plan)
+    back = plan.schedule is asked.given.schedule
+    content = asked.given.content if back else codec.encode("schedule", plan.schedule, asked.inputs)
+    adopted = state.adopt(content, datetime.fromtimestamp(at_s, UTC))
+    which = "the given schedule" if back else f"a new schedule ({plan.schedule.method})"
+    text = f"{which} is predicted to be {plan.gain:.2f} times as fast: {adopted.name}"
+    events = (Event(at_s, "schedule", text),)
+    history = with_events(history, events)
+    state.keep(history, asked.inputs)
+    return Outcome(history, plan, adopted, back, events)
+
+
+def _judged(asked: Asked, history: History, current: Given, now: Profile, at_s: float) -> Found:
+    baseline = asked.baseline.body
+
+    def matters(change: Change) -> bool:
+        return change.quantity == "bandwidth" or _cost(asked, now, change) > _MATTERS
+
+    verdict = judged(history, baseline, now, at_s, asked.share, matters)
+    network = asked.network_of(brought_up_to_date(baseline, now, verdict.changes))
+    standing = tuple(sorted(verdict.standing, key=lambda one: -one.change.times))
+    now_s = asked.forecast.time_s(network) if verdict.changes else asked.baseline_s
+    return Found(verdict, current, now, network, standing, (), now_s, ())
+
+
+def _cost(asked: Asked, now: Profile, change: Change) -> float:
+    """How many times as long the given schedule takes when this alone has changed."""
+    alone = brought_up_to_date(asked.baseline.body, now, [change])
+    return asked.forecast.time_s(asked.network_of(alone)) / asked.baseline_s
+
+
+def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
+    """What is different from the last run."""
+    verdict = found.verdict
+    events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
+    events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
+    missing = [int((one.beta_s_per_byte[-one.links :] == 0).sum()) for one in (before, verdict.history)]
+    if not before.runs or missing[1] > missing[0]:
+        events += [Event(at_s, "gone", f"{name} is not there") for name in verdict.drift.gone]
+    return tuple(events)
+
+
+def _searched(history: History, network: Network) -> bool:
+    """Whether a schedule was last searched for a network like this one."""
+    before = history.searched_s_per_byte
+    if not len(before):
+        return False
+    return bool(np.abs(np.log(network.beta_s_per_byte / np.maximum(before, 1e-30))).max() < np.log1p(_ALIKE))

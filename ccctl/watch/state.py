@@ -1,0 +1,189 @@
+"""The state folder of a watch: a history, the schedule to use now, and those that were it before.
+
+``current.json`` is a whole copy of the schedule that jobs load: a reader needs one file, which is replaced by
+renaming, and a copy of the folder is complete. Each was written as ``schedule-TIME.json`` first. Whatever
+ends a run, each file is whole, and the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import PART, write_atomically
+from ccctl.artifacts.files import exists, read_input
+from ccctl.errors import CannotWriteError, DataError, LockHeldError
+from probes.files import ownership
+from probes.files.host_lock import FileLock
+
+if TYPE_CHECKING:
+    from probes.link_costs import Profile
+    from probes.profiling.history import History
+    from synth.schedule import Schedule
+
+__all__ = ["Given", "State", "opened", "read_schedule"]
+
+_HISTORY, _CURRENT, _LOCK = "history.json", "current.json", "lock"
+_SCHEDULE = re.compile(r"schedule-[0-9]{8}T[0-9]{6}Z(-[0-9]+)?\.json")
+_MOST_SCHEDULES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A schedule that was read and judged, and its file: what it is called, and the bytes of the artifact."""
+
+    schedule: Schedule
+    source: str
+    sha256: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class State:
+    """An open state folder, which no other run has at the same time."""
+
+    folder: Path
+
+    @property
+    def current_path(self) -> Path:
+        """The file that jobs load."""
+        return self.folder / _CURRENT
+
+    @property
+    def history_path(self) -> Path:
+        return self.folder / _HISTORY
+
+    def history(self, baseline: Profile, source: str) -> History:
+        """The history of the links of ``baseline``, a new one where there is none.
+
+        Raises DataError where it is none, or that of other ranks or links than ``source`` has.
+        """
+        from probes.profiling.history import begun
+
+        path = str(self.history_path)
+        if not exists(path):
+            return begun(baseline)
+        found: History = codec.read(path, "history").body
+        if not found.is_of(baseline):
+            raise DataError(
+                path,
+                [
+                    f"hosts, src, dst: expected the {len(baseline.ranks)} ranks and "
+                    f"{len(baseline.links.src)} links of {source}, found {len(found.hosts)} ranks and "
+                    f"{found.links} links that differ"
+                ],
+                hint="Name another folder with --state for this baseline, or remove the old one.",
+            )
+        return found
+
+    def keep(self, history: History, inputs: Mapping[str, str]) -> None:
+        """Replace the history; raises CannotWriteError."""
+        codec.write(str(self.history_path), "history", history, inputs)
+
+    def current(self, given: Given) -> Given:
+        """The schedule that jobs load now; where there is none yet, ``given`` becomes it.
+
+        Raises DataError where what is there is no proven schedule for the same collective and size.
+        """
+        path = str(self.current_path)
+        if not exists(path):
+            self.adopt(given.content, datetime.now(UTC))
+            return given
+        found = read_schedule(path)
+        _refuse_other(found, given)
+        return found
+
+    def adopt(self, content: bytes, moment: datetime) -> Path:
+        """Make a schedule the current one, and keep it beside the last ones; returns the name it has there.
+
+        Raises CannotWriteError; what was the current schedule then still is.
+        """
+        name = self.folder / f"schedule-{moment:%Y%m%dT%H%M%SZ}.json"
+        again = 1
+        while name.exists():
+            again += 1
+            name = self.folder / f"schedule-{moment:%Y%m%dT%H%M%SZ}-{again}.json"
+        write_atomically(name, content)
+        write_atomically(self.current_path, content)
+        for old in self.schedules()[:-_MOST_SCHEDULES]:
+            with contextlib.suppress(OSError):
+                old.unlink()
+        return name
+
+    def schedules(self) -> list[Path]:
+        """The schedules that were current, oldest first."""
+        found = [path for path in self.folder.iterdir() if _SCHEDULE.fullmatch(path.name)]
+        return sorted(found, key=lambda path: (path.name[:25], len(path.name), path.name))
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[State]:
+    """The state folder ``path``, made where it is not there, while no other run has it.
+
+    Raises UnavailableError where others can write there, or where it holds what no watch wrote,
+    LockHeldError where another run has it, and CannotWriteError where it cannot be made.
+    """
+    place = Path(os.path.realpath(path))
+    lock = FileLock(_LOCK, place)
+    try:
+        ownership.make(place)
+        ownership.refuse_foreign(place, _is_ours)
+        holder = lock.take()
+    except OSError as error:
+        raise CannotWriteError(
+            f"{path}: {error.strerror}", hint="Name a folder that you can write."
+        ) from error
+    if holder:
+        raise LockHeldError(
+            f"{path}: another watch has this folder ({holder})", hint="Try later, or name another folder."
+        )
+    try:
+        yield State(place)
+    finally:
+        lock.release()
+
+
+def read_schedule(path: str) -> Given:
+    """A schedule that the checker accepts, with its bytes; raises what the codec does.
+
+    One that is not proven is a DataError, too: status 1 is for what the network does.
+    """
+    from probes.files.bounded_read import inflated
+    from synth.check.schedule import check
+
+    content, source = read_input(path)
+    found = codec.decode(content, source, "schedule")
+    if findings := check(found.body):
+        raise DataError(
+            source, findings, hint="It is not proven, so nothing is done with it; see ccctl verify."
+        )
+    return Given(found.body, source, found.sha256, inflated(content, source))
+
+
+def _refuse_other(found: Given, given: Given) -> None:
+    mine, theirs = found.schedule.collective, given.schedule.collective
+    size = mine.total_bytes(found.schedule.chunk_bytes)
+    wanted = theirs.total_bytes(given.schedule.chunk_bytes)
+    # Chunks are whole bytes, so that a size may be rounded up by a chunk for each.
+    if mine.same_but_for_chunks(theirs) and abs(size - wanted) <= max(mine.chunks, theirs.chunks):
+        return
+    raise DataError(
+        found.source,
+        [
+            f"collective: expected the {theirs.label} of {wanted} bytes among {theirs.ranks} ranks that "
+            f"{given.source} is for, found {mine.label} of {size} bytes among {mine.ranks} ranks"
+        ],
+        hint="Name another folder with --state for this schedule, or remove the old one.",
+    )
+
+
+def _is_ours(name: str) -> bool:
+    known = name in (_HISTORY, _CURRENT, _LOCK)
+    return known or bool(_SCHEDULE.fullmatch(name) or PART.fullmatch(name))

@@ -1,0 +1,113 @@
+"""Plans a collective anew where its network has changed: another schedule where it is predicted to pay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from exec.predict import MOST_SENDS, predicted_s, soonest
+from probes.progress import SILENT, Progress
+from synth.collective import Collective
+from synth.compiler.lower import lower
+from synth.network import Network
+from synth.portfolio.attempts import Request
+from synth.portfolio.collective_request import Wish
+from synth.portfolio.synthesize import bounds_of, synthesize
+from synth.program import Program
+from synth.schedule import Schedule
+from synth.simulation.relocate import moved_to
+from synth.simulation.schedule import replay
+
+__all__ = ["Forecast", "Replan", "replanned", "wishes_of"]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a schedule is predicted to take, on any network with its links."""
+
+    schedule: Schedule
+
+    @cached_property
+    def _program(self) -> Program | None:
+        return lower(self.schedule) if self.schedule.sends <= MOST_SENDS else None
+
+    def time_s(self, network: Network) -> float:
+        """Seconds on ``network``, as ``exec.predict`` has it; of a long schedule by simulation alone.
+
+        Raises UsageError where the network lacks a link of the schedule.
+        """
+        chunk_bytes = self.schedule.chunk_bytes
+        if self._program is None:
+            return replay(moved_to(self.schedule, network, chunk_bytes)).time_s
+        return predicted_s(self._program, network, chunk_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Replan:
+    """Whether to change the schedule: ``schedule`` is the one to take instead, None to stay.
+
+    ``before_s`` is what the schedule in use takes on the network as it is, ``after_s`` what the one to use
+    from now on takes there, ``bound_s`` the proven least for any. ``searched``: one was synthesized.
+    """
+
+    before_s: float
+    after_s: float
+    bound_s: float
+    schedule: Schedule | None
+    searched: bool
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast the collective becomes: 1.0 where the schedule stays."""
+        return self.before_s / self.after_s if self.after_s else 1.0
+
+
+def replanned(
+    current: Schedule,
+    network: Network,
+    *,
+    least_gain: float,
+    size_bytes: int | None = None,
+    others: Sequence[Schedule] = (),
+    search: bool = True,
+    time_limit_s: float | None = None,
+    jobs: int = 1,
+    progress: Progress = SILENT,
+) -> Replan:
+    """The schedule to use on ``network``: ``current``, one of ``others``, or a new one for the collective.
+
+    ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
+    ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
+    ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much.
+    Raises UsageError where the network lacks a link of a schedule.
+    """
+    before_s = Forecast(current).time_s(network)
+    request = Request(
+        network=network,
+        kind=current.collective.kind,
+        wishes=wishes_of(current.collective),
+        size_bytes=size_bytes or current.collective.total_bytes(current.chunk_bytes),
+        seed=current.seed,
+        time_limit_s=time_limit_s,
+        jobs=jobs,
+    )
+    bound_s = max(bound.time_s for bound in bounds_of(request))
+    timed = [(Forecast(one).time_s(network), one) for one in others]
+    best_s = min([before_s, *(time_s for time_s, _ in timed)])
+    searched = search and best_s > least_gain * bound_s
+    if searched:
+        found = synthesize(request, progress, settle=soonest).schedule
+        timed.append((Forecast(found).time_s(network), found))
+    after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
+    if before_s < least_gain * after_s:
+        return Replan(before_s, before_s, bound_s, None, searched)
+    return Replan(before_s, after_s, bound_s, chosen, searched)
+
+
+def wishes_of(collective: Collective) -> tuple[Wish, ...]:
+    """What to ask for, to get a schedule for the same collective, or the same several at once."""
+    return tuple(
+        Wish(part.kind, part.root, part.members, part if part.kind == "custom" else None)
+        for part in collective.parts or (collective,)
+    )

@@ -1,0 +1,207 @@
+"""The history artifact: what repeated measurements of one network gave, and what was told of it.
+
+A run is one row of values for the links of the baseline. The oldest runs and events are dropped, so that a
+history never grows beyond a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from probes.columns import Floats, Ints, floats
+from probes.link_costs import Profile
+from probes.profiling.drift import Quantity, matched
+from probes.statistics.changepoint import Steady
+
+__all__ = ["MOST_EVENTS", "MOST_RUNS", "Event", "History", "begun", "lasting_level", "wander", "with_run"]
+
+MOST_RUNS = 100
+MOST_EVENTS = 500
+# Of all runs together, a column: some 10 MB of text.
+_MOST_VALUES = 1_000_000
+_FEWEST_RUNS = 2
+# A change lasts where five of so many runs agree; so many more make a new level certain.
+_WINDOW, _LEARN = 6, 40
+# From so many values on, their differences tell how much they wander.
+_FEWEST_VALUES = 5
+_MAD_TO_SIGMA = 1.4826
+_DIGITS = 5
+# Rates are one over costs; the last second of the year 9999.
+_LEAST_COST, _MOST_COST, _LAST_S = 1e-30, 1e30, 253_402_300_799
+_EXPECTED_COST = f"expected 0, or a number from {_LEAST_COST:g} to {_MOST_COST:g}"
+_EXPECTED_TIME = f"expected seconds from 0 to {_LAST_S}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that changed between two runs, at ``at_s`` (seconds since 1970), in words.
+
+    ``kind`` is drift (something became worse than the baseline), recovered (it is as good again), gone (ranks
+    of the baseline are not there) or schedule (another schedule is the current one).
+    """
+
+    at_s: float
+    kind: Literal["drift", "recovered", "gone", "schedule"]
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Runs of measurements between the same ranks, oldest first, and the links they are of.
+
+    ``hosts`` has the host of each rank, ``src`` and ``dst`` are columns of links, ``at_s`` of runs (seconds
+    since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold run after run the value of each link, 0 where it was
+    not measured. ``bandwidth_since_s`` and ``latency_since_s`` say, for each link, when it was found to be
+    worse than the baseline (0: it is not). ``searched_s_per_byte`` are the betas of the network for which
+    another schedule was last searched; empty where none was.
+    """
+
+    hosts: tuple[str, ...]
+    src: Ints
+    dst: Ints
+    at_s: Floats
+    beta_s_per_byte: Floats
+    alpha_s: Floats
+    bandwidth_since_s: Floats
+    latency_since_s: Floats
+    searched_s_per_byte: Floats
+    events: tuple[Event, ...] = ()
+
+    @property
+    def links(self) -> int:
+        return len(self.src)
+
+    @property
+    def runs(self) -> int:
+        return len(self.at_s)
+
+    def series(self, quantity: Quantity, link: int) -> Floats:
+        """What a link had in the runs in which it was measured: bytes/s, or seconds."""
+        if quantity == "bandwidth":
+            values = self.beta_s_per_byte[link :: self.links]
+            return floats(1 / values[values > 0])
+        values = self.alpha_s[link :: self.links]
+        return floats(values[values > 0])
+
+    def since_s(self, quantity: Quantity) -> Floats:
+        """When each link was found to be worse than the baseline; 0 where it is not."""
+        return self.bandwidth_since_s if quantity == "bandwidth" else self.latency_since_s
+
+    def is_of(self, baseline: Profile) -> bool:
+        """Whether its runs are of the ranks and links of ``baseline``."""
+        return (
+            self.hosts == tuple(entry.host for entry in baseline.ranks)
+            and np.array_equal(self.src, baseline.links.src)
+            and np.array_equal(self.dst, baseline.links.dst)
+        )
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``."""
+        found = [] if self.hosts else ["hosts: expected at least 1 rank, found none"]
+        lengths = {
+            "beta_s_per_byte": self.links * self.runs,
+            "alpha_s": self.links * self.runs,
+            "bandwidth_since_s": self.links,
+            "latency_since_s": self.links,
+            "searched_s_per_byte": self.links if len(self.searched_s_per_byte) else 0,
+        }
+        for name, length in {"dst": self.links, **lengths}.items():
+            if len(getattr(self, name)) != length:
+                found.append(f"{name}: expected {length} values, found {len(getattr(self, name))}")
+        for name in ("src", "dst"):
+            column = getattr(self, name)
+            lost = np.flatnonzero((column < 0) | (column >= len(self.hosts)))[:5].tolist()
+            found += [f"{name}[{row}]: there is no rank {column[row]}" for row in lost]
+        for name in ("beta_s_per_byte", "alpha_s", "searched_s_per_byte"):
+            column = getattr(self, name)
+            right = (column == 0) | ((column >= _LEAST_COST) & (column <= _MOST_COST))
+            found += [
+                f"{name}[{row}]: {_EXPECTED_COST}, found {column[row]}" for row in np.flatnonzero(~right)[:5]
+            ]
+        times = {name: getattr(self, name) for name in ("at_s", "bandwidth_since_s", "latency_since_s")}
+        times["events"] = floats([event.at_s for event in self.events])
+        for name, column in times.items():
+            bad = np.flatnonzero(~((column >= 0) & (column <= _LAST_S)))[:5]
+            last = ".at_s" if name == "events" else ""
+            found += [f"{name}[{row}]{last}: {_EXPECTED_TIME}, found {column[row]}" for row in bad]
+        if (np.diff(self.at_s) < 0).any():
+            found.append("at_s: expected runs in the order of time")
+        return found
+
+
+def begun(baseline: Profile) -> History:
+    """The history of the links of ``baseline`` before the first run."""
+    links = len(baseline.links.src)
+    return History(
+        hosts=tuple(entry.host for entry in baseline.ranks),
+        src=baseline.links.src,
+        dst=baseline.links.dst,
+        at_s=floats([]),
+        beta_s_per_byte=floats([]),
+        alpha_s=floats([]),
+        bandwidth_since_s=floats(np.zeros(links)),
+        latency_since_s=floats(np.zeros(links)),
+        searched_s_per_byte=floats([]),
+    )
+
+
+def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> History:
+    """``history`` with what ``now`` measured of the links of ``baseline``.
+
+    The oldest runs beyond the bound go. Values are rounded to five digits.
+    """
+    rows = matched(baseline, now)
+    kept = max(_FEWEST_RUNS, min(MOST_RUNS, _MOST_VALUES // max(1, history.links)))
+
+    def appended(column: Floats, values: Floats) -> Floats:
+        row = _rounded(np.where(rows >= 0, values[rows], 0.0))
+        return floats(np.concatenate([column, row])[-kept * history.links :])
+
+    last_s = float(history.at_s[-1]) if history.runs else 0.0
+    return replace(
+        history,
+        # A clock may have been set back.
+        at_s=floats([*history.at_s, max(at_s, last_s)][-kept:]),
+        beta_s_per_byte=appended(history.beta_s_per_byte, now.links.beta_s_per_byte),
+        alpha_s=appended(history.alpha_s, now.links.alpha_s),
+    )
+
+
+def wander(history: History, quantity: Quantity) -> Floats:
+    """The standard deviation of the logarithm of each link from run to run; 0 where too few are known.
+
+    It is taken from the differences of successive values by their median, which a change of the level does
+    not move. No link is taken to be steadier than the middle one.
+    """
+    own = np.array([_wander(history.series(quantity, link)) for link in range(history.links)])
+    known = own[np.isfinite(own)]
+    least = float(np.median(known)) if len(known) else 0.0
+    return floats(np.where(np.isfinite(own), np.maximum(own, least), least))
+
+
+def lasting_level(
+    history: History, quantity: Quantity, link: int, *, expected: float, sigma: float, least: float
+) -> float:
+    """The level at which a link has stood in the last runs, if that is not what was ``expected``; else 0.
+
+    Five of six runs must agree on it, beyond ``least`` of the logarithm and what the median of so many
+    wanders at a standard deviation of ``sigma`` (`probes.statistics.changepoint`).
+    """
+    steady = Steady(window=_WINDOW, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma)
+    moved = [steady.add(value) for value in history.series(quantity, link).tolist()]
+    return float(steady.level or 0.0) if any(moved) else 0.0
+
+
+def _wander(values: Floats) -> float:
+    if len(values) < _FEWEST_VALUES:
+        return math.nan
+    steps = np.abs(np.diff(np.log(values)))
+    return float(_MAD_TO_SIGMA * np.median(steps) / np.sqrt(2))
+
+
+def _rounded(values: Floats) -> Floats:
+    return floats([float(f"{value:.{_DIGITS}g}") for value in values.tolist()])

@@ -1,0 +1,203 @@
+"""What a run tells that is compared with the baseline and with the runs before it.
+
+A change for the worse stands where it is beyond the noise of the links, as the profiles and the history show
+it, or beyond a given share. It lasts where the level of the last runs has shifted
+(`probes.statistics.changepoint`). What stood in the last run and no longer does has recovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import Floats, floats
+from probes.link_costs import Profile
+from probes.profiling import history as runs
+from probes.profiling.drift import (
+    LATENCY_EFFECT,
+    Change,
+    Drift,
+    Past,
+    Quantity,
+    Sensitivity,
+    compare,
+    matched,
+    sigmas,
+    together,
+)
+from probes.profiling.history import Event, History
+
+__all__ = ["EFFECT", "Recovery", "Standing", "Verdict", "judged", "with_events"]
+
+# Below this share of its bandwidth nobody acts, however sure a change is.
+EFFECT = 0.08
+# Noise explains no more than that a link has a third of its bandwidth, at best and in the middle, twice.
+_MOST = float(np.log(3.0))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A change for the worse that is there: found at ``since_s``, ``new`` in this run, or ``lasting``."""
+
+    change: Change
+    since_s: float
+    new: bool
+    lasting: bool
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What was worse since ``since_s`` and no longer is: its value in the baseline and now (bytes/s, s)."""
+
+    what: str
+    quantity: Quantity
+    before: float
+    now: float
+    since_s: float
+    rows: tuple[int, ...]
+
+    def __str__(self) -> str:
+        scale, unit = (1e-9, "GB/s") if self.quantity == "bandwidth" else (1e6, "us")
+        return (
+            f"{self.what}: {self.quantity} {self.now * scale:.3g} {unit}, "
+            f"{self.now / self.before:.0%} of the baseline"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """How a run differs from the baseline, what of it stands or has recovered, and the history with it."""
+
+    drift: Drift
+    standing: tuple[Standing, ...]
+    recovered: tuple[Recovery, ...]
+    history: History
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the network of now has that the baseline has not: what stands, and what became better."""
+        better = (change for change in self.drift.changes if not change.worse)
+        return (*(one.change for one in self.standing), *better)
+
+
+def judged(
+    history: History,
+    baseline: Profile,
+    now: Profile,
+    at_s: float,
+    share: float | None = None,
+    matters: Callable[[Change], bool] = lambda change: True,
+) -> Verdict:
+    """The verdict on ``now``, measured at ``at_s`` (seconds since 1970), after the runs of ``history``.
+
+    A link has drifted where it lost more than ``share`` of its bandwidth; without one where it lost more than
+    8 % and more than noise explains: that of both profiles, and that from run to run, but never two thirds.
+    Latency is always judged by noise, from a quarter on. Only changes for the worse that ``matters`` accepts
+    stand. What stood before does so until it is half way back, so that it does not flap.
+    """
+    after = runs.with_run(history, baseline, now, at_s)
+    least: dict[Quantity, float] = {
+        "bandwidth": -float(np.log1p(-(EFFECT if share is None else share))),
+        "latency": float(np.log1p(LATENCY_EFFECT)),
+    }
+    past = {name: _past(after, baseline, now, name, least[name]) for name in _QUANTITIES}
+    by_noise = compare(baseline, now, Sensitivity(least, past=past, most=_MOST))
+    drift = by_noise
+    if share is not None:
+        by_share = compare(baseline, now, Sensitivity(least, noise=False, past=past))
+        changes = [change for change in by_share.changes if change.quantity == "bandwidth"]
+        changes += [change for change in by_noise.changes if change.quantity == "latency"]
+        drift = replace(by_noise, changes=tuple(changes))
+    worse = [change for change in drift.changes if change.worse and matters(change)]
+    standing, recovered = [], []
+    for quantity in _QUANTITIES:
+        since_s = history.since_s(quantity)
+        mine = [change for change in worse if change.quantity == quantity]
+        told = _rows_of(mine)
+        standing += [_standing(change, since_s, past[quantity], at_s) for change in mine]
+        back = np.flatnonzero((since_s > 0) & (matched(baseline, now) >= 0))
+        gone = [row for row in back.tolist() if row not in told]
+        recovered += _recoveries(quantity, gone, baseline, now, since_s)
+        after = _with_since(after, quantity, told, set(gone), at_s)
+    return Verdict(drift, tuple(standing), tuple(recovered), after)
+
+
+_QUANTITIES: tuple[Quantity, ...] = ("bandwidth", "latency")
+
+
+def with_events(history: History, events: Sequence[Event]) -> History:
+    """``history`` with more events, the oldest beyond the bound left out."""
+    return replace(history, events=(*history.events, *events)[-runs.MOST_EVENTS :])
+
+
+def _past(history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float) -> Past:
+    """What the runs tell of each link; a level only of those that are away from the baseline now."""
+    wander = runs.wander(history, quantity)
+    expected, found = _values(baseline, quantity), _values(now, quantity)
+    sigma = np.maximum(sigmas(baseline.links, quantity), wander)
+    rows = matched(baseline, now)
+    level = np.zeros(history.links)
+    away = np.abs(np.log(found[rows] / expected)) > least
+    for link in np.flatnonzero((rows >= 0) & away).tolist():
+        level[link] = runs.lasting_level(
+            history,
+            quantity,
+            link,
+            expected=float(expected[link]),
+            sigma=float(sigma[link]),
+            least=least,
+        )
+    return Past(wander, floats(level), history.since_s(quantity) > 0)
+
+
+def _values(profile: Profile, quantity: Quantity) -> Floats:
+    if quantity == "bandwidth":
+        return floats(1 / profile.links.beta_s_per_byte)
+    return floats(np.maximum(profile.links.alpha_s, 1e-12))
+
+
+def _rows_of(changes: Sequence[Change]) -> set[int]:
+    return {row for change in changes for row in change.rows}
+
+
+def _standing(change: Change, since_s: Floats, past: Past, at_s: float) -> Standing:
+    rows = list(change.rows)
+    known = since_s[rows][since_s[rows] > 0]
+    level = past.level[rows]
+    below = (level > 0) & ((level < change.before) == (change.now < change.before))
+    return Standing(
+        change,
+        since_s=float(known.min()) if len(known) else at_s,
+        new=len(known) < len(rows),
+        lasting=bool(below.mean() > 0.5),
+    )
+
+
+def _recoveries(
+    quantity: Quantity, rows: Sequence[int], baseline: Profile, now: Profile, since_s: Floats
+) -> list[Recovery]:
+    row_now = matched(baseline, now)
+    before, found = _values(baseline, quantity), _values(now, quantity)
+    return [
+        Recovery(
+            what,
+            quantity,
+            float(np.median(before[list(members)])),
+            float(np.median(found[row_now[list(members)]])),
+            float(since_s[list(members)].min()),
+            members,
+        )
+        for what, members in together(baseline, rows)
+    ]
+
+
+def _with_since(history: History, quantity: Quantity, told: set[int], back: set[int], at_s: float) -> History:
+    column = np.array(history.since_s(quantity))
+    for row in told:
+        column[row] = column[row] or at_s
+    column[list(back)] = 0.0
+    if quantity == "bandwidth":
+        return replace(history, bandwidth_since_s=floats(column))
+    return replace(history, latency_since_s=floats(column))

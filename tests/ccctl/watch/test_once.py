@@ -1,0 +1,220 @@
+"""One run of a watch on measurements that are given: what is told, decided and kept, whatever ends it."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccctl.artifacts import codec
+from ccctl.errors import TimeoutExpired
+from ccctl.watch import once, state
+from ccctl.watch.once import Asked, Deadline, looked, replan
+from ccctl.watch.state import opened, read_schedule
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from synth.check.schedule import check
+from synth.networks.measured import from_profile
+from synth.stages import synthesize
+
+HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
+PAIRS = list(itertools.permutations(range(4), 2))
+
+
+def profile(share=None, *, seed=0, pairs=PAIRS):
+    """Links of 100 MB/s between hosts of a NIC each, those in ``share`` of less."""
+    rng = np.random.default_rng(seed)
+    beta = np.array([1e-8 / (share or {}).get(pair, 1.0) for pair in pairs])
+    beta *= np.exp(rng.uniform(-0.02, 0.02, len(pairs)))
+    alpha = np.full(len(pairs), 20e-6)
+    links = Links(
+        ints([src for src, _ in pairs]),
+        ints([dst for _, dst in pairs]),
+        *(floats(alpha * times) for times in (1.0, 1.05, 1.1)),
+        *(floats(beta * times) for times in (1.0, 1.02, 1.05, 0.99, 1.01)),
+        floats(np.zeros(len(pairs))),
+        ints(np.full(len(pairs), 30)),
+        ("",) * len(pairs),
+    )
+    ports = tuple(
+        SharedPort(f"{host} {way}", tuple(row for row, pair in enumerate(pairs) if pair[end] == rank), "nic")
+        for rank, host in enumerate(HOSTS)
+        for end, way in ((0, "egress"), (1, "ingress"))
+    )
+    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(HOSTS))
+    return Profile(ranks, links, ports, "mpi", "test", 1.0, 3)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a baseline and a ring for it."""
+    folder = tmp_path_factory.mktemp("given")
+    codec.write(str(folder / "profile.json"), "profile", profile())
+    ring = synthesize(from_profile(profile()), "all_reduce", 1 << 20, method="ring").schedule
+    codec.write(str(folder / "schedule.json"), "schedule", ring)
+    return folder
+
+
+@pytest.fixture
+def asked(made):
+    baseline = codec.read(str(made / "profile.json"), "profile")
+    return Asked(baseline, read_schedule(str(made / "schedule.json")), None, 1.05, 3.0)
+
+
+class Watch:
+    """Runs one after the other on one folder, a minute between them."""
+
+    def __init__(self, asked, folder):
+        self.asked, self.folder, self.runs = asked, folder, 0
+        ring = asked.given.schedule
+        ends = (ring.network.src[ring.link], ring.network.dst[ring.link])
+        self.used = list(dict.fromkeys(zip(*(column.tolist() for column in ends), strict=True)))
+        self.pair = self.used[0]
+        self.slow = {self.pair: 0.5}
+        self.name = " → ".join(HOSTS[rank] for rank in self.pair)
+
+    def run(self, share=None, *, deadline=None, again=None):
+        """(what was found, what was decided) where links are as ``share`` says."""
+        self.runs += 1
+        self.measured = []
+
+        def measure(pairs, budget_s):
+            self.measured.append(pairs)
+            now = share if pairs is None or again is None else again
+            return profile(now, seed=10 * self.runs + len(self.measured), pairs=pairs or PAIRS)
+
+        at_s = 1e9 + 60.0 * self.runs
+        with opened(str(self.folder)) as folder:
+            found = looked(self.asked, folder, measure, at_s)
+            return found, replan(self.asked, folder, found, deadline or Deadline(None), at_s)
+
+    def files(self):
+        return {path.name: path.read_bytes() for path in self.folder.iterdir()}
+
+
+@pytest.fixture
+def watch(asked, tmp_path):
+    return Watch(asked, tmp_path / "state")
+
+
+def test_a_quiet_run_changes_the_history_alone(watch):
+    watch.run()
+    before = watch.files()
+    found, outcome = watch.run()
+    after = watch.files()
+    assert (found.standing, found.events, outcome.plan) == ((), (), None)
+    assert {name for name in after if after[name] != before.get(name)} == {"history.json"}
+    assert watch.measured == [None]
+    assert found.now_s == watch.asked.baseline_s
+
+
+def test_a_halved_link_is_measured_again_named_costed_and_planned_around(watch):
+    watch.run()
+    before = watch.files()
+    found, outcome = watch.run(watch.slow)
+    assert watch.measured == [None, (watch.pair,)]
+    (one,) = found.standing
+    assert one.change.what == watch.name
+    # A ring goes through every link that it has.
+    assert found.cost_of(one) == pytest.approx(2.0, rel=0.1)
+    assert found.now_s == pytest.approx(found.cost_of(one) * watch.asked.baseline_s)
+    assert outcome.plan.gain > 1.05
+    current = read_schedule(str(watch.folder / "current.json"))
+    assert check(current.schedule) == []
+    assert outcome.adopted.read_bytes() == current.content
+    assert before["current.json"] == watch.asked.given.content != current.content
+    events = json.loads(watch.files()["history.json"])["body"]["events"]
+    assert [event["kind"] for event in events] == ["drift", "schedule"]
+    assert outcome.adopted.name in events[1]["text"]
+
+
+def test_what_drifts_on_is_neither_told_as_new_nor_searched_again(watch):
+    for share in (None, watch.slow):
+        watch.run(share)
+    before = watch.files()
+    found, outcome = watch.run(watch.slow)
+    assert [one.new for one in found.standing] == [False]
+    assert (found.events, outcome.plan.searched, outcome.adopted) == ((), False, None)
+    assert {name for name, content in watch.files().items() if content != before.get(name)} == {
+        "history.json"
+    }
+
+
+def test_when_it_has_recovered_the_given_schedule_is_taken_again_if_that_pays(watch):
+    for share in (None, watch.slow):
+        watch.run(share)
+    found, outcome = watch.run()
+    assert [one.what for one in found.verdict.recovered] == [watch.name]
+    assert not found.drifted
+    gain = outcome.plan.before_s / watch.asked.baseline_s
+    assert outcome.returned == (gain >= 1.05)
+    assert (watch.files()["current.json"] == watch.asked.given.content) == outcome.returned
+    assert not outcome.plan.searched
+
+
+def test_a_disturbance_that_is_gone_when_it_is_measured_again_is_nothing(watch):
+    found, _ = watch.run(watch.slow, again={})
+    assert (found.standing, found.events) == ((), ())
+    assert watch.files()["current.json"] == watch.asked.given.content
+
+
+def test_a_gain_that_is_too_small_leaves_the_schedule(watch, asked):
+    watch.asked = replace(asked, least_gain=1.9)
+    _, outcome = watch.run(watch.slow)
+    assert outcome.adopted is None
+    assert watch.files()["current.json"] == asked.given.content
+
+
+def test_no_time_left_ends_it_with_what_was_measured_kept(watch):
+    watch.run()
+    with pytest.raises(TimeoutExpired):
+        watch.run(watch.slow, deadline=Deadline(1e-9))
+    kept = json.loads(watch.files()["history.json"])["body"]
+    assert len(kept["at_s"]) == 2
+    assert [event["kind"] for event in kept["events"]] == ["drift"]
+    _, outcome = watch.run(watch.slow)
+    assert outcome.adopted is not None
+
+
+WRITES = 5
+
+
+@pytest.mark.parametrize("last", range(WRITES))
+def test_whatever_write_it_is_ended_at_the_next_run_gets_there(watch, monkeypatch, last):
+    watch.run()
+    writes = itertools.count()
+
+    def ended(write):
+        def wrapped(*arguments, **how):
+            if next(writes) == last:
+                raise KeyboardInterrupt
+            return write(*arguments, **how)
+
+        return wrapped
+
+    with monkeypatch.context() as inside:
+        inside.setattr(state, "write_atomically", ended(state.write_atomically))
+        inside.setattr(state.codec, "write", ended(codec.write))
+        try:
+            watch.run(watch.slow)
+            assert last >= 4
+        except KeyboardInterrupt:
+            assert last < 4
+    for name in watch.files():
+        codec.read(str(watch.folder / name), "history" if name == "history.json" else "schedule")
+    found, _ = watch.run(watch.slow)
+    assert [one.change.what for one in found.standing] == [watch.name]
+    current = read_schedule(str(watch.folder / "current.json"))
+    assert current.content != watch.asked.given.content
+    assert "lock" not in watch.files()
+
+
+def test_of_many_changes_the_most_expensive_comes_first(watch, monkeypatch):
+    """A ring on four ranks uses four of the twelve links: the others may slow down for nothing."""
+    unused = next(pair for pair in PAIRS if pair not in watch.used)
+    found, _ = watch.run({unused: 0.3, watch.pair: 0.6})
+    assert [found.cost_of(one) > 1.2 for one in found.standing] == [True, False]
+    monkeypatch.setattr(once, "_MOST_COSTS", 1)
+    found, _ = watch.run({unused: 0.3, watch.pair: 0.6})
+    assert [found.cost_of(one) is None for one in found.standing] == [False, True]
