@@ -92,14 +92,14 @@ def _cupy() -> Iterator[Check]:
         hint = f"needed for GPUs only: {install('cuda12', 'cuda13')}"
         yield Check("CuPy", "note", "not installed", hint)
         return
-    import cupy
+    from probes.live.cuda import cupy_module, gpu_count
 
     try:
-        devices = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        yield Check("CuPy", "note", f"{cupy.__version__}: {error}", "needed for GPUs only")
+        devices = gpu_count()
+    except CcctlError as error:
+        yield Check("CuPy", "note", error.message, "needed for GPUs only")
         return
-    yield Check("CuPy", "ok", f"{cupy.__version__}, {devices} GPUs")
+    yield Check("CuPy", "ok", f"{cupy_module().__version__}, {devices} GPUs")
 
 
 def _nvrtc() -> Iterator[Check]:
@@ -156,12 +156,14 @@ def _shared_memory() -> Iterator[Check]:
 
 
 def _solver() -> Iterator[Check]:
-    import pulp
+    from synth.milp.model import require
 
-    if pulp.PULP_CBC_CMD().available():
-        yield Check("CBC solver", "ok", f"comes with pulp {metadata.version('pulp')}")
-    else:
-        yield Check("CBC solver", "note", "not available", "exact methods need it: pip install 'pulp<4'")
+    try:
+        require("cbc")
+    except CcctlError as error:
+        yield Check("CBC solver", "note", error.message, f"exact methods need it: {error.hint}")
+        return
+    yield Check("CBC solver", "ok", f"comes with pulp {metadata.version('pulp')}")
 
 
 def _compiled_loops() -> Iterator[Check]:

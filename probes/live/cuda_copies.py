@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probes.errors import UnavailableError
-from probes.install_hints import install
 from probes.live.affinity import bound_to
+from probes.live.cuda import cuda_errors, cupy_module
 
 __all__ = ["CudaCopies"]
 
@@ -34,25 +33,20 @@ class CudaCopies:
 
     def __init__(self, gpus: Sequence[str], cpus: Mapping[str, str]) -> None:
         """``gpus`` are bus ids, ``cpus`` the list of CPUs near each; raises UnavailableError without CUDA."""
-        try:
-            import cupy
-        except ImportError as error:
-            raise UnavailableError("CuPy is not installed", hint=install("cuda12", "cuda13")) from error
-        self._cuda = cupy.cuda
-        self._error = cupy.cuda.runtime.CUDARuntimeError
-        with self._told():
+        self._cuda = cupy_module().cuda
+        with cuda_errors():
             self._numbers = {gpu: self._cuda.runtime.deviceGetByPCIBusId(gpu) for gpu in gpus}
             self._lanes = {gpu: self._lanes_of(gpu, cpus.get(gpu, "")) for gpu in gpus}
 
     def alone_gbs(self, gpu: str) -> float:
         """GB/s of one copy while nothing else is copied."""
-        with self._told():
+        with cuda_errors():
             return self._timed(gpu)
 
     def beside_gbs(self, gpu: str, other: str) -> float:
         """GB/s of one copy while ``other`` is busy; tried again with more load if that ended too early."""
         for rounds in _ROUNDS:
-            with self._told():
+            with cuda_errors():
                 ends = self._load(other, rounds)
                 gbs = self._timed(gpu)
                 busy = not all(end.done for end in ends)
@@ -61,13 +55,6 @@ class CudaCopies:
             if busy:
                 return gbs
         raise UnavailableError(f"{other} was never busy for as long as {gpu} copied")
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except self._error as error:
-            raise UnavailableError(f"CUDA: {error}") from error
 
     def _timed(self, gpu: str) -> float:
         lane = self._lanes[gpu][0]

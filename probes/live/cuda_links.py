@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Literal
 
 from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.live.cuda import cuda_errors, cupy_module, gpu_count
 
 __all__ = ["BUFFER_BYTES", "CudaEnd", "DeviceChoice", "cuda_end"]
 
@@ -26,12 +26,11 @@ _LAZY_PEER_ACCESS = 1
 class CudaEnd:
     """A GPU with a buffer that others may open, a buffer of its own, and pinned memory beside it."""
 
-    def __init__(self, cupy: Any, number: int) -> None:
-        """``cupy`` is the module; raises UnavailableError where CUDA cannot give the memory."""
-        self._cuda = cupy.cuda
-        self._error = cupy.cuda.runtime.CUDARuntimeError
+    def __init__(self, number: int) -> None:
+        """Raises UnavailableError where CUDA cannot give the memory."""
+        self._cuda = cupy_module().cuda
         self._number = number
-        with self._told():
+        with cuda_errors(self._number):
             self._cuda.Device(number).use()
             # Not from the pool: a handle names a whole allocation.
             self._lent, self._own = (self._cuda.Memory(BUFFER_BYTES) for _ in range(2))
@@ -42,19 +41,19 @@ class CudaEnd:
 
     def lend(self) -> bytes:
         """What another process on this host needs to open the lent buffer."""
-        with self._told():
+        with cuda_errors(self._number):
             handle: bytes = self._cuda.runtime.ipcGetMemHandle(self._lent.ptr)
         return handle
 
     @contextmanager
     def borrowed(self, handle: bytes) -> Iterator[int]:
         """The address of a buffer that another process lends, while the block runs."""
-        with self._told():
+        with cuda_errors(self._number):
             address: int = self._cuda.runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS)
         try:
             yield address
         finally:
-            with self._told():
+            with cuda_errors(self._number):
                 self._cuda.runtime.ipcCloseMemHandle(address)
 
     def pull_s(self, address: int, size_bytes: int) -> float:
@@ -70,7 +69,7 @@ class CudaEnd:
         return self._timed(self._pinned.ptr, self._own.ptr, size_bytes)
 
     def _timed(self, to: int, source: int, size_bytes: int) -> float:
-        with self._told():
+        with cuda_errors(self._number):
             first, last = self._cuda.Event(), self._cuda.Event()
             first.record(self._stream)
             self._cuda.runtime.memcpyAsync(to, source, size_bytes, _ANYWHERE, self._stream.ptr)
@@ -78,13 +77,6 @@ class CudaEnd:
             last.synchronize()
             milliseconds: float = self._cuda.get_elapsed_time(first, last)
         return milliseconds / 1000
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except self._error as error:
-            raise UnavailableError(f"CUDA on GPU {self._number}: {error}") from error
 
 
 def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
@@ -95,17 +87,9 @@ def cuda_end(choice: DeviceChoice, local_rank: int) -> CudaEnd | None:
     if choice == "process" or (choice == "auto" and find_spec("cupy") is None):
         return None
     try:
-        import cupy
-    except ImportError as error:
-        raise UnavailableError(
-            f" cuda: CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13"), argument="device"
-        ) from error
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
+        count = gpu_count()
+    except UnavailableError as error:
         if choice == "auto":
             return None
-        raise UnavailableError(
-            f" cuda: {error}", hint="ccctl doctor says what is missing.", argument="device"
-        ) from error
-    return CudaEnd(cupy, local_rank % count) if count else None
+        raise UnavailableError(f" cuda: {error}", hint=error.hint, argument="device") from error
+    return CudaEnd(local_rank % count) if count else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,18 @@ from exec.cuda.kernel.compile import cubin
 from exec.cuda.kernel.source import THREADS
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
-from probes.install_hints import install
+from probes.live.cuda import cuda_errors, cupy_module, gpu_count
 
 __all__ = ["Device", "Kernels", "gpus", "refuse_too_many"]
 
 _HOST_TO_DEVICE = 1
-_HINT = "ccctl doctor says what is missing."
 
 
 def gpus() -> int:
-    """How many GPUs this process sees, at least one; raises UnavailableError where CUDA or CuPy is missing.
-
-    It makes no context, which would take memory of a GPU.
-    """
-    try:
-        import cupy
-    except ImportError as error:
-        raise UnavailableError(f"CuPy cannot be loaded: {error}", hint=install("cuda12", "cuda13")) from error
-    try:
-        count = int(cupy.cuda.runtime.getDeviceCount())
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise UnavailableError(f"CUDA: {error}", hint=_HINT) from error
+    """How many GPUs this process sees; raises UnavailableError for none, and without CUDA or CuPy."""
+    count = gpu_count()
     if not count:
-        raise UnavailableError("CUDA sees no GPU", hint=_HINT)
+        raise UnavailableError("CUDA sees no GPU", hint="ccctl doctor says what is missing.")
     return count
 
 
@@ -43,28 +31,22 @@ class Device:
 
     def __init__(self, number: int = 0) -> None:
         count = gpus()
-        import cupy
-
         if number >= count:
             raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
-        self.cupy, self.number = cupy, number
-        self._runtime = cupy.cuda.runtime
+        self.cupy, self.number = cupy_module(), number
+        self._runtime = self.cupy.cuda.runtime
         with self.told():
-            self._device = cupy.cuda.Device(number)
+            self._device = self.cupy.cuda.Device(number)
             self._device.use()
             attributes = self._device.attributes
             self.multiprocessors = int(attributes["MultiProcessorCount"])
             self.architecture = int(self._device.compute_capability)
             self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
-            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
-    @contextmanager
-    def told(self) -> Iterator[None]:
+    def told(self) -> AbstractContextManager[None]:
         """What CUDA raises inside becomes an UnavailableError that names the GPU."""
-        try:
-            yield
-        except (self._runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
-            raise UnavailableError(f"CUDA on GPU {self.number}: {error}", hint=_HINT) from error
+        return cuda_errors(self.number)
 
     def memory(self, size_bytes: int) -> Any:
         """Zeroed memory with a ``ptr``; an allocation of its own, so that an IPC handle names just it."""

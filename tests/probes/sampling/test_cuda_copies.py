@@ -122,6 +122,7 @@ def recorded_cupy(failing=""):
         runtime=SimpleNamespace(
             CUDARuntimeError=CudaError, **{name: runtime(name, answer) for name, answer in answers.items()}
         ),
+        driver=SimpleNamespace(CUDADriverError=CudaError),
         Device=lambda number: SimpleNamespace(use=lambda: calls.append(("use", number))),
         Memory=lambda size: SimpleNamespace(ptr=next(addresses), size=size),
         alloc_pinned_memory=lambda size: SimpleNamespace(ptr=next(addresses)),
@@ -134,9 +135,10 @@ def recorded_cupy(failing=""):
     return SimpleNamespace(cuda=cuda, calls=calls)
 
 
-def test_a_gpu_lends_a_whole_allocation_and_times_copies_between_its_events():
+def test_a_gpu_lends_a_whole_allocation_and_times_copies_between_its_events(monkeypatch):
     cupy = recorded_cupy()
-    end = CudaEnd(cupy, 2)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    end = CudaEnd(2)
     assert (end.name, end.bus_id, end.lend()) == ("cuda:2", "0000:1B:00.0", b"handle")
     with end.borrowed(b"theirs") as address:
         cupy.calls.clear()
@@ -150,8 +152,9 @@ def test_a_gpu_lends_a_whole_allocation_and_times_copies_between_its_events():
 
 
 @pytest.mark.parametrize("failing", ["ipcGetMemHandle", "memcpyAsync"])
-def test_what_cuda_refuses_is_told(failing):
-    end = CudaEnd(recorded_cupy(failing), 0)
+def test_what_cuda_refuses_is_told(monkeypatch, failing):
+    monkeypatch.setitem(sys.modules, "cupy", recorded_cupy(failing))
+    end = CudaEnd(0)
     with pytest.raises(UnavailableError, match=f"CUDA on GPU 0: {failing} failed"):
         end.lend() if failing == "ipcGetMemHandle" else end.to_host_s(8)
 
