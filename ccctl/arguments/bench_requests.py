@@ -1,33 +1,113 @@
-"""From the options of ``bench`` to what the ranks are asked to measure."""
+"""What ``bench`` asks of the ranks: each artifact as a program for every size, and how it is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.arguments.contenders import Contestant
+from ccctl.arguments.dsl_file import is_algorithm
+from ccctl.arguments.proven import Proven, proven_artifact, proven_program, proven_schedule, refuse_parameters
+from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
     from exec.benchmark.runner import BenchRequest
+    from synth.network import Network
+    from synth.program import Program
+    from synth.selection import Selection
 
-__all__ = ["How", "requests"]
+__all__ = ["Contestant", "contestants", "requests"]
 
 
 @dataclass(frozen=True)
-class How:
-    """How often, and how the times of a run become one; ``average`` is nccl-tests' -a."""
+class Contestant:
+    """One artifact of the command line: what runs at a size, and where it came from."""
 
-    warmup: int
-    iterations: int
-    aggregate: int = 1
-    cycles: int = 1
-    average: int = 3
-    check: bool = True
-    samples: bool = False
-    window: bool = False
-    device: str = "cpu"
+    name: str
+    proven: Proven
+    network: Network | None
+    selection: Selection | None = None
+    _chosen: dict[int, Proven] = field(default_factory=dict)
+
+    def at(self, size_bytes: int) -> Proven:
+        """What runs at a size; each algorithm of a selection is proven and compiled once."""
+        if self.selection is None:
+            return self.proven
+        schedule = self.selection.choose(size_bytes)
+        key = id(schedule.chunk)
+        if key not in self._chosen:
+            self._chosen[key] = proven_schedule(schedule, self.name, self.proven.inputs)
+        return self._chosen[key]
+
+    def called(self, size_bytes: int) -> str:
+        """The name at a size; of a selection with the method that it chooses there."""
+        schedule = self.at(size_bytes).schedule
+        return f"{self.name}: {schedule.method}" if self.selection and schedule else self.name
+
+    def predicted_s(self, size_bytes: int, count: int, itemsize: int) -> float | None:
+        """The simulated seconds; None for a program without a profile, for it has no network."""
+        from exec.predict import predicted_s
+        from exec.program.layout import Layout
+
+        found = self.at(size_bytes)
+        network = self.network or (found.schedule.network if found.schedule else None)
+        if network is None:
+            return None
+        return predicted_s(found.program, network, Layout(found.program, count).largest * itemsize)
+
+
+def contestants(
+    paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None
+) -> list[Contestant]:
+    """Every artifact of ``paths``, proven, all for one collective; raises UsageError where they differ."""
+    if not any(map(is_algorithm, paths)):
+        refuse_parameters(paths[0], parameters)
+    network = _network(profile)
+    found = [_contestant(path, parameters, network) for path in paths]
+    first = found[0].proven.program
+    for path, one in zip(paths, found, strict=True):
+        program = one.proven.program
+        if one is not found[0]:
+            _refuse_another(paths[0], first, path, program)
+        if network is not None and network.ranks != program.ranks:
+            raise UsageError(f"{path} is for {program.ranks} ranks, {profile} has {network.ranks}")
+    names = [one.name for one in found]
+    if len(set(names)) == len(names):
+        return found
+    return [replace(one, name=Path(path).name) for one, path in zip(found, paths, strict=True)]
+
+
+def _contestant(path: str, parameters: Sequence[str] | None, network: Network | None) -> Contestant:
+    if is_algorithm(path):
+        proven = proven_program(path, parameters=parameters)
+        return Contestant(proven.program.name, proven, network)
+    found = codec.read(path, "schedule", "program", "selection")
+    if found.kind == "selection":
+        smallest = found.body.choose(1)
+        proven = proven_schedule(smallest, found.source, {found.kind: found.sha256})
+        return Contestant(Path(path).name, proven, network, found.body)
+    proven = proven_artifact(found)
+    return Contestant(proven.program.name, proven, network)
+
+
+def _network(profile: str | None) -> Network | None:
+    if profile is None:
+        return None
+    from synth.networks.measured import from_profile
+
+    return from_profile(codec.read(profile, "profile").body, profile)
+
+
+def _refuse_another(first_path: str, first: Program, path: str, other: Program) -> None:
+    both = [(one.collective.kind, one.ranks, one.collective.root) for one in (first, other)]
+    if both[0] == both[1] and first.collective.whole and other.collective.whole:
+        return
+    raise UsageError(
+        f"{path} is {other.collective.label} on {other.ranks} ranks, "
+        f"{first_path} {first.collective.label} on {first.ranks}: only one collective can be compared"
+    )
 
 
 def requests(
@@ -36,15 +116,13 @@ def requests(
     dtypes: str,
     ops: str,
     placement: str,
-    vs: str | None,
-    how: How,
+    how: Callable[..., BenchRequest],
 ) -> tuple[BenchRequest, ...]:
-    """One request for each element type, operator and size, as often as there are cycles."""
-    from exec.peers.registry import parse_peers
+    """One request for each element type, operator and size; ``how`` makes it of what depends on these."""
     from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
     from exec.program.layout import count_of
 
-    peers, placements = parse_peers(vs), _placements(placement, found)
+    placements = _placements(placement, found)
     asked_ops = _several(ops, REDOPS)
     for op in asked_ops:
         ufunc_of(op)
@@ -55,8 +133,8 @@ def requests(
         counts = dict.fromkeys(count_of(collective, size, itemsize) for size in sizes)
         # Nothing is reduced by a gather: one operator stands for all.
         for op in asked_ops if collective.reduces else asked_ops[:1]:
-            once += [_request(found, count, dtype, op, placements, peers, how) for count in counts]
-    return tuple(once * how.cycles)
+            once += [_request(found, count, dtype, op, placements, how) for count in counts]
+    return tuple(once)
 
 
 def _request(
@@ -65,12 +143,9 @@ def _request(
     dtype: str,
     op: str,
     placements: tuple[bool, ...],
-    peers: tuple[str, ...],
-    how: How,
+    how: Callable[..., BenchRequest],
 ) -> BenchRequest:
-    from exec.benchmark.runner import BenchRequest, Contender
-    from exec.benchmark.timing import AVERAGES
-    from exec.executors import parse_device
+    from exec.benchmark.runner import Contender
     from exec.program.dtypes import dtype_of
     from exec.program.layout import size_bytes_of
 
@@ -84,24 +159,15 @@ def _request(
         )
         for one in found
     ]
-    return BenchRequest(
+    return how(
         program=first.program,
         counts=(count,),
         predicted_s=first.predicted_s,
         dtype=dtype,
         redop=op,
-        warmup=how.warmup,
-        iterations=how.iterations,
         placements=placements,
-        peers=peers,
         name=first.name,
         beside=tuple(others),
-        aggregate=how.aggregate,
-        average=AVERAGES[how.average],
-        check=how.check,
-        samples=how.samples,
-        window=how.window,
-        device=parse_device(how.device),
     )
 
 

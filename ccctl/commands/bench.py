@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,7 +51,7 @@ from ccctl.launching import run_ranks, world_of
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
-    from ccctl.arguments.contenders import Contestant
+    from ccctl.arguments.bench_requests import Contestant
     from exec.benchmark.report import Report
 
 __all__ = ["EXAMPLES", "bench"]
@@ -120,10 +121,13 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.arguments.bench_requests import How, requests
-    from ccctl.arguments.contenders import contestants
+    from ccctl.arguments.bench_requests import contestants, requests
     from ccctl.artifacts.foreign import read_report
     from ccctl.summaries.bench_rows import BenchRows
+    from exec.benchmark.runner import BenchRequest
+    from exec.benchmark.timing import AVERAGES
+    from exec.executors import parse_device
+    from exec.peers.registry import parse_peers
 
     sizes = _sizes(begin, end, factor, step)
     before = read_report(baseline) if baseline is not None else None
@@ -131,8 +135,19 @@ def bench(
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     found = contestants(paths, parameters, profile)
     world = world_of(_world(found, ranks, root, output), hosts, hostfile)
-    how = How(warmup, iterations, aggregate, cycles, average, bool(check), per_iteration, window, device)
-    asked = requests(found, sizes, dtype, op, placement, vs, how)
+    how = partial(
+        BenchRequest,
+        warmup=warmup,
+        iterations=iterations,
+        aggregate=aggregate,
+        average=AVERAGES[average],
+        check=bool(check),
+        samples=per_iteration,
+        window=window,
+        device=parse_device(device),
+        peers=parse_peers(vs),
+    )
+    asked = requests(found, sizes, dtype, op, placement, how) * cycles
     inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}
     rows = BenchRows(asked, output, inputs, json=json)
     with rescuing(rows.rescue):
