@@ -20,13 +20,13 @@ from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi.shared_memory import shared_array
 from exec.peers.base import Call, Peer
-from exec.peers.mpi_calls import library_name
 from exec.peers.registry import open_peers
 from exec.program.buffers import Buffers
 from exec.program.dtypes import dtype_of
 from exec.program.layout import Layout, size_bytes_of
 from probes.errors import UnavailableError
 from probes.live.memory import require_room
+from probes.live.mpi_library import library_name
 from probes.progress import Progress, Safekeeping
 from synth.collective import Collective, Kind
 from synth.program import Program
@@ -109,7 +109,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
         executor=executor.name,
-        library=" ".join(library_name().split()),
+        library=library_name(),
         warmup=first.warmup,
         iterations=first.iterations,
         rows=(),

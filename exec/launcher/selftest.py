@@ -9,6 +9,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from probes.live.mpi_library import library_name
+
 if TYPE_CHECKING:
     from exec.launcher.protocol import Lost
     from exec.launcher.worker import Reporter
@@ -27,12 +29,9 @@ class Greetings:
 
 def hello(comm: Any, arguments: None, progress: Progress) -> Greetings:
     """Gather the host of every rank on every rank of ``comm``, an mpi4py communicator."""
-    from mpi4py import MPI
-
     progress.waiting(-1, "greeting")
     hosts = comm.allgather(socket.gethostname())
-    library = MPI.Get_library_version().strip("\0 \n").splitlines()[0].split(",")[0]
-    return Greetings(tuple(hosts), library)
+    return Greetings(tuple(hosts), library_name())
 
 
 def survivors(comm: Any, arguments: None, progress: Reporter) -> tuple[int, ...]:

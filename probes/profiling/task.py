@@ -20,6 +20,7 @@ from probes.files.host_lock import held
 from probes.link_costs import Profile
 from probes.live.cuda_links import CudaEnd, cuda_end
 from probes.live.memory import Need, require_room
+from probes.live.mpi_library import library_name
 from probes.profiling.assemble import assemble
 from probes.profiling.options import Effort
 from probes.profiling.phases import Steps
@@ -78,7 +79,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     prober = Prober(comm, plan.dose, progress, gpu, _near(comm.Get_rank(), places))
     if prober.rank == 0:
         links = len({pair for pairs in plan.rounds for pair in pairs})
-        progress.partial(Begun(tuple(places), _library(), links))
+        progress.partial(Begun(tuple(places), library_name(), links))
     if effort.budget_s is not None:
         prober.deadline_s = started_s + effort.budget_s
     steps = Steps(prober, effort, places, started_s)
@@ -91,7 +92,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     return assemble(
         samples,
         places,
-        library=_library(),
+        library=library_name(),
         seconds=time.perf_counter() - started_s,
         rounds=len(plan.rounds) * passes,
         shares=shares,
@@ -132,10 +133,3 @@ def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile
     missing = begun.links - len(samples.measured())
     said = f"interrupted: {why}; {missing} of {begun.links} links not measured"
     return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, said=[said])
-
-
-def _library() -> str:
-    from mpi4py import MPI
-
-    text: str = MPI.Get_library_version()
-    return text.replace("\0", " ").strip().splitlines()[0].split(",")[0].strip()

@@ -1,0 +1,13 @@
+"""The MPI library of this process."""
+
+from __future__ import annotations
+
+__all__ = ["library_name"]
+
+
+def library_name() -> str:
+    """What the MPI library says of itself, without its build: "Open MPI v5.0.11"; starts MPI."""
+    from mpi4py import MPI
+
+    text: str = MPI.Get_library_version()
+    return " ".join(text.replace("\0", " ").strip().splitlines()[0].split(",")[0].split())
