@@ -36,7 +36,7 @@ from synth.methods import greedy, paths
 from synth.network import Network
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
-from synth.portfolio.collective_request import Wish
+from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.schedule import Outcome
@@ -47,9 +47,9 @@ ALPHA_S = 0.5e-6
 MANY_RANKS, TIME_LIMIT_S = 128, 15.0
 NODE = (200.0, 100.0, 50.0)
 TENANTS = (
-    Wish("broadcast", 2, tuple(range(36))),
-    Wish("reduce", 17, tuple(range(36))),
-    Wish("all_gather", 24, tuple(range(24, 36))),
+    CollectiveRequest("broadcast", 2, tuple(range(36))),
+    CollectiveRequest("reduce", 17, tuple(range(36))),
+    CollectiveRequest("all_gather", 24, tuple(range(24, 36))),
 )
 
 
@@ -66,7 +66,7 @@ class Case:
     remark: str = ""
     kind: Kind = "all_reduce"
     failed: tuple[int, ...] = ()
-    wishes: tuple[Wish, ...] = ()
+    collectives: tuple[CollectiveRequest, ...] = ()
     size_bytes: int = SIZE_BYTES
     quick: bool = False
 
@@ -79,12 +79,12 @@ class Case:
     @property
     def in_steps(self) -> bool:
         """Whether it moves single chunks."""
-        return self.kind != "all_reduce" or bool(self.wishes)
+        return self.kind != "all_reduce" or bool(self.collectives)
 
-    def asked(self, ranks: int) -> tuple[Wish, ...]:
+    def asked(self, ranks: int) -> tuple[CollectiveRequest, ...]:
         """The collectives, each with the ranks that take part."""
         left = tuple(rank for rank in range(ranks) if rank not in self.failed)
-        return self.wishes or (Wish(self.kind, 0, left),)
+        return self.collectives or (CollectiveRequest(self.kind, 0, left),)
 
 
 CASES = (
@@ -102,7 +102,15 @@ CASES = (
     Case("Table IV", "mesh:6x6", (100.0,), 0, 3.90, 0.10, "ILP", "broadcast", quick=True),
     Case("Table IV", "mesh:6x6", (100.0,), 0, 1.67, 56.13, "ILP", "gather", quick=True),
     Case(
-        "Table V", "mesh:6x6", (100.0,), 0, 3.63, 0.00367, "greedy 1.25x slower", wishes=TENANTS, quick=True
+        "Table V",
+        "mesh:6x6",
+        (100.0,),
+        0,
+        3.63,
+        0.00367,
+        "greedy 1.25x slower",
+        collectives=TENANTS,
+        quick=True,
     ),
     Case("Fig. 6", "ring:100", (100.0,), 1.00, 12.88, 0, "text"),
     Case("Fig. 6", "fc:100", (100.0,), 99.0, 1.00, 0, "text"),
@@ -117,22 +125,22 @@ CASES = (
 
 def baselines(case: Case, network: Network) -> tuple[float, float]:
     """Seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
-    wishes = case.asked(network.ranks)
+    collectives = case.asked(network.ranks)
     if case.in_steps:
-        pairs = np.array([pair for wish in wishes for pair in pairs_of(wish)]).T
+        pairs = np.array([pair for one in collectives for pair in pairs_of(one)]).T
         return 0.0, Routed(network, CHUNK_BYTES).direct_s(*pairs)
-    members = wishes[0].members
+    members = collectives[0].members
     routed = Routed(network, -(-case.size_bytes // len(members)))
-    pairs = np.array(list(pairs_of(Wish("all_gather", members=members)))).T
+    pairs = np.array(list(pairs_of(CollectiveRequest("all_gather", members=members)))).T
     return 2 * routed.ring_s(members), 2 * routed.direct_s(*pairs)
 
 
-def pairs_of(wish: Wish) -> Iterator[tuple[int, int]]:
+def pairs_of(one: CollectiveRequest) -> Iterator[tuple[int, int]]:
     """(from, to) of each chunk that direct sends move."""
-    for a in wish.members:
-        for b in wish.members:
-            towards = {"broadcast": a == wish.root, "reduce": b == wish.root, "gather": b == wish.root}
-            if a != b and towards.get(wish.kind, True):
+    for a in one.members:
+        for b in one.members:
+            towards = {"broadcast": a == one.root, "reduce": b == one.root, "gather": b == one.root}
+            if a != b and towards.get(one.kind, True):
                 yield a, b
 
 
@@ -153,7 +161,7 @@ def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
         size_bytes=None if case.in_steps else case.size_bytes,
         chunk_bytes=CHUNK_BYTES if case.in_steps else None,
         chunks=1 if case.in_steps else None,
-        wishes=case.asked(network.ranks),
+        collectives=case.asked(network.ranks),
         time_limit_s=TIME_LIMIT_S if network.ranks > MANY_RANKS else None,
         solving=False,
         jobs=0,
@@ -168,9 +176,9 @@ def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
 
 def greedy_s(case: Case, network: Network) -> float:
     """CPU seconds of one run of the greedy, with one chunk a share; of ``paths`` for the gather."""
-    wishes = case.asked(network.ranks)
-    members = wishes[0].members
-    shape = Request(network, case.kind, wishes=wishes).shape(1)
+    collectives = case.asked(network.ranks)
+    members = collectives[0].members
+    shape = Request(network, case.kind, collectives=collectives).shape(1)
     chunk_bytes = CHUNK_BYTES if case.in_steps else case.size_bytes // len(members)
     method = paths.synthesize if case.kind == "gather" else greedy.synthesize
     begun_s = time.process_time()
@@ -197,7 +205,7 @@ def row(case: Case) -> str:
         members = case.asked(network.ranks)[0].members
         halves = halves_s(network, members, case.size_bytes // len(members)) / outcome.time_s
     ring, direct = (peer_s / outcome.time_s for peer_s in baselines(case, network))
-    kind = "three at once" if case.wishes else case.kind
+    kind = "three at once" if case.collectives else case.kind
     multiples = "".join(map(multiple, (halves, ring, case.ring, direct, case.direct)))
     return (
         f"{case.where:10}{case.spec:18}{kind:14}{method[:16]:17}{outcome.time_s * 1e6:10.1f}us"

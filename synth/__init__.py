@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from synth.networks.measured import from_profile
     from synth.networks.nominal import from_topology
     from synth.portfolio.attempts import METHODS
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.synthesize import Synthesis
     from synth.program import Program
     from synth.schedule import Schedule
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "Collective",
+    "CollectiveRequest",
     "Costs",
     "Network",
     "NotApplicableError",
@@ -41,7 +42,6 @@ __all__ = [
     "Schedule",
     "Selection",
     "Synthesis",
-    "Wish",
     "compile",
     "family",
     "from_profile",
@@ -63,7 +63,7 @@ _HOME = {
     "Schedule": "synth.schedule",
     "Selection": "synth.selection",
     "Synthesis": "synth.portfolio.synthesize",
-    "Wish": "synth.portfolio.collective_request",
+    "CollectiveRequest": "synth.portfolio.collective_request",
     "compile": "synth.stages",
     "family": "synth.networks.families",
     "from_profile": "synth.networks.measured",

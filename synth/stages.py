@@ -18,7 +18,7 @@ from synth.compiler.lower import lower
 from synth.errors import NotProvenError
 from synth.network import Network
 from synth.portfolio.attempts import Request
-from synth.portfolio.collective_request import Wish
+from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import Synthesis
 from synth.portfolio.synthesize import synthesize as best_of
 from synth.program import Program
@@ -37,7 +37,7 @@ __all__ = ["compile", "simulate", "synthesize", "verify"]
 
 def synthesize(
     network: Network,
-    collective: Kind | Wish | tuple[Wish, ...] = "all_reduce",
+    collective: Kind | CollectiveRequest | tuple[CollectiveRequest, ...] = "all_reduce",
     size_bytes: int | None = None,
     *,
     chunk_bytes: int | None = None,
@@ -51,11 +51,11 @@ def synthesize(
 ) -> Synthesis:
     """Return the fastest schedule that any method finds for a collective on a network, proven and bounded.
 
-    ``collective`` is a kind, or a `Wish` for some of the ranks, or several that run at once. Either
-    ``size_bytes``, the buffer as nccl-tests counts it, is given and chunks are chosen (16 MiB where nothing
-    is said), or ``chunk_bytes`` with the number of ``chunks`` that each rank starts with. ``method`` names
-    one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). The same seed
-    gives the same schedule unless ``time_limit_s`` cuts the search short.
+    ``collective`` is a kind, or a `CollectiveRequest` for some of the ranks, or several that run at once.
+    Either ``size_bytes``, the buffer as nccl-tests counts it, is given and chunks are chosen (16 MiB where
+    nothing is said), or ``chunk_bytes`` with the number of ``chunks`` that each rank starts with. ``method``
+    names one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). The same
+    seed gives the same schedule unless ``time_limit_s`` cuts the search short.
 
     The result holds the schedule (times in seconds, with its proven lower bounds), what was tried and why
     it won. From milliseconds for tens of ranks to seconds for thousands.
@@ -84,8 +84,8 @@ def synthesize(
     )
     if isinstance(collective, str):
         return best_of(replace(request, kind=collective), progress)
-    wishes = (collective,) if isinstance(collective, Wish) else tuple(collective)
-    return best_of(replace(request, kind=wishes[0].kind, wishes=wishes), progress)
+    collectives = (collective,) if isinstance(collective, CollectiveRequest) else tuple(collective)
+    return best_of(replace(request, kind=collectives[0].kind, collectives=collectives), progress)
 
 
 def verify(made: Schedule | Selection | Program, fifo_depth: int = FIFO_DEPTH) -> list[str]:

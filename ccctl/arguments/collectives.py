@@ -16,7 +16,7 @@ from ccctl.errors import CcctlError, DataError, UsageError
 from probes.errors import quoted
 
 if TYPE_CHECKING:
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
 
 __all__ = ["parse_collectives"]
 
@@ -25,7 +25,7 @@ _MOST_CHUNKS = 1 << 20
 
 def parse_collectives(
     text: str, ranks: int, *, members: str | None = None, root: int | None = None, failed: Iterable[int] = ()
-) -> tuple[Wish, ...]:
+) -> tuple[CollectiveRequest, ...]:
     """What `--collective`, `--ranks` and `--root` ask for on a network of ``ranks``, less who ``failed``.
 
     Raises UsageError, DataError or MissingInputError.
@@ -35,19 +35,19 @@ def parse_collectives(
     if text.endswith((".toml", ".json")):
         if members is not None or root is not None:
             raise UsageError("--ranks and --root: the file says them itself")
-        wishes = _read(text, ranks)
+        requests = _read(text, ranks)
     else:
         named = re.split(rf",(?=\s*(?:{'|'.join(KINDS)})\b)", text)
         if len(named) > 1 and members is not None:
             raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
-        wishes = [_named(part.strip(), members, root) for part in named]
+        requests = [_named(part.strip(), members, root) for part in named]
     gone = set(failed)
-    return tuple(_among_survivors(wish, ranks, gone) for wish in wishes)
+    return tuple(_among_survivors(request, ranks, gone) for request in requests)
 
 
-def _named(text: str, members: str | None, root: int | None) -> Wish:
+def _named(text: str, members: str | None, root: int | None) -> CollectiveRequest:
     from synth.collective import KINDS
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
 
     match = re.fullmatch(r"(\w+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
     kind = next((kind for kind in KINDS if match and kind == match[1]), None)
@@ -61,42 +61,42 @@ def _named(text: str, members: str | None, root: int | None) -> Wish:
     listed = match[3] or members
     chosen = parse_ranks(listed) if listed is not None else ()
     at = int(match[2]) if match[2] else root
-    return Wish(kind, at if at is not None else _first(chosen), chosen)
+    return CollectiveRequest(kind, at if at is not None else _first(chosen), chosen)
 
 
 def _first(chosen: tuple[int, ...]) -> int:
     return chosen[0] if chosen else 0
 
 
-def _among_survivors(wish: Wish, ranks: int, gone: set[int]) -> Wish:
+def _among_survivors(request: CollectiveRequest, ranks: int, gone: set[int]) -> CollectiveRequest:
     """The same collective among the ranks that are left."""
     from dataclasses import replace
 
     if not gone:
-        return wish
-    if wish.sets is not None:
-        used = {rank for sets in (wish.sets.sources, wish.sets.targets) for rank in sets.rank.tolist()}
+        return request
+    if request.sets is not None:
+        used = {rank for sets in (request.sets.sources, request.sets.targets) for rank in sets.rank.tolist()}
         if lost := sorted(used & gone):
             raise UsageError(f"--without: the collective's file needs rank {lost[0]}, which has failed")
-        return wish
-    left = tuple(rank for rank in (wish.members or range(ranks)) if rank not in gone)
-    rooted = wish.kind in ("broadcast", "reduce", "scatter", "gather")
-    if rooted and wish.root in gone and wish.root != _first(wish.members):
-        raise UsageError(f"--root: rank {wish.root} has failed")
+        return request
+    left = tuple(rank for rank in (request.members or range(ranks)) if rank not in gone)
+    rooted = request.kind in ("broadcast", "reduce", "scatter", "gather")
+    if rooted and request.root in gone and request.root != _first(request.members):
+        raise UsageError(f"--root: rank {request.root} has failed")
     if not left:
-        raise UsageError(f"--without: no rank of {wish.kind} is left")
-    return replace(wish, members=left, root=wish.root if wish.root in left else left[0])
+        raise UsageError(f"--without: no rank of {request.kind} is left")
+    return replace(request, members=left, root=request.root if request.root in left else left[0])
 
 
-def _read(path: str, ranks: int) -> list[Wish]:
+def _read(path: str, ranks: int) -> list[CollectiveRequest]:
     from synth.collective import KINDS
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
 
     document = read_document(path)
     problems = [
         f"{key}: unknown; expected collective or chunk" for key in document.keys() - {"collective", "chunk"}
     ]
-    wishes: list[Wish] = []
+    requests: list[CollectiveRequest] = []
     for at, entry in enumerate(_tables(document, "collective", problems)):
         kind = next((kind for kind in KINDS if kind == entry.get("kind")), None)
         members = _ranks_of(entry.get("ranks", []), f"collective[{at}].ranks", ranks, problems)
@@ -106,20 +106,20 @@ def _read(path: str, ranks: int) -> list[Wish]:
         elif not isinstance(root, int):
             problems.append(f"collective[{at}].root: expected a rank, found {root!r}")
         else:
-            wishes.append(Wish(kind, root, tuple(members)))
+            requests.append(CollectiveRequest(kind, root, tuple(members)))
     chunks = _tables(document, "chunk", problems)
     if chunks:
-        wishes.append(_custom(chunks, ranks, problems))
-    if not wishes and not problems:
+        requests.append(_custom(chunks, ranks, problems))
+    if not requests and not problems:
         problems.append("expected tables named collective or chunk")
     if problems:
         raise DataError(path, problems[:20], hint='Such as [[chunk]] from = 0, to = "1-3", reduce = false.')
-    return wishes
+    return requests
 
 
-def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> Wish:
+def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> CollectiveRequest:
     from synth.collective import custom
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
     from synth.rank_sets import of_sets
 
     sources: list[list[int]] = []
@@ -144,8 +144,8 @@ def _custom(chunks: list[dict[str, Any]], ranks: int, problems: list[str]) -> Wi
         targets += [target] * count
         reduced += [bool(reduce)] * count
     if problems:
-        return Wish("custom")
-    return Wish("custom", sets=custom(ranks, of_sets(sources), of_sets(targets), reduced))
+        return CollectiveRequest("custom")
+    return CollectiveRequest("custom", sets=custom(ranks, of_sets(sources), of_sets(targets), reduced))
 
 
 def _ranks_of(value: object, path: str, ranks: int, problems: list[str]) -> list[int]:

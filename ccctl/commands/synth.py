@@ -43,7 +43,7 @@ from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:
     from synth.network import Network
-    from synth.portfolio.collective_request import Wish
+    from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.synthesize import Request
 
 __all__ = ["EXAMPLES", "synth"]
@@ -115,11 +115,11 @@ def synth(
     loaded, digests = load_network(
         network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, failed=without
     )
-    wishes = _wishes(loaded, collective, ranks, root, without)
+    collectives = _collectives(loaded, collective, ranks, root, without)
     if sizes is not None and (size is not None or chunk is not None):
         raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
     swept = _sizes(sizes, factor) if sizes is not None else ()
-    request = _request(loaded, wishes, size, chunk, chunks, method, seed)
+    request = _request(loaded, collectives, size, chunk, chunks, method, seed)
     request = replace(request, time_limit_s=time_limit, solver=solver, jobs=jobs or cores())
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
@@ -182,16 +182,16 @@ def _once(request: Request, output: str | None, json: bool, digests: dict[str, s
     console.next_step(f"ccctl verify {output if output not in (None, '-') else 'schedule.json'}")
 
 
-def _wishes(
+def _collectives(
     network: Network, collective: str, ranks: str | None, root: int | None, without: str | None
-) -> tuple[Wish, ...]:
+) -> tuple[CollectiveRequest, ...]:
     failed = parse_failures(without, network).ranks if without is not None else ()
     return parse_collectives(collective, network.ranks, members=ranks, root=root, failed=failed)
 
 
 def _request(
     network: Network,
-    wishes: tuple[Wish, ...],
+    collectives: tuple[CollectiveRequest, ...],
     size: str | None,
     chunk: str | None,
     chunks: int | None,
@@ -208,8 +208,8 @@ def _request(
         raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")
     return Request(
         network=network,
-        kind=wishes[0].kind,
-        wishes=wishes,
+        kind=collectives[0].kind,
+        collectives=collectives,
         size_bytes=parse_size(size or "16M", "--size") if chunk is None else None,
         chunk_bytes=parse_size(chunk, "--chunk") if chunk is not None else None,
         chunks=chunks,

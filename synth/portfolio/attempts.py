@@ -22,7 +22,7 @@ from synth.methods import (
     two_step,
 )
 from synth.network import Network
-from synth.portfolio.collective_request import Wish, counted, divided
+from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
 
@@ -89,7 +89,7 @@ METHODS: dict[str, Method] = {
 class Request:
     """What to synthesize: either ``size_bytes`` (chunks are chosen), or ``chunk_bytes`` and ``chunks``.
 
-    ``wishes`` are collectives on some of the ranks, or several at once, instead of ``kind`` and ``root``.
+    ``collectives``, on some of the ranks or several at once, are taken instead of ``kind`` and ``root``.
     ``size_bytes`` is nccl-tests' size, of each of them; ``chunks`` is how many chunks each rank starts
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
     processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
@@ -105,14 +105,14 @@ class Request:
     method: str = "auto"
     seed: int = 0
     time_limit_s: float | None = None
-    wishes: tuple[Wish, ...] = ()
+    collectives: tuple[CollectiveRequest, ...] = ()
     solver: str = "cbc"
     solving: bool = True
     jobs: int = 1
 
     @property
-    def asked(self) -> tuple[Wish, ...]:
-        return self.wishes or (Wish(self.kind, self.root),)
+    def asked(self) -> tuple[CollectiveRequest, ...]:
+        return self.collectives or (CollectiveRequest(self.kind, self.root),)
 
     def shape(self, split: int = 1) -> Collective:
         """The collectives with ``split`` chunks an owner, or as many as ``chunks`` says."""
@@ -206,7 +206,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _too_many_paths(request: Request, shape: Collective) -> bool:
-    spread = not any(wish.kind in _SCATTERED for wish in request.asked)
+    spread = not any(one.kind in _SCATTERED for one in request.asked)
     return spread and deliveries(shape) > _PATHS_DELIVERIES
 
 
@@ -231,7 +231,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     if request.chunk_bytes is not None:
         yield request.shape(), request.chunk_bytes
         return
-    rooted = all(wish.kind in _ROOTED for wish in request.asked)
+    rooted = all(one.kind in _ROOTED for one in request.asked)
     most = _MOST_OF_ONE if rooted else method.most_split
     split = 1
     while split <= most:

@@ -65,8 +65,8 @@ def test_networks_that_make_no_sense(spec, alpha, bandwidth, options, words):
         load_network(spec, alpha, bandwidth, **options)
 
 
-def kinds(wishes):
-    return [(wish.kind, wish.root, wish.members) for wish in wishes]
+def kinds(collectives):
+    return [(one.kind, one.root, one.members) for one in collectives]
 
 
 def test_collectives_by_name():

@@ -14,7 +14,7 @@ from synth.network import Link, build
 from synth.networks.connectivity import require_ways
 from synth.networks.failures import Failures, without
 from synth.networks.families import family
-from synth.portfolio.collective_request import Wish
+from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import Request, synthesize
 
 
@@ -69,9 +69,9 @@ CUT = {
 def test_a_network_in_parts_is_refused_with_the_parts(name):
     failures, members, parts = CUT[name]
     network = without(family("ring:4", [1e-6], [1e9]), failures)
-    wishes = (Wish("all_reduce", members=members),)
+    collectives = (CollectiveRequest("all_reduce", members=members),)
     with pytest.raises(UsageError, match=parts):
-        synthesize(Request(network, "all_reduce", size_bytes=1 << 20, wishes=wishes))
+        synthesize(Request(network, "all_reduce", size_bytes=1 << 20, collectives=collectives))
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "scatter"])

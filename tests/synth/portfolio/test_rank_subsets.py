@@ -17,7 +17,7 @@ from synth.methods import direct, greedy, paths, ring
 from synth.networks.failures import Failures, survivors, without
 from synth.networks.families import family
 from synth.networks.subnetwork import named_back, reachable
-from synth.portfolio.collective_request import Wish, divided
+from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.portfolio.rank_subsets import pruned, serve
 from synth.portfolio.synthesize import METHODS, Request, synthesize
 from synth.rank_sets import of_sets
@@ -185,20 +185,24 @@ def test_methods_that_serve_no_part_say_so():
 
 
 def test_collectives_at_once_are_made_of_about_the_same_size():
-    wishes = (
-        Wish("broadcast", 0, (0, 1, 2)),
-        Wish("all_gather", 3, (3, 4)),
-        Wish("all_to_all", 5, (5, 6, 7)),
+    collectives = (
+        CollectiveRequest("broadcast", 0, (0, 1, 2)),
+        CollectiveRequest("all_gather", 3, (3, 4)),
+        CollectiveRequest("all_to_all", 5, (5, 6, 7)),
     )
-    shape = divided(wishes, 9, 2)
+    shape = divided(collectives, 9, 2)
     sizes = [part.total_bytes(1) for part in shape.parts]
     assert max(sizes) == min(sizes) == shape.total_bytes(1)
 
 
 def test_tenants_of_a_mesh_share_it():
     network = family("mesh:6x6", [5e-7], [100e9])
-    wishes = (Wish("broadcast"), Wish("reduce", 35), Wish("all_gather"))
-    found = synthesize(Request(network, "broadcast", chunk_bytes=1 << 20, chunks=1, wishes=wishes))
+    collectives = (
+        CollectiveRequest("broadcast"),
+        CollectiveRequest("reduce", 35),
+        CollectiveRequest("all_gather"),
+    )
+    found = synthesize(Request(network, "broadcast", chunk_bytes=1 << 20, chunks=1, collectives=collectives))
     assert check(found.schedule) == []
     assert found.schedule.collective.label == "broadcast + reduce + all_gather"
     assert found.schedule.outcome.percent_of_optimal > 85
