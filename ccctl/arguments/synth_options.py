@@ -116,5 +116,5 @@ Jobs = Annotated[
 
 Solver = Annotated[
     str,
-    typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc): cbc or highs."),
+    typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc, forest): cbc or highs."),
 ]

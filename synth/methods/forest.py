@@ -38,17 +38,20 @@ _MOST_ROOTS = 40
 _SENDS_FOR_ALL_LEADS = 300_000
 
 
-def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+def synthesize(
+    network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0, solver: str = "cbc"
+) -> Schedule:
     """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
-    Raises NotApplicableError for those, for an all_reduce where links do not lead both ways, and for
-    an all_gather of more than 40 ranks where trees cannot be counted. O(leads · sends · log sends) after
-    the packing, which is made once for a network.
+    ``solver`` divides ports that links share among the trees of an all_gather. Raises NotApplicableError for
+    other collectives, for an all_reduce where links do not lead both ways, and for an all_gather of more
+    than 40 ranks where trees cannot be counted; UnavailableError without the solver. O(leads · sends · log
+    sends) after the packing, which is made once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
     if collective.kind != "all_reduce":
-        return _rooted(network, collective, chunk_bytes, seed)
+        return _rooted(network, collective, chunk_bytes, seed, solver)
     packing = _packing(network, seed)
     tree_of = _interleaved(packing.share, collective.chunks)
     sends = 2 * (network.ranks - 1) * collective.chunks
@@ -61,13 +64,13 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     return min(tried, key=lambda schedule: replay(schedule).time_s)
 
 
-def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int, solver: str) -> Schedule:
     """All_gather and broadcast; the others as their reversals in time."""
     if collective.reversal:
-        spread = _rooted(network.transposed(), collective.reversal, chunk_bytes, seed)
+        spread = _rooted(network.transposed(), collective.reversal, chunk_bytes, seed, solver)
         return in_start_order(reversed_in_time(spread, network, collective))
     source = collective.source_of()
-    packing = _trees(network, collective, seed)
+    packing = _trees(network, collective, seed, solver)
     sends = Sends()
     for root in np.unique(source):
         chunks = np.flatnonzero(source == root)
@@ -83,12 +86,12 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
     return sends.schedule(network, collective, chunk_bytes, "forest", seed)
 
 
-def _trees(network: Network, collective: Collective, seed: int) -> RootedPacking:
+def _trees(network: Network, collective: Collective, seed: int, solver: str) -> RootedPacking:
     """Whole trees for an all_gather, where bandwidths can be counted in them; else by a linear program."""
     if collective.kind == "broadcast":
         return _rooted_packing(network, collective.root, seed)
     try:
-        return gathering_trees(network, collective.share, seed)
+        return gathering_trees(network, collective.share, seed, solver)
     except NotApplicableError:
         if network.ranks > _MOST_ROOTS:
             raise

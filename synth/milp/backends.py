@@ -31,7 +31,6 @@ class Effort:
 
     limit_s: float
     gap: float = 0.0
-    threads: int = 1
     seed: int = 0
     nodes: int | None = None
 
@@ -50,6 +49,10 @@ def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
             stop.daemon = True
             stop.start()
         problem.solve(program)
+    except KeyError:
+        # PuLP has no word for the end of HiGHS at its limit of nodes; it has read the values before.
+        found = math.isfinite(problem.solverModel.getObjectiveValue())
+        return int(pulp.LpSolutionIntegerFeasible if found else pulp.LpSolutionNoSolutionFound)
     except pulp.PulpSolverError as error:
         if time.perf_counter() - begun_s > limit_s:
             return int(pulp.LpSolutionNoSolutionFound)
@@ -95,7 +98,6 @@ def _cbc(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
         timeLimit=round(effort.limit_s, 3),
         gapRel=effort.gap,
         maxNodes=effort.nodes,
-        threads=effort.threads if effort.threads > 1 else None,
         warmStart=started,
         logPath=str(log),
         options=[
@@ -126,7 +128,7 @@ def _highs(started: bool, preprocess: bool, effort: Effort, log: Path) -> Any:
         msg=True,
         timeLimit=effort.limit_s,
         gapRel=effort.gap,
-        threads=effort.threads,
+        threads=1,
         random_seed=effort.seed,
         **({} if effort.nodes is None else {"mip_max_nodes": effort.nodes}),
         log_to_console=False,

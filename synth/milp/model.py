@@ -98,7 +98,6 @@ class Model:
         solver: str = "cbc",
         time_limit_s: float = 60.0,
         gap: float = 0.0,
-        threads: int = 1,
         seed: int = 0,
         node_limit: int | None = None,
     ) -> Solution:
@@ -113,7 +112,7 @@ class Model:
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with temporary_folders.folder("ccctl-milp-") as folder:
             log = folder / "solver.log"
-            effort = Effort(left_s, gap, threads, seed, node_limit)
+            effort = Effort(left_s, gap, seed, node_limit)
             program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
             program.tmpDir = str(folder)
             solving_s = time.perf_counter()

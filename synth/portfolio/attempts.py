@@ -54,7 +54,8 @@ class Method:
 
     Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB and there are
     at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between
-    pass on. ``solves``: integer programs, by a solver within a time limit. ``suits``: auto should try it.
+    pass on. ``solves``: integer programs, by a solver within a time limit; ``counts``: small ones, within a
+    number of nodes. ``suits``: auto should try it.
     """
 
     synthesize: Callable[..., Schedule]
@@ -63,6 +64,7 @@ class Method:
     step: int = 2
     relays: bool = False
     solves: bool = False
+    counts: bool = False
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
 
 
@@ -79,7 +81,7 @@ METHODS: dict[str, Method] = {
     "two_step": Method(two_step.synthesize),
     "three_step": Method(two_step.three_step),
     "paths": Method(paths.synthesize, relays=True),
-    "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4),
+    "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4, counts=True),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
 }
@@ -161,7 +163,7 @@ class Plan:
 
         All plans of a method have the same seeds, so that it need not find twice what it remembers.
         """
-        limits: dict[str, object] = {}
+        limits: dict[str, object] = {"solver": request.solver} if self.method.counts else {}
         if self.method.solves:
             share_s = max(0.5, (request.time_limit_s or _SOLVING_S) - taken_s) / left
             most_s = _SOLVING_IN_AUTO_S / 2 if request.method == "auto" else share_s

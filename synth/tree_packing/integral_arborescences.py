@@ -9,25 +9,47 @@ step costs a few searches and no max-flow.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probes.columns import Indices, Mask
 from synth.kernels.compiled import compiled
+from synth.network import Network
 
-__all__ = ["Rows", "flows_fit", "whole_trees"]
+__all__ = ["Graph", "Rows", "flows_fit", "graph_of", "whole_trees"]
 
 Rows: TypeAlias = NDArray[np.int64]
 
 
+class Graph(NamedTuple):
+    """A network's links, and those that leave and enter each rank, as ``Network.out_links`` has them."""
+
+    src: Indices
+    dst: Indices
+    out_start: Indices
+    out_links: Indices
+    in_start: Indices
+    in_links: Indices
+
+
+class _Search(NamedTuple):
+    """Room for a search: over which link each rank was reached (-1: not), and the ranks in that order."""
+
+    came: Rows
+    queue: Rows
+
+
+def graph_of(network: Network) -> Graph:
+    """The links of a network for the loops of this module."""
+    return Graph(network.src, network.dst, *network.out_links, *network.in_links)
+
+
 @compiled
-def _path(
-    origin: int, goal: int, flow: Rows, capacity: Rows, src: Indices, dst: Indices,
-    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, came: Rows, queue: Rows,
-) -> bool:  # fmt: skip
+def _path(graph: Graph, origin: int, goal: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
     """Breadth first from ``origin`` to ``goal`` where flow can grow; afterwards it has grown by one."""
+    came, queue, src, dst = search.came, search.queue, graph.src, graph.dst
     came[:] = -1
     queue[0] = origin
     came[origin] = -2
@@ -36,14 +58,14 @@ def _path(
     while first < last and came[goal] == -1:
         rank = queue[first]
         first += 1
-        for at in range(out_start[rank], out_start[rank + 1]):
-            link = out_links[at]
+        for at in range(graph.out_start[rank], graph.out_start[rank + 1]):
+            link = graph.out_links[at]
             if flow[link] < capacity[link] and came[dst[link]] == -1:
                 came[dst[link]] = link
                 queue[last] = dst[link]
                 last += 1
-        for at in range(in_start[rank], in_start[rank + 1]):
-            link = in_links[at]
+        for at in range(graph.in_start[rank], graph.in_start[rank + 1]):
+            link = graph.in_links[at]
             if flow[link] > 0 and came[src[link]] == -1:
                 came[src[link]] = links + link
                 queue[last] = src[link]
@@ -63,44 +85,35 @@ def _path(
 
 
 @compiled
-def flows_fit(
-    capacity: Rows, supply: Rows, src: Indices, dst: Indices,
-    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, flow: Rows,
-) -> Mask:  # fmt: skip
+def flows_fit(graph: Graph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
     """Fill ``flow[v]`` so that what each rank supplies reaches v; a set that cannot get it all, or none."""
     ranks = len(supply)
-    came, queue = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
+    search = _Search(np.empty(ranks, np.int64), np.empty(ranks, np.int64))
     for sink in range(ranks):
         for rank in range(ranks):
             for _ in range(supply[rank] if rank != sink else 0):
-                if not _path(
-                    rank, sink, flow[sink], capacity, src, dst,
-                    out_start, out_links, in_start, in_links, came, queue,
-                ):  # fmt: skip
+                if not _path(graph, rank, sink, flow[sink], capacity, search):
                     inside = np.zeros(ranks, np.bool_)
-                    inside[came == -1] = True
+                    inside[search.came == -1] = True
                     return inside
     return np.zeros(ranks, np.bool_)
 
 
 @compiled
-def _withdraw(root: int, sink: int, flow: Rows, dst: Indices, out_start: Indices, out_links: Indices) -> None:
+def _withdraw(graph: Graph, root: int, sink: int, flow: Rows) -> None:
     """One unit from ``root`` to ``sink`` less."""
     rank = root
     while rank != sink:
-        for at in range(out_start[rank], out_start[rank + 1]):
-            link = out_links[at]
+        for at in range(graph.out_start[rank], graph.out_start[rank + 1]):
+            link = graph.out_links[at]
             if flow[link] > 0:
                 flow[link] -= 1
-                rank = dst[link]
+                rank = graph.dst[link]
                 break
 
 
 @compiled
-def whole_trees(
-    roots: Rows, capacity: Rows, flow: Rows, src: Indices, dst: Indices,
-    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, seed: int,
-) -> tuple[Rows, Rows]:  # fmt: skip
+def whole_trees(graph: Graph, roots: Rows, capacity: Rows, flow: Rows, seed: int) -> tuple[Rows, Rows]:
     """(links of each tree in the order they joined, height of each), a tree for each of ``roots``, in order.
 
     ``flow[v]`` brings one unit from every root to v within ``capacity``; both are used up. Low trees are
@@ -108,30 +121,27 @@ def whole_trees(
     worst, mostly a few searches a link.
     """
     np.random.seed(seed)
-    ranks = len(out_start) - 1
-    came, queue = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
+    ranks = len(graph.out_start) - 1
+    search = _Search(np.empty(ranks, np.int64), np.empty(ranks, np.int64))
     table, height = np.full((len(roots), ranks - 1), -1), np.zeros(len(roots), np.int64)
     member = np.empty(ranks, np.int64)
     for number in range(len(roots)):
         root = roots[number]
         for sink in range(ranks):
             if sink != root:
-                _withdraw(root, sink, flow[sink], dst, out_start, out_links)
+                _withdraw(graph, root, sink, flow[sink])
         depth = np.full(ranks, -1)
         depth[root] = 0
         member[0] = root
         begin, size = 0, 1
         while begin < size < ranks:
             end = size
-            for link in _offers(member[begin:end], capacity, out_start, out_links):
-                rank = dst[link]
+            for link in _offers(graph, member[begin:end], capacity):
+                rank = graph.dst[link]
                 if depth[rank] >= 0 or capacity[link] <= 0:
                     continue
-                if _may_take(
-                    link, flow[rank], capacity, src, dst,
-                    out_start, out_links, in_start, in_links, came, queue,
-                ):  # fmt: skip
-                    depth[rank] = depth[src[link]] + 1
+                if _may_take(graph, link, flow[rank], capacity, search):
+                    depth[rank] = depth[graph.src[link]] + 1
                     table[number, size - 1] = link
                     member[size] = rank
                     size += 1
@@ -141,42 +151,34 @@ def whole_trees(
 
 
 @compiled
-def _offers(level: Rows, capacity: Rows, out_start: Indices, out_links: Indices) -> Rows:
+def _offers(graph: Graph, level: Rows, capacity: Rows) -> Rows:
     """The links that leave ``level``, those with most capacity left first, about equals by chance."""
     count = 0
     for rank in level:
-        count += out_start[rank + 1] - out_start[rank]
+        count += graph.out_start[rank + 1] - graph.out_start[rank]
     offered, left = np.empty(count, np.int64), np.empty(count)
     count = 0
     for rank in level:
-        for at in range(out_start[rank], out_start[rank + 1]):
-            offered[count] = out_links[at]
-            left[count] = np.random.random() - capacity[out_links[at]]
+        for at in range(graph.out_start[rank], graph.out_start[rank + 1]):
+            offered[count] = graph.out_links[at]
+            left[count] = np.random.random() - capacity[graph.out_links[at]]
             count += 1
     return offered[np.argsort(left)]
 
 
 @compiled
-def _may_take(
-    link: int, flow: Rows, capacity: Rows, src: Indices, dst: Indices,
-    out_start: Indices, out_links: Indices, in_start: Indices, in_links: Indices, came: Rows, queue: Rows,
-) -> bool:  # fmt: skip
+def _may_take(graph: Graph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
     """Take one of ``link``'s capacity if the flow to the rank it enters can do without."""
+    src, dst = graph.src, graph.dst
     for other in range(len(src)):
         while flow[other] > capacity[other]:
             flow[other] -= 1
-            _path(
-                src[other], dst[other], flow, capacity, src, dst,
-                out_start, out_links, in_start, in_links, came, queue,
-            )  # fmt: skip
+            _path(graph, src[other], dst[other], flow, capacity, search)
     capacity[link] -= 1
     if flow[link] <= capacity[link]:
         return True
     flow[link] -= 1
-    if _path(
-        src[link], dst[link], flow, capacity, src, dst,
-        out_start, out_links, in_start, in_links, came, queue,
-    ):  # fmt: skip
+    if _path(graph, src[link], dst[link], flow, capacity, search):
         return True
     flow[link] += 1
     capacity[link] += 1

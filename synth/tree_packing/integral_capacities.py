@@ -19,12 +19,11 @@ from probes.columns import Floats, Mask
 from synth.errors import NotApplicableError
 from synth.milp.model import Model
 from synth.network import Network
-from synth.tree_packing.integral_arborescences import Rows, flows_fit
+from synth.tree_packing.integral_arborescences import Rows, flows_fit, graph_of
 
 __all__ = ["Rates", "TreeUnits", "exact_trees", "rates", "units"]
 
 _FINEST = 1000
-_MOST_TREES_A_ROOT = 64
 _MOST_SHARED_LINKS = 6000
 _MOST_CUTS = 40
 _COARSEST = 40
@@ -84,13 +83,14 @@ def exact_trees(found: Rates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fr
     )
 
 
-def units(found: Rates, supply: Rows, best: Fraction, trees: int) -> TreeUnits:
+def units(found: Rates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
     """The least time in which ``trees`` trees from every root fit, ``supply`` saying which are roots.
 
-    Raises NotApplicableError where none is found that is near the optimum.
+    Where links share ports, ``solver`` divides these. Raises NotApplicableError where no time is found that
+    is near the optimum, UnavailableError without the solver.
     """
     for time in _times(found, best, trees):
-        fitted = _fitted(found, supply * trees, time)
+        fitted = _fitted(found, supply * trees, time, solver)
         if fitted is not None:
             return fitted
     raise NotApplicableError(f"{found.network.name}: {trees} trees a root do not fit in whole capacities")
@@ -106,7 +106,7 @@ def _times(found: Rates, best: Fraction, trees: int) -> Iterator[Fraction]:
         yield time
 
 
-def _fitted(found: Rates, supply: Rows, time: Fraction) -> TreeUnits | None:
+def _fitted(found: Rates, supply: Rows, time: Fraction, solver: str) -> TreeUnits | None:
     network = found.network
     most, ports = _floors(found.link, time), _floors(found.port, time)
     if (_entering(network, most) < supply.sum() - supply).any():
@@ -117,14 +117,13 @@ def _fitted(found: Rates, supply: Rows, time: Fraction) -> TreeUnits | None:
         if capacity is None:
             return None
         flow = np.zeros((network.ranks, network.links), dtype=np.int64)
-        around = (network.src, network.dst, *network.out_links, *network.in_links)
-        inside = flows_fit(capacity, supply, *around, flow)
+        inside = flows_fit(graph_of(network), capacity, supply, flow)
         if not inside.any():
             return TreeUnits(capacity, flow, time)
         if not len(ports):
             return None
         cuts.append(inside)
-        capacity = _shared(network, most, ports, supply, cuts)
+        capacity = _shared(network, most, ports, supply, cuts, solver)
     return None
 
 
@@ -146,12 +145,14 @@ def _entering(network: Network, capacity: Rows) -> Rows:
     return entering
 
 
-def _shared(network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[Mask]) -> Rows | None:
+def _shared(
+    network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[Mask], solver: str
+) -> Rows | None:
     """Capacities of links that keep to their ports', let enough into every rank and each of ``cuts``.
 
     As near as may be to what each link gets when all ports are divided equally; None if there are none.
-    The search ends by its gap or after a number of nodes, never by the clock: the same network gives the
-    same capacities on every machine.
+    The search ends by its gap or after a number of nodes, never by the clock: the same network and solver
+    give the same capacities on every machine.
     """
     links = network.links
     if links > _MOST_SHARED_LINKS:
@@ -171,5 +172,5 @@ def _shared(network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[
         model.row([capacity[link], off[link]], [1.0, -1.0], high=fair)
         model.row([capacity[link], off[link]], [1.0, 1.0], low=fair)
         model.cost[off[link]] = 1.0
-    solved = model.solve(gap=_GAP, node_limit=_MOST_NODES, time_limit_s=_SAFETY_S)
+    solved = model.solve(solver=solver, gap=_GAP, node_limit=_MOST_NODES, time_limit_s=_SAFETY_S)
     return None if solved.values is None else solved.values[:links].astype(np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.network import Network
 from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte
-from synth.tree_packing.integral_arborescences import Rows, whole_trees
+from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees
 from synth.tree_packing.integral_capacities import Rates, TreeUnits, exact_trees, rates, units
 
 __all__ = ["Optimum", "gathering_trees", "optimum"]
@@ -37,28 +37,26 @@ def optimum(network: Network) -> Optimum:
     return Optimum(found, best, trees, s_per_byte)
 
 
-def gathering_trees(network: Network, chunks: int, seed: int = 0) -> RootedPacking:
+def gathering_trees(network: Network, chunks: int, seed: int = 0, solver: str = "cbc") -> RootedPacking:
     """Trees for ``chunks`` chunks a root: the fewest that are optimal if these are a multiple, or one each.
 
-    Raises NotApplicableError where bandwidths have no common unit, or ports cannot be divided.
+    ``solver`` divides ports that links share. Raises NotApplicableError where bandwidths have no common unit,
+    or ports cannot be divided, UnavailableError without the solver.
     """
     least = optimum(network)
     trees = least.trees_a_root if chunks % least.trees_a_root == 0 else chunks
-    fitted = _units(network, trees)
+    fitted = _units(network, trees, solver)
     roots = np.random.default_rng(seed).permutation(np.tile(np.arange(network.ranks), trees))
-    table, _ = whole_trees(
-        roots, fitted.capacity.copy(), fitted.flow.copy(), network.src, network.dst,
-        *network.out_links, *network.in_links, seed,
-    )  # fmt: skip
+    table, _ = whole_trees(graph_of(network), roots, fitted.capacity.copy(), fitted.flow.copy(), seed)
     share = np.full(len(roots), 1.0 / len(roots))
     s_per_byte = least.s_per_byte * float(fitted.time * least.best / trees)
     return RootedPacking(table, roots, share, s_per_byte, least.s_per_byte)
 
 
 @lru_cache(maxsize=4)
-def _units(network: Network, trees: int) -> TreeUnits:
+def _units(network: Network, trees: int, solver: str) -> TreeUnits:
     least = optimum(network)
-    return units(least.rates, _every_rank(network), least.best, trees)
+    return units(least.rates, _every_rank(network), least.best, trees, solver)
 
 
 def _every_rank(network: Network) -> Rows:

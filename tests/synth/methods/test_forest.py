@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from probes.errors import UsageError
 from synth.check.schedule import check
 from synth.methods import forest
+from synth.networks.dgx import pod
 from synth.networks.families import family
+from synth.portfolio.attempts import plans
 from synth.portfolio.synthesize import Request, synthesize
 
 
@@ -37,6 +42,17 @@ def test_gathering_of_many_ranks_is_near_its_bound(spec, bandwidth, least, kind)
     found = synthesize(Request(network, kind, size_bytes=256 << 20, method="forest")).schedule
     assert check(found) == []
     assert found.outcome.percent_of_optimal >= least
+
+
+def test_trees_on_shared_ports_are_counted_by_the_solver_that_was_chosen():
+    request = Request(
+        pod("dgx-a100:2"), "all_gather", chunk_bytes=1 << 20, chunks=13, method="forest", solver="magic"
+    )
+    (plan,) = plans(request)
+    with pytest.raises(UsageError, match="magic: unknown solver"):
+        plan.run(request, 0.0, 1)
+    found = plan.run(replace(request, solver="cbc"), 0.0, 1)
+    assert check(found) == []
 
 
 def test_chunks_are_shared_out_in_proportion():

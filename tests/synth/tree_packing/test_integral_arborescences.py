@@ -7,20 +7,16 @@ from hypothesis import strategies as st
 from sample_networks import networks
 
 from synth.networks.families import family
-from synth.tree_packing.integral_arborescences import flows_fit, whole_trees
-
-
-def around(network):
-    return (network.src, network.dst, *network.out_links, *network.in_links)
+from synth.tree_packing.integral_arborescences import flows_fit, graph_of, whole_trees
 
 
 def grown(network, capacity, supply, seed=0):
     flow = np.zeros((network.ranks, network.links), dtype=np.int64)
-    lacking = flows_fit(capacity, supply, *around(network), flow)
+    lacking = flows_fit(graph_of(network), capacity, supply, flow)
     if lacking.any():
         return lacking, None
     roots = np.random.default_rng(seed).permutation(np.repeat(np.arange(network.ranks), supply))
-    return roots, whole_trees(roots, capacity.copy(), flow, *around(network), seed)
+    return roots, whole_trees(graph_of(network), roots, capacity.copy(), flow, seed)
 
 
 @settings(max_examples=80, deadline=None)
