@@ -178,7 +178,7 @@ def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
 def _start(wiring: _Wiring, state: _State, flows: Flows, tb: int, waiting: int) -> tuple[int, bool]:
     """Start a threadblock's next step: (who waits to be looked at, whether a flow began)."""
     step = state.reached[tb]
-    state.reached[tb], state.busy[tb] = step + 1, True
+    state.busy[tb] = True
     if wiring.receives[step]:
         state.taken[wiring.recv[tb]] += 1
         waiting = _wake(state, wiring.writer[wiring.recv[tb]], waiting)
@@ -198,7 +198,7 @@ def _take(wiring: _Wiring, state: _State, event: int, waiting: int) -> int:
         state.arrived[fifo] += 1
         return _wake(state, wiring.reader[fifo], waiting)
     tb = event - steps
-    state.busy[tb] = False
+    state.reached[tb], state.busy[tb] = state.reached[tb] + 1, False
     here = wiring.tb_rank[tb]
     # Any threadblock of the rank may have waited for this step.
     for other in range(wiring.rank_start[here], wiring.rank_start[here + 1]):

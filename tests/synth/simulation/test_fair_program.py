@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from assembler import Assembler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_networks import networks
@@ -12,6 +13,7 @@ from synth.compiler.lower import lower
 from synth.lang import chunk, program
 from synth.methods import greedy
 from synth.network import Link, build
+from synth.program import OPS
 from synth.simulation.fair_program import fair_time_s
 from synth.simulation.program import Costs
 
@@ -60,6 +62,18 @@ def test_messages_of_a_pair_follow_each_other_and_slots_run_out():
     assert fair_time_s(pass_on(chunks=3), network, 1000, Costs(0.0, fifo=3)) == pytest.approx(8e-6)
     # With one place the next leaves when the last was taken, three microseconds after it left.
     assert fair_time_s(pass_on(chunks=3), network, 1000, Costs(0.0, fifo=1)) == pytest.approx(12e-6)
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_a_step_that_waits_for_another_threadblock_starts_when_that_step_is_over(waiting):
+    """Whichever of the two threadblocks is looked at first."""
+    assembler = Assembler(collective("all_gather", 2, 1))
+    blocks = [assembler.threadblock(0, channel=channel) for channel in (0, 1)]
+    copy = OPS.index("cpy")
+    first = assembler.step(blocks[1 - waiting], copy, (0, 0), (2, 0))
+    assembler.step(blocks[waiting], copy, (2, 0), (1, 0), after=[first])
+    pair = build("pair", ["h"] * 2, [Link(0, 1, 0, 1e-9)])
+    assert fair_time_s(assembler.program("two", (1, 0)), pair, 1000, Costs(1e-6)) == pytest.approx(2e-6)
 
 
 @settings(deadline=None)
