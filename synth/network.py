@@ -86,6 +86,13 @@ class Network:
         return start, ints(self.port_user[order])
 
     @cached_property
+    def link_resources(self) -> tuple[Indices, Indices]:
+        """(start, resource): what each link holds, itself and then its ports, numbered after all links."""
+        own = np.arange(self.links)
+        held = np.insert(self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own)
+        return self.link_port_start + np.arange(self.links + 1), held
+
+    @cached_property
     def port_user(self) -> Ints:
         """The link of each entry of ``link_port``."""
         return ints(np.repeat(np.arange(self.links), np.diff(self.link_port_start)))

@@ -5,7 +5,7 @@ A rank's contributions are a set of bits. Part of the judge: shares no code with
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,39 +14,43 @@ from probes.columns import Bytes, Floats, Indices, Mask
 from synth.kernels.compiled import compiled
 from synth.schedule import REDUCE
 
-__all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "follow"]
+__all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "Sends", "Sets", "follow"]
 
 NOT_HELD, TWICE, CHANGED, MISSING = range(1, 5)
 _SLACK = 1e-9
 Words: TypeAlias = NDArray[np.uint64]
 
 
-@compiled
-def follow(
-    by_start: Indices,
-    by_arrival: Indices,
-    chunk_start: Indices,
-    start_s: Floats,
-    arrival_s: Floats,
-    hold_s: Floats,
-    src: Indices,
-    dst: Indices,
-    op: Bytes,
-    ranks: int,
-    source_group: Indices,
-    source_start: Indices,
-    source_rank: Indices,
-    target_group: Indices,
-    target_start: Indices,
-    target_rank: Indices,
-    reduced: Mask,
-    most: int,
-) -> Indices:
-    """Rows of (code, send or -1, rank, chunk), at most ``most`` of each code.
+class Sends(NamedTuple):
+    """The columns of the sends, and two orders of them.
 
     ``by_start`` and ``by_arrival`` list the sends chunk by chunk, as they start and as they arrive; those of
     chunk c are at ``chunk_start[c]:chunk_start[c + 1]``.
     """
+
+    by_start: Indices
+    by_arrival: Indices
+    chunk_start: Indices
+    start_s: Floats
+    arrival_s: Floats
+    hold_s: Floats
+    src: Indices
+    dst: Indices
+    op: Bytes
+
+
+class Sets(NamedTuple):
+    """The columns of `RankSets`."""
+
+    group: Indices
+    start: Indices
+    rank: Indices
+
+
+@compiled
+def follow(sends: Sends, ranks: int, sources: Sets, targets: Sets, reduced: Mask, most: int) -> Indices:
+    """Rows of (code, send or -1, rank, chunk), at most ``most`` of each code."""
+    by_start, by_arrival, chunk_start, start_s, arrival_s, hold_s, src, dst, op = sends
     chunks = len(reduced)
     words = (ranks + 63) // 64 if reduced.any() else 1
     bits = np.zeros((ranks, words), np.uint64)
@@ -58,8 +62,7 @@ def follow(
     for chunk in range(chunks):
         for at in range(chunk_start[chunk], chunk_start[chunk + 1]):
             place[by_arrival[at]] = at - chunk_start[chunk]
-        group = source_group[chunk]
-        _begin(bits, complete, source_rank[source_start[group] : source_start[group + 1]], reduced[chunk])
+        _begin(bits, complete, _ranks_of(sources, chunk), reduced[chunk])
         busy_until_s[:] = 0.0
         begun, end = chunk_start[chunk], chunk_start[chunk + 1]
         message = np.zeros((end - begun, words), np.uint64)
@@ -83,11 +86,16 @@ def follow(
                 _report(found, count, TWICE, row, dst[row], chunk)
             if changed and arrival_s[row] < busy_until_s[dst[row]] * (1.0 - _SLACK):
                 _report(found, count, CHANGED, row, dst[row], chunk)
-        group = target_group[chunk]
-        for rank in target_rank[target_start[group] : target_start[group + 1]]:
+        for rank in _ranks_of(targets, chunk):
             if not _is_equal(bits[rank], complete):
                 _report(found, count, MISSING, -1, rank, chunk)
     return _kept(found, count)
+
+
+@compiled
+def _ranks_of(sets: Sets, chunk: int) -> Indices:
+    group = sets.group[chunk]
+    return sets.rank[sets.start[group] : sets.start[group + 1]]
 
 
 @compiled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from probes.columns import Indices, Mask, spans
@@ -36,19 +38,13 @@ def races(links: Links, cells: Cells, order: Indices) -> list[str]:
     idle[local] = same[src[local]] == same[dst[local]]
     by_rank = order[np.argsort(step_rank[order], kind="stable")]
     first_tb = np.searchsorted(rank_of, rank_of)
+    count = program.count.astype(np.int64)
     suspects = _suspects(
         by_rank,
-        program.tb_of.astype(np.int64),
-        first_tb,
-        np.bincount(rank_of, minlength=1)[rank_of],
+        _Blocks(program.tb_of.astype(np.int64), first_tb, np.bincount(rank_of, minlength=1)[rank_of]),
         links.goal,
         _waited_for(links),
-        reads & ~idle,
-        writes & ~idle,
-        src,
-        dst,
-        program.count.astype(np.int64),
-        same,
+        _Accesses(reads & ~idle, writes & ~idle, src, dst, count, same),
     )
     if not len(suspects):
         return []
@@ -106,21 +102,32 @@ def _open(links: Links, order: Indices, suspects: Indices) -> Mask:
     return found
 
 
+class _Blocks(NamedTuple):
+    """The threadblock of each step; of each threadblock the first of its rank, and how many that has."""
+
+    tb_of: Indices
+    first_tb: Indices
+    of_rank: Indices
+
+
+class _Accesses(NamedTuple):
+    """Which steps read and write, their first cells, how many; ``same`` numbers the memory of each cell."""
+
+    reads: Mask
+    writes: Mask
+    src: Indices
+    dst: Indices
+    length: Indices
+    same: Indices
+
+
 @compiled
 def _suspects(
-    order: Indices,
-    tb_of: Indices,
-    first_tb: Indices,
-    blocks_of: Indices,
-    goal: Indices,
-    waited_for: Indices,
-    reads: Mask,
-    writes: Mask,
-    src: Indices,
-    dst: Indices,
-    count: Indices,
-    same: Indices,
+    order: Indices, blocks: _Blocks, goal: Indices, waited_for: Indices, accesses: _Accesses
 ) -> Indices:
+    """Rows of (earlier step, later step, cell): accesses that no wait within the rank orders."""
+    tb_of, first_tb, of_rank = blocks
+    reads, writes, src, dst, count, same = accesses
     found = np.empty((64, 3), dtype=np.int64)
     size = 0
     last_write = np.full(len(same) + 1, -1, dtype=np.int64)
@@ -135,14 +142,14 @@ def _suspects(
     low = 0
     while low < len(order):
         base = first_tb[tb_of[order[low]]]
-        blocks = blocks_of[tb_of[order[low]]]
+        width = of_rank[tb_of[order[low]]]
         high, goals = low, 0
         while high < len(order) and first_tb[tb_of[order[high]]] == base:
             if waited_for[order[high]] >= 0:
                 goals += 1
             high += 1
-        known = np.full((blocks, blocks), -1, dtype=np.int64)
-        seen = np.empty((goals, blocks), dtype=np.int64)
+        known = np.full((width, width), -1, dtype=np.int64)
+        seen = np.empty((goals, width), dtype=np.int64)
         lowest = len(waited_for)
         for at in range(low, high):
             if 0 <= waited_for[order[at]] < lowest:
@@ -152,12 +159,12 @@ def _suspects(
             mine = tb_of[step] - base
             if goal[step] >= 0 and known[mine, tb_of[goal[step]] - base] < goal[step]:
                 row = waited_for[goal[step]] - lowest
-                for other in range(blocks):
+                for other in range(width):
                     if seen[row, other] > known[mine, other]:
                         known[mine, other] = seen[row, other]
             if waited_for[step] >= 0:
                 row = waited_for[step] - lowest
-                for other in range(blocks):
+                for other in range(width):
                     seen[row, other] = known[mine, other]
                 seen[row, mine] = step
             for turn in range(2):

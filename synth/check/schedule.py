@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from probes.columns import Floats, Indices, floats, offsets
-from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, follow
+from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, Sends, Sets, follow
 from synth.check.linear_pass import is_spread, takes_turns
 from synth.rank_sets import RankSets
 from synth.schedule import Schedule
@@ -122,7 +122,7 @@ def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> li
     by_start = np.lexsort((timing.start_s, schedule.chunk))
     by_arrival = np.lexsort((timing.arrival_s, schedule.chunk))
     start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks))
-    codes = follow(
+    sends = Sends(
         by_start,
         by_arrival,
         start,
@@ -132,9 +132,12 @@ def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> li
         network.src[schedule.link],
         network.dst[schedule.link],
         schedule.op,
+    )
+    codes = follow(
+        sends,
         network.ranks,
-        *_columns(collective.sources),
-        *_columns(collective.targets),
+        _columns(collective.sources),
+        _columns(collective.targets),
         collective.reduced,
         _MOST,
     )
@@ -150,8 +153,8 @@ def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> li
     ]
 
 
-def _columns(sets: RankSets) -> tuple[Indices, Indices, Indices]:
-    return sets.group, sets.start, sets.rank
+def _columns(sets: RankSets) -> Sets:
+    return Sets(sets.group, sets.start, sets.rank)
 
 
 def _name(schedule: Schedule, row: int) -> str:

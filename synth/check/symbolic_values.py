@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from synth.simulation.fifo_order import Links
 
 __all__ = ["Values", "follow", "missing"]
 
-_RE = OPS.index("re")
+_CPY, _RE = OPS.index("cpy"), OPS.index("re")
 _WORD = 64
 # Why a value is none: what its first flaw was, and at which step.
 UNWRITTEN, LENGTH, TWICE, MIXED, COPIED = range(1, 6)
@@ -63,8 +64,7 @@ def follow(links: Links, cells: Cells, order: Indices) -> Values:
     value[cells.same[cells.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
     offset = np.zeros(program.steps, dtype=np.int64)
     offset[links.sends] = np.cumsum(count[links.sends]) - count[links.sends]
-    made, flaw, step, unread, uneven = _follow(
-        order,
+    steps = _Steps(
         program.op.astype(np.int64),
         links.sends,
         links.receives,
@@ -75,18 +75,13 @@ def follow(links: Links, cells: Cells, order: Indices) -> Values:
         count,
         links.sender,
         offset,
-        int(count[links.sends].sum()),
-        cells.same.astype(np.int64),
-        value,
-        leaves,
-        chunk,
-        bits,
-        expression,
-        reduced,
     )
-    return Values(
-        chunk[:made], bits[:made], expression[:made], flaw[:made], step[:made], value, unread, uneven
-    )
+    table = _Table(chunk, bits, expression, np.zeros(room, dtype=np.int64), np.full(room, -1, dtype=np.int64))
+    message = np.full(int(count[links.sends].sum()) + 1, -1, dtype=np.int64)
+    same = cells.same.astype(np.int64)
+    made, unread, uneven = _follow(order, steps, table, leaves, same, value, message, reduced)
+    flaw, step = table.flaw[:made], table.step[:made]
+    return Values(chunk[:made], bits[:made], expression[:made], flaw, step, value, unread, uneven)
 
 
 def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
@@ -102,34 +97,47 @@ def _reduced(program: Program) -> Mask:
     return np.asarray(program.collective.reduced)
 
 
+class _Steps(NamedTuple):
+    """What steps do: ``src`` and ``dst`` are first cells, ``offset`` is where the values of a message are."""
+
+    op: Indices
+    sends: Mask
+    receives: Mask
+    reads: Mask
+    writes: Mask
+    src: Indices
+    dst: Indices
+    length: Indices
+    sender: Indices
+    offset: Indices
+
+
+class _Table(NamedTuple):
+    """The columns of `Values`, one row a value."""
+
+    chunk: Indices
+    bits: Indices
+    expression: Indices
+    flaw: Indices
+    step: Indices
+
+
 @compiled
 def _follow(
     order: Indices,
-    op: Indices,
-    sends: Mask,
-    receives: Mask,
-    reads: Mask,
-    writes: Mask,
-    src: Indices,
-    dst: Indices,
-    count: Indices,
-    sender: Indices,
-    offset: Indices,
-    messages: int,
+    steps: _Steps,
+    table: _Table,
+    made: int,
     same: Indices,
     value: Indices,
-    made: int,
-    chunk: Indices,
-    bits: Indices,
-    expression: Indices,
+    message: Indices,
     reduced: Mask,
-) -> tuple[int, Indices, Indices, Indices, Indices]:
+) -> tuple[int, Indices, Indices]:
+    """(how many values there are, unread, uneven); ``made`` were there before, ``value`` is of each cell."""
+    op, sends, receives, reads, writes, src, dst, count, sender, offset = steps
+    chunk, bits, expression, flaw, flaw_step = table
     words = bits.shape[1]
-    flaw = np.zeros(len(chunk), dtype=np.int64)
-    flaw_step = np.full(len(chunk), -1, dtype=np.int64)
-    message = np.full(messages + 1, -1, dtype=np.int64)
-    longest = count.max() if len(count) else 1
-    moved = np.empty(longest, dtype=np.int64)
+    moved = np.empty(count.max() if len(count) else 1, dtype=np.int64)
     unread = np.empty((len(order), 2), dtype=np.int64)
     uneven = np.empty((len(order), 2), dtype=np.int64)
     unreads, unevens = 0, 0
@@ -137,7 +145,7 @@ def _follow(
     for step in order:
         length = count[step]
         # A copy of slots to themselves is not done: it neither reads nor writes.
-        if op[step] == 3 and same[src[step]] == same[dst[step]]:
+        if op[step] == _CPY and same[src[step]] == same[dst[step]]:
             continue
         # At most two flawed values a step are made, shared by all of its slots.
         blank = -1
@@ -147,20 +155,20 @@ def _follow(
             uneven[unevens, 0], uneven[unevens, 1] = step, count[sender[step]]
             unevens += 1
             odd_value = made
-            flaw[made], flaw_step[made] = 2, step
+            flaw[made], flaw_step[made] = LENGTH, step
             made += 1
-        both = (receiving and reads[step]) or op[step] == 4
+        both = (receiving and reads[step]) or op[step] == _RE
         for at in range(length):
             a = -1
             if receiving:
                 a = odd_value if odd else message[offset[sender[step]] + at]
-            elif op[step] == 4:
+            elif op[step] == _RE:
                 a = value[same[dst[step] + at]]
             b = -1
             if reads[step]:
                 b = value[same[src[step] + at]]
             lacking = -1
-            if op[step] == 4 and a < 0:
+            if op[step] == _RE and a < 0:
                 lacking = same[dst[step] + at]
             elif reads[step] and b < 0:
                 lacking = same[src[step] + at]
@@ -169,7 +177,7 @@ def _follow(
                     unread[unreads, 0], unread[unreads, 1] = step, lacking
                     unreads += 1
                     blank = made
-                    flaw[made], flaw_step[made] = 1, step
+                    flaw[made], flaw_step[made] = UNWRITTEN, step
                     made += 1
                 result = blank
             elif not both:
@@ -187,11 +195,11 @@ def _follow(
                 made += 1
                 chunk[result] = chunk[a]
                 if chunk[a] != chunk[b]:
-                    flaw[result], flaw_step[result] = 4, step
+                    flaw[result], flaw_step[result] = MIXED, step
                 elif not reduced[chunk[a]]:
-                    flaw[result], flaw_step[result] = 5, step
+                    flaw[result], flaw_step[result] = COPIED, step
                 elif overlap:
-                    flaw[result], flaw_step[result] = 3, step
+                    flaw[result], flaw_step[result] = TWICE, step
                     for word in range(words):
                         bits[result, word] = bits[a, word] & bits[b, word]
                 else:
@@ -212,4 +220,4 @@ def _follow(
         if sends[step]:
             for at in range(length):
                 message[offset[step] + at] = moved[at]
-    return made, flaw, flaw_step, unread[:unreads], uneven[:unevens]
+    return made, unread[:unreads], uneven[:unevens]

@@ -8,6 +8,7 @@ port take turns in table order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,15 @@ __all__ = ["Timing", "replay", "utilization"]
 
 # So many sends at a time have their slots numbered, so that the numbers need no memory to speak of.
 _BLOCK = 1 << 20
+
+
+class _Links(NamedTuple):
+    """Seconds of a send over each link, and what it holds: ``held[held_start[l]:held_start[l + 1]]``."""
+
+    hold_s: Floats
+    travel_s: Floats
+    held_start: Indices
+    held: Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,25 +55,14 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     held = slots.held if slots is not None else schedule.collective.held().ravel()
     ready_s = np.where(held, 0.0, np.inf)
     del held
-    free_s = np.zeros(on.links), np.zeros(len(on.ports))
+    links = _Links(on.hold_s(size), on.travel_s(size), *on.link_resources)
+    free_s = np.zeros(on.links + len(on.ports))
     start_s, arrival_s = np.empty(schedule.sends), np.empty(schedule.sends)
     for first in range(0, schedule.sends, block):
         rows = slice(first, first + block)
         chunk, link = schedule.chunk[rows], schedule.link[rows]
         leaves, enters = slots[:2] if slots else numbered(on, schedule.collective, chunk, link)
-        _replay(
-            leaves,
-            enters,
-            link,
-            on.hold_s(size),
-            on.travel_s(size),
-            on.link_port_start,
-            on.link_port,
-            ready_s,
-            *free_s,
-            start_s[rows],
-            arrival_s[rows],
-        )
+        _replay(leaves, enters, link, links, ready_s, free_s, start_s[rows], arrival_s[rows])
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
 
 
@@ -79,28 +78,24 @@ def _replay(
     leaves: Indices,
     enters: Indices,
     link: Ints,
-    hold_s: Floats,
-    travel_s: Floats,
-    port_start: Ints,
-    port: Ints,
+    links: _Links,
     ready_s: Floats,
-    link_free_s: Floats,
-    port_free_s: Floats,
+    free_s: Floats,
     start_s: Floats,
     arrival_s: Floats,
 ) -> None:
-    """Time some sends; ``ready_s`` (of slots), ``link_free_s`` and ``port_free_s`` say what was before."""
+    """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) say what was before."""
+    hold_s, travel_s, held_start, held = links
     for row in range(len(link)):
         e = link[row]
-        begin = max(ready_s[leaves[row]], link_free_s[e])
-        for at in range(port_start[e], port_start[e + 1]):
-            begin = max(begin, port_free_s[port[at]])
+        begin = ready_s[leaves[row]]
+        for at in range(held_start[e], held_start[e + 1]):
+            begin = max(begin, free_s[held[at]])
         start_s[row] = begin
         arrival_s[row] = begin + travel_s[e]
         if begin == np.inf:
             continue
-        link_free_s[e] = begin + hold_s[e]
-        for at in range(port_start[e], port_start[e + 1]):
-            port_free_s[port[at]] = begin + hold_s[e]
+        for at in range(held_start[e], held_start[e + 1]):
+            free_s[held[at]] = begin + hold_s[e]
         known_s = ready_s[enters[row]]
         ready_s[enters[row]] = arrival_s[row] if known_s == np.inf else max(known_s, arrival_s[row])
