@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from probes.wording import first_of
+
 __all__ = [
     "CcctlError",
     "DataError",
@@ -56,10 +58,8 @@ class DataError(CcctlError):
     def __init__(self, source: str, problems: Sequence[str], *, hint: str = "") -> None:
         self.source = source
         self.problems = tuple(problems)
-        lines = [f"{source}: {problem}" for problem in self.problems[:_MOST_LINES]]
-        if left := len(self.problems) - len(lines):
-            lines.append(f"{source}: and {left} more problems")
-        super().__init__("\n".join(lines), hint=hint)
+        told = first_of(self.problems, _MOST_LINES, "problem")
+        super().__init__("\n".join(f"{source}: {problem}" for problem in told), hint=hint)
 
 
 class MissingInputError(CcctlError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probes.errors import CcctlError, UsageError
+from probes.wording import first_of
 
 __all__ = ["NotApplicableError", "NotProvenError"]
 
@@ -23,9 +24,7 @@ class NotProvenError(CcctlError):
 
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
-        more = len(findings) - _MOST_TOLD
-        told = [*findings[:_MOST_TOLD], *([f"… and {more} more findings"] if more > 0 else [])]
-        super().__init__("\n".join(told))
+        super().__init__("\n".join(first_of(findings, _MOST_TOLD, "finding")))
 
 
 class NotApplicableError(UsageError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
+from probes.wording import first_of
 
 if TYPE_CHECKING:
     from synth.collective import Kind
@@ -134,8 +135,7 @@ def check_world(program: Program, ranks: int | None) -> int:
 def refuse_unproven(source: str, findings: Sequence[str]) -> None:
     """Raise FoundProblem, with the first findings of a judge, where there are any."""
     if findings:
-        more = [f"{source}: … and {len(findings) - _ENOUGH} more findings"] if len(findings) > _ENOUGH else []
-        told = [f"{source}: {finding}" for finding in findings[:_ENOUGH]]
+        told = [f"{source}: {finding}" for finding in first_of(findings, _ENOUGH, "finding")]
         raise FoundProblem(
-            "\n".join(told + more), hint="It is not proven, so nothing is done with it; see ccctl verify."
+            "\n".join(told), hint="It is not proven, so nothing is done with it; see ccctl verify."
         )

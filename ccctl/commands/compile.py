@@ -93,7 +93,7 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
-    from ccctl.render.units import plural
+    from probes.wording import plural
 
     values = {
         "ranks": program.ranks,

@@ -12,7 +12,7 @@ from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.arguments.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem
-from ccctl.render.units import plural
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-__all__ = ["about", "bars", "percent", "plural", "seconds"]
+__all__ = ["about", "bars", "percent", "seconds"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -20,11 +20,6 @@ def seconds(value_s: float) -> str:
 def percent(share: float) -> str:
     """A share of one as a percentage with one decimal: 96.6 %."""
     return f"{100 * share:.1f} %"
-
-
-def plural(count: int, noun: str) -> str:
-    """1 step, 2 steps."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def bars(shares: Iterable[float]) -> str:

@@ -11,6 +11,7 @@ from ccctl import console
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import FoundProblem, UsageError
 from exec.launcher.nodeset import fold
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.diff.compare import Comparison
@@ -75,7 +76,7 @@ def judge(found: Topology, answers: Answers) -> None:
         )
     if answers.comparison is not None and answers.comparison.differences:
         count = len(answers.comparison.differences)
-        raise FoundProblem(f"{count} difference{'s' if count > 1 else ''} from {answers.diff}")
+        raise FoundProblem(f"{plural(count, 'difference')} from {answers.diff}")
 
 
 def summary(found: Topology, answers: Answers) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def summary_of(found: Synthesis) -> dict[str, Any]:
 
 def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
-    from ccctl.render.units import about, plural, seconds
+    from ccctl.render.units import about, seconds
+    from probes.wording import plural
 
     schedule = found.schedule
     outcome = schedule.outcome

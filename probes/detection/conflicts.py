@@ -11,6 +11,7 @@ from itertools import combinations
 
 from probes.paths.path_type import Paths, key_of
 from probes.topology import Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
+from probes.wording import some
 
 __all__ = ["between", "with_stated"]
 
@@ -143,9 +144,7 @@ def _both(matrix: Matrix, paths: Paths, a: Gpu | Nic, b: Gpu | Nic) -> tuple[str
 
 
 def _text(method: str, stated: str, derived: str, pairs: Iterable[str]) -> str:
-    named = list(pairs)
-    more = f" and {len(named) - _MOST_NAMED} more pairs" if len(named) > _MOST_NAMED else ""
     return (
         f"{method} says {stated}, the PCI tree and the links say {derived}, between "
-        f"{'; '.join(named[:_MOST_NAMED])}{more}; the tree is taken"
+        f"{some(list(pairs), _MOST_NAMED, '; ')}; the tree is taken"
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.errors import UnavailableError
+from probes.wording import plural, some
 
 __all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
 
@@ -65,12 +66,14 @@ def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: s
             hosts[room.key].append(host)
             if room.key not in tightest or room.free_bytes < tightest[room.key].free_bytes:
                 tightest[room.key] = room
-    short = [
-        f"{_named(hosts[key])}: {what} takes {_gib(needed[key])} of {room.name} for {_ranks(ranks[key])}, "
-        f"{_gib(room.free_bytes)} are free"
-        for key, room in tightest.items()
-        if needed[key] > room.free_bytes
-    ]
+    short = []
+    for key, room in tightest.items():
+        if needed[key] > room.free_bytes:
+            where = some(list(dict.fromkeys(hosts[key])), _MOST_NAMED)
+            short.append(
+                f"{where}: {what} takes {_gib(needed[key])} of {room.name} for {plural(ranks[key], 'rank')}, "
+                f"{_gib(room.free_bytes)} are free"
+            )
     if short:
         raise UnavailableError("\n".join(short), hint="Smaller sizes, or fewer ranks a host, take less.")
 
@@ -122,16 +125,6 @@ def _limits(root: Path, path: str, most: str, taken: str, prefix: str) -> Iterat
         cache = sum(int(words[1]) for words in held if words[0] in files)
         # Version 1 says "no limit" by a number beyond all memory.
         yield group, max(0, int(limit) - int(used) + cache)
-
-
-def _named(hosts: Sequence[str]) -> str:
-    names = list(dict.fromkeys(hosts))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
-
-
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def _gib(size_bytes: int) -> str:

@@ -11,6 +11,7 @@ from probes.columns import Floats, Indices
 from probes.profiling import median_polish
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place
+from probes.wording import plural, some
 
 __all__ = [
     "EFFECT",
@@ -159,10 +160,8 @@ def noisy(beta: Floats, median: Floats, high: Floats) -> list[int]:
 
 def describe(what: str, worst: Sequence[tuple[float, str]]) -> str:
     """One sentence that names the worst of some links, and counts the others: (how bad, name) each."""
-    order = sorted(worst, key=lambda one: -one[0])
-    named = [name for _, name in order[:_MOST_NAMED]]
-    more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
-    return f"{len(order)} {'link' if len(order) == 1 else 'links'} {what}: {', '.join(named)}{more}"
+    names = [name for _, name in sorted(worst, key=lambda one: -one[0])]
+    return f"{plural(len(names), 'link')} {what}: {some(names, _MOST_NAMED)}"
 
 
 def _costs(times: float, parties: int) -> str:

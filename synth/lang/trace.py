@@ -19,7 +19,6 @@ __all__ = ["UNWRITTEN", "Trace", "current", "statement"]
 
 UNWRITTEN = -2
 _START = -1
-_BUFFERS = {"input": INPUT, "i": INPUT, "output": OUTPUT, "o": OUTPUT}
 _MOST_SCRATCH = 1 << 22
 
 _active: list[Trace] = []

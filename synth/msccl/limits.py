@@ -12,6 +12,7 @@ import numpy as np
 
 from probes.columns import Indices
 from probes.errors import UsageError
+from probes.wording import first_of
 from synth.msccl.names import COLL
 from synth.program import Program
 
@@ -45,10 +46,7 @@ def beyond(program: Program, target: str) -> list[str]:
         raise UsageError(f": expected {' or '.join(TARGETS)}, found {target!r}", argument="target")
     limits = TARGETS[target]
     found = [finding for rule in _RULES for finding in rule(program, limits)]
-    shown = found[:_ENOUGH]
-    return [f"{target}: {finding}" for finding in shown] + (
-        [f"{target}: … and {len(found) - len(shown)} more limits exceeded"] if len(found) > len(shown) else []
-    )
+    return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
 
 def _collective(program: Program, limits: Limits) -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from probes.columns import Indices, bytes_of, ints, offsets
 from probes.errors import DataError
 from probes.numbers import whole
+from probes.wording import first_of
 from synth.collective import MOST_CHUNKS, Collective, custom
 from synth.msccl.elements import Elements, parse
 from synth.msccl.names import KIND, collective_of
@@ -40,8 +41,7 @@ def read_xml(content: bytes, source: str) -> Program:
     if program is not None and not found:
         found = program.problems()
     if found or program is None:
-        rest = [f"… and {len(found) - _ENOUGH} more problems"] if len(found) > _ENOUGH else []
-        raise DataError(source, found[:_ENOUGH] + rest, hint="is it MSCCL's <algo> format?")
+        raise DataError(source, first_of(found, _ENOUGH, "problem"), hint="is it MSCCL's <algo> format?")
     return program
 
 

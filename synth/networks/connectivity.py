@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from probes.columns import Indices, Ints, Mask
 from probes.errors import UsageError
 from probes.identifiers import cpu_list
+from probes.wording import some
 from synth.collective import Collective
 from synth.network import Network
 
@@ -88,9 +89,8 @@ def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:
 def _in_parts(collective: Collective, part: Indices) -> str:
     there = np.sort(np.concatenate((collective.sources.rank, collective.targets.rank)))
     numbers = list(dict.fromkeys(part[there].tolist()))
-    named = [_folded(np.flatnonzero(part == number)) for number in numbers[:_MOST_PARTS]]
-    more = f" and {len(numbers) - len(named)} more" if len(numbers) > len(named) else ""
-    return f"the network is in {len(numbers)} parts that are not joined both ways: {'; '.join(named)}{more}"
+    named = some([_folded(np.flatnonzero(part == number)) for number in numbers], _MOST_PARTS, "; ")
+    return f"the network is in {len(numbers)} parts that are not joined both ways: {named}"
 
 
 def _folded(ranks: Indices) -> str:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ccctl.render.svg.chart import COLOURS, Chart, Line, document
 from ccctl.render.text.selection import busbw_gbs
-from ccctl.render.units import about, plural, seconds
+from ccctl.render.units import about, seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from synth.selection import Selection

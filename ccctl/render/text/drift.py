@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import plural
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.profiling.drift import Drift

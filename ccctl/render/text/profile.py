@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import plural, seconds
+from ccctl.render.units import seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.columns import Floats

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import percent, plural, seconds
+from ccctl.render.units import percent, seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from synth.program import Program

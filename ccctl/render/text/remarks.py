@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from exec.launcher.nodeset import fold
+from probes.wording import some
 
 if TYPE_CHECKING:
     from probes.topology import Topology
@@ -22,9 +23,7 @@ def remarks(topology: Topology) -> None:
     for finding in topology.findings:
         places.setdefault((finding.what, finding.text), []).append(finding.where)
     for (what, text), where in places.items():
-        named = _places(where)
-        more = f" and {len(named) - _MOST_NAMES} more" if len(named) > _MOST_NAMES else ""
-        console.warn(f"{what}: {', '.join(named[:_MOST_NAMES])}{more}: {text}")
+        console.warn(f"{what}: {some(_places(where), _MOST_NAMES)}: {text}")
     same: dict[str, list[str]] = {}
     for note in topology.notes:
         name, colon, text = note.partition(": ")

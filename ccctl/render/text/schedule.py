@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.units import format_size
-from ccctl.render.units import bars, percent, plural, seconds
+from ccctl.render.units import bars, percent, seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.columns import Floats

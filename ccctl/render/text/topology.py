@@ -13,6 +13,7 @@ from probes.paths.bandwidth import load
 from probes.paths.expected import Expected, link_gbs
 from probes.paths.path_type import MEANING, Paths, key_of
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Probed, Topology, label
+from probes.wording import plural, some
 
 __all__ = ["draw", "headline"]
 
@@ -93,7 +94,7 @@ class _Tree:
         yield from (self._nic_line(nic) for nic in without)
         software = [nic.name for nic in self._host.nics if not nic.physical]
         if software:
-            yield f"software interfaces and virtual functions: {_some(software)}"
+            yield f"software interfaces and virtual functions: {some(software, _MOST_NAMES)}"
 
     def _at_places(self) -> list[str]:
         """The functions worth a line, in the order of the bus, host bridge by host bridge."""
@@ -177,9 +178,9 @@ def _fabric_lines(host: Host) -> Iterator[str]:
         many = "NVSwitches" if kind == "switch" and far > 1 else ""
         where = (f"{far} {many}" if many else _counted(far, ends)) if far else ends
         each = f", {gbs:g} GB/s each way a link, {gbs * count:.4g} GB/s together" if gbs else ""
-        yield f"{name}: {_counted(count, 'link')} to {where}{each}: {_some(gpus, 16)}"
+        yield f"{name}: {_counted(count, 'link')} to {where}{each}: {some(gpus, 16)}"
     for count, gpus in down.items():
-        yield f"{_counted(count, 'link')} down: {_some(gpus, 16)}"
+        yield f"{_counted(count, 'link')} down: {some(gpus, 16)}"
 
 
 def _numa_line(index: int, node: NumaNode | None) -> str:
@@ -222,12 +223,7 @@ def _gib(size_bytes: int) -> str:
 
 
 def _counted(number: int, thing: str) -> str:
-    return f"{number or 'no'} {thing}{'' if number == 1 else 's'}"
-
-
-def _some(names: list[str], most: int = _MOST_NAMES) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+    return plural(number, thing) if number else f"no {thing}s"
 
 
 def _labels_of(host: Host) -> Mapping[str, str]:
