@@ -278,8 +278,8 @@ def _schedule(
     from synth.stages import synthesize
 
     on, _ = load_network(network, *links)
-    wishes = parse_collectives(collective, on.ranks)
-    return synthesize(on, wishes, parse_size(size, "--size"), seed=seed).schedule
+    collectives = parse_collectives(collective, on.ranks)
+    return synthesize(on, collectives, parse_size(size, "--size"), seed=seed).schedule
 
 
 def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> Costs:

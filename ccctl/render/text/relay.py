@@ -7,7 +7,8 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import percent, plural, seconds
+from ccctl.render.units import percent, seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.adaptive.buy_cost import Costs
