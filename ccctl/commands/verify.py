@@ -12,7 +12,6 @@ from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.arguments.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem
-from probes.wording import plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact
@@ -80,6 +79,8 @@ def verify(
         for caution in verdict.cautions:
             console.warn(caution)
     if verdict.findings:
+        from probes.wording import plural
+
         count = plural(len(verdict.findings), "finding")
         raise FoundProblem(f"{read.source}: {count}: this {read.kind} is wrong")
     if read.kind == "schedule":
@@ -114,6 +115,7 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _selection(read: Artifact) -> _Verdict:
+    from probes.wording import plural
     from synth.check.schedule import check_selection
 
     selection = read.body
@@ -127,6 +129,7 @@ def _selection(read: Artifact) -> _Verdict:
 
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
     from ccctl.arguments.proven import as_collective
+    from probes.wording import plural
     from synth.check.program import examine
     from synth.msccl.limits import beyond
 
