@@ -12,14 +12,14 @@ from synth.collective import Collective
 from synth.compiler.lower import lower
 from synth.network import Network
 from synth.portfolio.attempts import Request
-from synth.portfolio.collective_request import Wish
+from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import bounds_of, synthesize
 from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.relocate import moved_to
 from synth.simulation.schedule import replay
 
-__all__ = ["Forecast", "Replan", "replanned", "wishes_of"]
+__all__ = ["Forecast", "Replan", "replanned", "requests_of"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def replanned(
     request = Request(
         network=network,
         kind=current.collective.kind,
-        wishes=wishes_of(current.collective),
+        collectives=requests_of(current.collective),
         size_bytes=size_bytes or current.collective.total_bytes(current.chunk_bytes),
         seed=current.seed,
         time_limit_s=time_limit_s,
@@ -105,9 +105,9 @@ def replanned(
     return Replan(before_s, after_s, bound_s, chosen, searched)
 
 
-def wishes_of(collective: Collective) -> tuple[Wish, ...]:
+def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:
     """What to ask for, to get a schedule for the same collective, or the same several at once."""
     return tuple(
-        Wish(part.kind, part.root, part.members, part if part.kind == "custom" else None)
+        CollectiveRequest(part.kind, part.root, part.members, part if part.kind == "custom" else None)
         for part in collective.parts or (collective,)
     )

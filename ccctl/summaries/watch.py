@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.text.history import moment
-from ccctl.render.units import percent, plural, seconds
+from ccctl.render.units import percent, seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from pathlib import Path

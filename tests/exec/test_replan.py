@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from exec.predict import predicted_s
-from exec.replan import Forecast, replanned, wishes_of
+from exec.replan import Forecast, replanned, requests_of
 from probes.columns import floats
 from probes.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS
 from synth.compiler.lower import lower
 from synth.network import Link, build
-from synth.portfolio.collective_request import Wish, divided
+from synth.portfolio.collective_request import CollectiveRequest, divided
 from synth.simulation.schedule import replay
 from synth.stages import synthesize
 
@@ -96,14 +96,16 @@ def test_without_a_search_the_others_are_weighed(ring):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_asked_for_again_is_the_same_collective(kind):
-    wish = Wish(kind, root=1 if kind in ("broadcast", "reduce", "scatter", "gather") else 0)
-    asked = divided((wish,), 4, 2)
-    assert divided(wishes_of(asked), 4, 3).same_but_for_chunks(asked)
+    one = CollectiveRequest(kind, root=1 if kind in ("broadcast", "reduce", "scatter", "gather") else 0)
+    asked = divided((one,), 4, 2)
+    assert divided(requests_of(asked), 4, 3).same_but_for_chunks(asked)
 
 
 def test_several_at_once_are_asked_for_together():
-    several = divided((Wish("broadcast", 0, (0, 1)), Wish("all_reduce", 2, (2, 3))), 4, 1)
-    assert divided(wishes_of(several), 4, 2).same_but_for_chunks(several)
+    several = divided(
+        (CollectiveRequest("broadcast", 0, (0, 1)), CollectiveRequest("all_reduce", 2, (2, 3))), 4, 1
+    )
+    assert divided(requests_of(several), 4, 2).same_but_for_chunks(several)
 
 
 def test_costs_are_those_of_the_network_not_of_the_schedule(ring):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import plural
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from probes.profiling.history import History
