@@ -105,11 +105,11 @@ class State:
 
         Raises CannotWriteError; what was the current schedule then still is.
         """
-        name = self.folder / f"schedule-{moment:%Y%m%dT%H%M%SZ}.json"
-        again = 1
-        while name.exists():
-            again += 1
-            name = self.folder / f"schedule-{moment:%Y%m%dT%H%M%SZ}-{again}.json"
+        stem = f"schedule-{moment:%Y%m%dT%H%M%SZ}"
+        # After the last of the same second: a name that was dropped would come before it.
+        alike = [path.stem for path in self.schedules() if path.name.startswith(stem)]
+        number = int(alike[-1].removeprefix(stem)[1:] or 1) + 1 if alike else 1
+        name = self.folder / (f"{stem}-{number}.json" if alike else f"{stem}.json")
         write_atomically(name, content)
         write_atomically(self.current_path, content)
         for old in self.schedules()[:-_MOST_SCHEDULES]:
