@@ -64,13 +64,18 @@ def run_ranks(
     timeout_s: float | None = None,
     stall_s: float | None = None,
     keep: Callable[[Any], None] = lambda value: None,
+    survive: bool = False,
 ) -> Any:
     """What ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
+
+    With ``survive`` the ranks need no MPI, and those that are left go on when others die.
 
     Inside mpirun or srun only rank 0 returns: the others leave, with status 0 after success.
     """
     _hear_launcher()
     limits: dict[str, Any] = {"timeout_s": timeout_s, "stall_s": stall_s, "keep": keep}
+    if survive:
+        limits |= {"wires": "sockets", "survive": True}
     with _naming_flags():
         if started_by_mpi():
             return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))

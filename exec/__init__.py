@@ -1,11 +1,11 @@
 """Execution: programs on ranks, over MPI on CPUs and over CUDA on GPUs; benchmarks; the lab.
 
 In: proven programs and data. Out: results (``run``), and reports of how fast they came (``bench``).
-``launch`` calls any function on ranks that it starts.
+``launch`` calls any function on ranks that it starts; a ``Session`` on them adapts while a job runs.
 
 Read `stages`, these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`, which
-chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `peers`; `predict`,
-`replan` and `memory_demand`; `lab`, a cluster on one machine.
+chooses `mpi` or `cuda`; `program`, what both share; `launcher`, which starts ranks; `sockets`, which joins
+them without MPI; `adaptive`; `peers`; `predict`, `replan` and `memory_demand`; `lab`, hosts on one machine.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from exec.adaptive.session import Session
     from exec.benchmark.report import Report
     from exec.launcher.run import launch
     from exec.stages import bench, run
 
-__all__ = ["Report", "bench", "launch", "run"]
+__all__ = ["Report", "Session", "bench", "launch", "run"]
 
 # What is heavy is imported by whoever asks for it (PEP 562).
 _HOME = {
     "Report": "exec.benchmark.report",
+    "Session": "exec.adaptive.session",
     "bench": "exec.stages",
     "launch": "exec.launcher.run",
     "run": "exec.stages",

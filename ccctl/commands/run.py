@@ -9,6 +9,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments.options import (
+    MOST_COUNT,
     Device,
     Hostfile,
     Hosts,
@@ -19,6 +20,8 @@ from ccctl.arguments.options import (
     TimeoutSeconds,
     Verbose,
 )
+from ccctl.commands.adaptive_run import run_adaptively
+from ccctl.errors import UsageError
 from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
@@ -30,29 +33,64 @@ EXAMPLES = (
     ("ccctl run schedule.json --input x.npy -o y.npy", "the rows of x.npy are the ranks' buffers"),
     ("ccctl run program.json --input 'x{rank}.npy' -o 'y{rank}.npy'", "one file for each rank"),
     ("ccctl run schedule.json --input x.npy --op max --json", "run it and say only what happened"),
+    ("ccctl run --adaptive -n 4 --size 1M --iterations 50", "all_reduces that adapt to late and lost ranks"),
     ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run a program in the chunk language"),
 )
 
 
 def run(
     artifact: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="SCHEDULE|PROGRAM", help="What to run: an artifact, XML or file.py; - reads stdin."
+            metavar="[SCHEDULE|PROGRAM|PROFILE]",
+            help="What to run: an artifact, XML or file.py; - reads stdin. With --adaptive a profile, "
+            "or nothing: then the links are measured.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     data: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--input", metavar="FILE", help="A .npy file whose rows are the ranks, or a name with {rank}."
         ),
-    ],
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the results as .npy, rows or {rank}."),
     ] = None,
     parameters: Parameters = None,
     op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min, max or avg.")] = "sum",
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Run all_reduces on a session that adapts to links, late ranks and lost ones.",
+        ),
+    ] = False,
+    size: Annotated[
+        str, typer.Option("--size", metavar="SIZE", help="With --adaptive: the buffer of each rank.")
+    ] = "8M",
+    iterations: Annotated[
+        int,
+        typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="With --adaptive: how many."),
+    ] = 300,
+    profile_every: Annotated[
+        int,
+        typer.Option(
+            "--profile-every",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="With --adaptive: measure the links every N iterations; 0 is never.",
+        ),
+    ] = 50,
+    relays: Annotated[
+        bool,
+        typer.Option(
+            "--relays/--no-relays",
+            help="With --adaptive: go on without ranks that are late where that pays; they relay.",
+        ),
+    ] = True,
     device: Device = "cpu",
     ranks: Ranks = None,
     hosts: Hosts = None,
@@ -62,11 +100,31 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run one collective on real data, over MPI.
+    """Run one collective on real data, over MPI; with --adaptive many, on a session that adapts.
 
     The input is of floats or integers; all ranks have the same type. Only ranks that end with something
     have a row, or a file, in the output.
+
+    With --adaptive every element of every result is checked; what the session measures, plans anew and
+    changes to is told as it happens. It needs no MPI, and goes on when ranks or hosts die.
     """
+    if adaptive:
+        if data is not None or output is not None:
+            raise UsageError("--adaptive makes its own data: leave out --input and -o")
+        run_adaptively(
+            artifact,
+            world_of(ranks, hosts, hostfile),
+            size,
+            iterations,
+            profile_every,
+            relays=relays,
+            json=json,
+            timeout_s=timeout,
+        )
+        return
+    if artifact is None or data is None:
+        missing = "a schedule or a program" if artifact is None else "--input"
+        raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
     from ccctl.arguments.npy import read_ranks, write_ranks
     from ccctl.arguments.proven import check_world, proven_program
     from exec.executors import parse_device

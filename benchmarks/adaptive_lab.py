@@ -1,0 +1,374 @@
+"""Adaptive sessions in a lab (needs root): what adaptation, relays and recovery are worth, what they cost.
+
+volatile: all_reduces on hosts whose rates follow a trace from a public cloud (AdapCC's, amplified by x as in
+its Fig. 18a), with adaptation, without it, and by Open MPI. The ratio is of makespans.
+
+stragglers: some ranks come late at random (one or two values, or exponentially). The time from when the last
+rank is ready until all are done, with relays over without; how often each rank relays (Fig. 15).
+
+kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host cut off, at a random moment:
+do the survivors go on with exact results, and how long after?
+
+    python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
+    python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import math
+import os
+import pickle
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.iterations import Iterations, IterationsReport
+from exec.lab import lifecycle
+from exec.lab.iproute import ip
+from exec.lab.model import Lab, LabHost
+from exec.lab.run import files, started
+from probes.progress import Safekeeping
+
+TRACE = Path(__file__).parents[1] / "../shared/data/topologies/traces/adapcc-bandwidth-hw.txt"
+MBIT = 125_000
+BASE_GBIT = 14.7
+
+
+def lab_of(name: str, hosts: int, mbit: float) -> Lab:
+    """Hosts on one switch, each with the same rate both ways."""
+    return Lab(name, tuple(LabHost(f"h{at}", 1, mbit * MBIT, mbit * MBIT) for at in range(hosts)))
+
+
+@contextlib.contextmanager
+def standing(lab: Lab) -> Iterator[Path]:
+    """The lab, up, and a folder with what its commands need."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files(lab).items():
+            (Path(folder) / name).write_text(content)
+            (Path(folder) / name).chmod(0o755)
+        lifecycle.up(lab)
+        try:
+            yield Path(folder)
+        finally:
+            lifecycle.down(lab.name)
+
+
+def run_inside(
+    lab: Lab | None, folder: Path, asked: Iterations, how: str, during: Callable[[threading.Event], None]
+) -> Any:
+    """What the job returns, or the exception as text; ``during`` runs beside it until its event is set.
+
+    Without a lab it runs on this host.
+    """
+    (folder / "asked").write_bytes(pickle.dumps((how, asked)))
+    (folder / "found").unlink(missing_ok=True)
+    (folder / "started").unlink(missing_ok=True)
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), "inside", str(folder)]
+    over = threading.Event()
+    beside = threading.Thread(target=during, args=(over,), daemon=True)
+    inner = started(lab, lab.hosts[0].name, command, folder) if lab else subprocess.Popen(command)
+    with inner as process:
+        beside.start()
+        try:
+            process.wait(1200)
+        except subprocess.TimeoutExpired:
+            return "no end within 1200 s"
+        finally:
+            over.set()
+            beside.join()
+    return pickle.loads((folder / "found").read_bytes()) if (folder / "found").exists() else "ended"
+
+
+def inside(folder: Path) -> None:
+    """In the lab's first host: launch the job, and leave what it returns."""
+    from exec import launch
+
+    how, asked = pickle.loads((folder / "asked").read_bytes())
+    hosts = os.environ.get("CCCTL_HOSTS")
+    os.environ["ADAPTIVE_LAB_STARTED"] = str(folder / "started")
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        if how == "mpi":
+            found: Any = launch("adaptive_lab:mpi_task", asked, hosts=hosts, timeout_s=1000)
+        else:
+            found = launch(
+                "exec.adaptive.iterations:iterations_task",
+                asked,
+                ranks=None if hosts else 4,
+                hosts=hosts,
+                wires="sockets",
+                survive=True,
+                timeout_s=1000,
+                keep=lambda piece: (folder / "started").touch(),
+            )
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    (folder / "found").write_bytes(pickle.dumps(found))
+
+
+def mpi_task(comm: Any, asked: Iterations, progress: Safekeeping) -> float:
+    """The same job by the MPI library: its makespan in seconds."""
+    send, recv = np.ones(asked.count, asked.dtype), np.zeros(asked.count, asked.dtype)
+    comm.Barrier()
+    started_s = time.monotonic()
+    for seq in range(asked.iterations):
+        progress.update(seq, asked.iterations, "")
+        comm.Allreduce(send, recv)
+    return time.monotonic() - started_s
+
+
+def makespan_s(report: IterationsReport) -> float:
+    """From the first request until the last result, in seconds."""
+    first = min(float(one.ready_s[0]) for one in report.times)
+    return max(float(one.done_s[-1]) for one in report.times) - first
+
+
+def trace(amplify: float, hosts: int, mbit: float) -> Iterator[list[float]]:
+    """For each moment the rate of each host: the trace from another place on, amplified."""
+    values = [value if value < 25 else value / 1000 for value in ast.literal_eval(TRACE.read_text())]
+    for at in range(len(values)):
+        row = []
+        for host in range(hosts):
+            value = values[(at + host * len(values) // hosts + len(values) // 3) % len(values)] / BASE_GBIT
+            share = (
+                value * (1 - amplify) if value < 0.97 else value * (1 + amplify) if value > 1.03 else value
+            )
+            row.append(max(1.0, mbit * share))
+        yield row
+
+
+def volatile(options: argparse.Namespace) -> None:
+    """Print the makespans and their ratios."""
+    lab = lab_of("volatile", 4, options.mbit)
+    asked = Iterations(options.iterations, options.bytes // 4, profile_every=options.every)
+    print(
+        f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
+    )
+    print(f"rates change every {options.hold:g} s")
+    with standing(lab) as folder:
+        for amplify in options.amplify:
+            found = {}
+            for how in ("static", "adaptive", "mpi"):
+
+                def follow(over: threading.Event, amplify: float = amplify) -> None:
+                    now = lab
+                    for rates in trace(amplify, len(lab.hosts), options.mbit):
+                        after = replace(
+                            now,
+                            hosts=tuple(
+                                replace(host, egress_bytes_per_s=rate * MBIT, ingress_bytes_per_s=rate * MBIT)
+                                for host, rate in zip(lab.hosts, rates, strict=True)
+                            ),
+                        )
+                        lifecycle.shape(now, after)
+                        now = after
+                        if over.wait(options.hold):
+                            break
+                    lifecycle.shape(now, lab)
+
+                given = asked if how == "adaptive" else replace(asked, profile_every=0)
+                came = run_inside(lab, folder, given, "mpi" if how == "mpi" else "session", follow)
+                if isinstance(came, str):
+                    print(f"x={amplify}: {how}: {came}")
+                    continue
+                found[how] = came if how == "mpi" else makespan_s(came)
+                if how == "adaptive":
+                    _events(came)
+            ratios = {how: found[how] / found["adaptive"] for how in ("static", "mpi") if how in found}
+            told = ", ".join(f"{how} / adaptive {ratio:.2f}" for how, ratio in ratios.items())
+            print(f"x={amplify}: " + ", ".join(f"{how} {s:.1f} s" for how, s in found.items()) + f": {told}")
+
+
+def _events(report: IterationsReport) -> None:
+    """Reconstruction by phase (Fig. 19c): how long each took, and how long the job stood still."""
+    for what in ("measured", "planned", "swapped"):
+        events = [event for event in report.events if event.what == what]
+        if events:
+            took = statistics.median(event.seconds for event in events)
+            stood = statistics.median(event.stood_s for event in events)
+            print(f"  {what}: {len(events)} times, median {took:.3f} s, the job stood {stood:.4f} s")
+
+
+def stragglers(options: argparse.Namespace) -> None:
+    """Print the times after the last rank is ready."""
+    ratios = []
+    for hosts, late in ((4, 1), (6, 2)):
+        lab = lab_of("stragglers", hosts, options.mbit)
+        with standing(lab) as folder:
+            for kind in ("bimodal", "exponential"):
+                chance = np.random.default_rng([options.seed, hosts, len(kind)])
+                computing_s = np.full((options.iterations, hosts), 0.02)
+                rows = chance.permuted(np.tile(np.arange(hosts), (options.iterations, 1)), axis=1)[:, :late]
+                size = rows.shape
+                delay_s = (
+                    np.where(chance.random(size) < 0.7, options.late, 0.0)
+                    if kind == "bimodal"
+                    else chance.exponential(options.late, size)
+                )
+                np.put_along_axis(computing_s, rows, 0.02 + delay_s, axis=1)
+                asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s)
+                found = {}
+                for relays in (False, True):
+                    given = replace(asked, policy=Policy(relays=relays))
+                    came = run_inside(lab, folder, given, "session", lambda over: None)
+                    if isinstance(came, str):
+                        print(came)
+                        continue
+                    found[relays] = came
+                if len(found) < 2:
+                    continue
+                waited, relayed = (statistics.mean(_after_last_s(found[relays])) for relays in (False, True))
+                ratios.append(relayed / waited)
+                print(
+                    f"{late} of {hosts} late, {kind}: after the last is ready {waited * 1e3:.0f} ms waiting, "
+                    f"{relayed * 1e3:.0f} ms with relays: {relayed / waited:.2f}; wrong "
+                    f"{found[True].wrong + found[False].wrong}"
+                )
+                _relays(found[True], hosts)
+    if ratios:
+        print(f"geometric mean: {statistics.geometric_mean(ratios):.2f}")
+
+
+def _after_last_s(report: IterationsReport) -> list[float]:
+    ready = np.max([one.ready_s for one in report.times], axis=0)
+    done = np.max([one.done_s for one in report.times], axis=0)
+    return [float(value) for value in done - ready]
+
+
+def _relays(report: IterationsReport, hosts: int) -> None:
+    seen = report.seen
+    shares = [sum(rank not in one.parts[0] for one in seen) / max(1, len(seen)) for rank in range(hosts)]
+    print("  relays: " + ", ".join(f"rank {rank} {100 * share:.0f} %" for rank, share in enumerate(shares)))
+
+
+def kills(options: argparse.Namespace) -> None:
+    """Print what became of each run."""
+    chance = random.Random(options.seed)
+    lab = None if options.here else lab_of("kills", 4, options.mbit)
+    good, recoveries = 0, []
+    with standing(lab) if lab else tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for trial in range(options.trials):
+            # The host where the job was started cannot be lost: the command itself is there.
+            victim = chance.randrange(options.kind == "host", 4)
+            strike = _Strike(lab, folder, options.kind, victim, chance.random() * 2)
+            computing_s = np.full((options.iterations, 4), 0.02)
+            asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s)
+            came = run_inside(lab, folder, asked, "session", strike)
+            if lab and options.kind == "host":
+                lifecycle.set_cable(lab, lab.hosts[strike.victim].name, connected=True)
+            told = f"{trial:4d}  {options.kind} rank {strike.victim} after {strike.after_s:.2f} s: "
+            if isinstance(came, str):
+                print(told + came, flush=True)
+                continue
+            fine = came.wrong == 0 and len(came.lost) <= 1 and len(came.members) >= 3
+            good += fine
+            if came.lost:
+                recoveries.append(_recovery_s(came, strike.at_s))
+            print(
+                f"{told}lost {list(came.lost)}, wrong {came.wrong}, "
+                f"longest gap {_recovery_s(came, strike.at_s):.2f} s{'' if fine else '  BAD'}",
+                flush=True,
+            )
+    print(f"{good} of {options.trials} good", end="")
+    print(f"; recovery median {statistics.median(recoveries):.2f} s" if recoveries else "")
+
+
+class _Strike:
+    """Strikes a rank, or its host, some time after the job has begun."""
+
+    def __init__(self, lab: Lab | None, folder: Path, kind: str, victim: int, after_s: float) -> None:
+        self.lab, self.folder, self.kind, self.victim, self.after_s = lab, folder, kind, victim, after_s
+        self.at_s = math.inf
+
+    def __call__(self, over: threading.Event) -> None:
+        while not (self.folder / "started").exists():
+            if over.wait(0.05):
+                return
+        if over.wait(self.after_s):
+            return
+        self.at_s = time.monotonic()
+        if self.kind == "host" and self.lab:
+            lifecycle.set_cable(self.lab, self.lab.hosts[self.victim].name, connected=False)
+            return
+        ranks = self._ranks()
+        self._send(ranks, signal.SIGKILL if self.kind == "kill" else signal.SIGSTOP)
+        if self.kind == "stop" and not over.wait(4):
+            self._send(ranks, signal.SIGCONT)
+
+    def _ranks(self) -> list[int]:
+        """The process of the victim."""
+        if self.lab:
+            name = self.lab.namespace(self.lab.hosts[self.victim].name)
+            pids = [int(pid) for pid in ip("netns", "pids", name).split()]
+            return [pid for pid in pids if b"exec.launcher.worker" in _command(pid)]
+        children = psutil.Process().children(recursive=True)
+        workers = sorted(one.pid for one in children if b"exec.launcher.worker" in _command(one.pid))
+        return workers[self.victim : self.victim + 1]
+
+    def _send(self, pids: list[int], number: int) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _command(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _recovery_s(report: IterationsReport, struck_s: float) -> float:
+    """The longest time between two results, the second after the strike, on any survivor."""
+    longest_s = 0.0
+    for one in report.times:
+        gaps_s = np.diff(one.done_s)[one.done_s[1:] > struck_s]
+        longest_s = max(longest_s, float(gaps_s.max(initial=0.0)))
+    return longest_s
+
+
+def main() -> None:
+    """Run what is asked for."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("what", choices=("volatile", "stragglers", "kills", "inside"))
+    options.add_argument("folder", nargs="?")
+    options.add_argument("--iterations", type=int)
+    options.add_argument("--bytes", type=int)
+    options.add_argument("--mbit", type=float)
+    options.add_argument("--amplify", type=float, action="append")
+    options.add_argument("--every", type=int, default=50)
+    options.add_argument("--hold", type=float, default=15.0)
+    options.add_argument("--late", type=float, default=0.6)
+    options.add_argument("--trials", type=int, default=20)
+    options.add_argument("--kind", choices=("kill", "stop", "host"), default="kill")
+    options.add_argument("--here", action="store_true", help="kills: on this host instead of in a lab")
+    options.add_argument("--seed", type=int, default=0)
+    asked = options.parse_args()
+    usual = {"volatile": (300, 8 << 20, 400), "stragglers": (40, 1 << 20, 100), "kills": (100, 1 << 18, 100)}
+    if asked.what == "inside":
+        inside(Path(asked.folder))
+        return
+    iterations, size, mbit = usual[asked.what]
+    asked.iterations, asked.bytes = asked.iterations or iterations, asked.bytes or size
+    asked.mbit, asked.amplify = asked.mbit or mbit, asked.amplify or [0.0, 0.3, 0.6]
+    {"volatile": volatile, "stragglers": stragglers, "kills": kills}[asked.what](asked)
+
+
+if __name__ == "__main__":
+    main()

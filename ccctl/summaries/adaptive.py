@@ -1,0 +1,78 @@
+"""What an adaptive run tells: its events as they come, and how its requests went."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render.units import plural, seconds
+
+if TYPE_CHECKING:
+    from exec.adaptive.iterations import IterationsReport
+    from exec.adaptive.session import Event
+
+__all__ = ["event_line", "finish", "summary_of"]
+
+
+def event_line(event: Event) -> str:
+    """One line for what a session did besides its collectives."""
+    took = f" in {seconds(event.seconds)}" if event.seconds else ""
+    stood = f", the job stood still for {seconds(event.stood_s)}" if event.stood_s else ""
+    return f"{event.at_s:8.2f} s  {_words(event)}{took}{stood}"
+
+
+def summary_of(report: IterationsReport) -> dict[str, Any]:
+    """The object of --json: times in seconds."""
+    took_s = [
+        float(done - ready)
+        for one in report.times
+        for ready, done in zip(one.ready_s, one.done_s, strict=True)
+    ]
+    events = Counter(event.what for event in report.events)
+    return {
+        "iterations": len(report.times[0].ready_s),
+        "ranks": len(report.members),
+        "lost": {str(rank): how for rank, how in report.lost.items()},
+        "wrong": report.wrong,
+        "median_s": statistics.median(took_s),
+        "p99_s": sorted(took_s)[int(0.99 * (len(took_s) - 1))],
+        "makespan_s": max(float(one.done_s[-1]) for one in report.times)
+        - min(float(one.ready_s[0]) for one in report.times),
+        "relayed": sum(len(seen.parts) > 1 for seen in report.seen),
+        "stood_s": sum(event.stood_s for event in report.events),
+        "events": dict(events),
+        "setup_s": report.setup_s,
+    }
+
+
+def finish(report: IterationsReport) -> None:
+    """Print how the requests went."""
+    told = summary_of(report)
+    console.data(
+        f"{plural(told['iterations'], 'iteration')} on {plural(told['ranks'], 'rank')} in "
+        f"{seconds(told['makespan_s'])}: median {seconds(told['median_s'])}, 99 % within "
+        f"{seconds(told['p99_s'])}, {told['wrong']} wrong elements"
+    )
+    if told["relayed"]:
+        console.data(f"relays: {told['relayed']} requests went on without late ranks")
+    for rank, how in told["lost"].items():
+        console.data(f"lost: rank {rank} {how}")
+
+
+def _words(event: Event) -> str:
+    detail = event.detail
+    if event.what == "planned":
+        gain = f"{100 * (detail['gain'] - 1):.0f} % faster" if detail["changed"] else "nothing is faster"
+        return f"planned anew from what links carry now: {gain}"
+    if event.what == "lost":
+        ranks = ", ".join(f"rank {rank} {how}" for rank, how in detail["ranks"].items())
+        return f"lost: {ranks}; epoch {detail['epoch']}, regrouped"
+    if event.what == "resumed":
+        return f"resumed at request {detail['at']}"
+    if event.what == "swapped":
+        return f"swapped to schedules {detail['version']}"
+    if event.what == "drift":
+        return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['usual_s'])}"
+    return f"{event.what} the links" if event.what == "measured" else event.what

@@ -1,0 +1,315 @@
+"""The thread of a rank that carries out what the coordinator decides, whatever the caller's thread does."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from exec.adaptive.contexts import Contexts, Result, Version
+from exec.adaptive.links_now import measured_links
+from exec.adaptive.messages import (
+    Decision,
+    Go,
+    Install,
+    Installed,
+    Leave,
+    Measure,
+    Measured,
+    PartDone,
+    Ready,
+    Regroup,
+    Request,
+    Resume,
+    State,
+    Swap,
+)
+from exec.adaptive.replanner import first_schedules, good_schedules
+from exec.program.dtypes import Array, divided
+from exec.sockets.group import Group
+from probes.errors import CcctlError, LostRankError
+from synth.network import Network
+from synth.networks.subnetwork import restricted
+
+if TYPE_CHECKING:
+    from exec.adaptive.session import Session
+
+__all__ = ["Backend", "Work"]
+
+# A result, and the ranks whose data is in it.
+_Kept = tuple[Array, tuple[int, ...]]
+# How many results are kept for ranks that lack them when another is lost.
+_KEPT = 4
+_RESULTS = "results"
+# How long a rank whose run broke off waits to be told how it goes on.
+_LEADERLESS_S = 30.0
+
+
+class Work:
+    """A collective that was asked for; ``wait`` gives its result."""
+
+    def __init__(self, seq: int, request: Request, data: Array) -> None:
+        self.seq, self.request, self.data = seq, request, data
+        self.members: tuple[int, ...] = ()
+        self._done = threading.Event()
+        self._result: Array | None = None
+        self._error: Exception | None = None
+
+    def done(self) -> bool:
+        """Whether ``wait`` returns at once."""
+        return self._done.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> Array:
+        """The result on this rank; raises LostRankError, or TimeoutError after ``timeout_s`` seconds.
+
+        ``members`` are then the ranks whose data is in it.
+        """
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"request {self.seq} is not done within {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+    def finish(self, result: Array, members: tuple[int, ...]) -> None:
+        self._result, self.members = result, members
+        self._done.set()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._done.set()
+
+
+class Backend:
+    """Works and contexts of one rank. Members are numbers of the session's start, as in messages."""
+
+    def __init__(self, session: Session, group: Group, network: Network) -> None:
+        self._session, self.group, self._network = session, group, network
+        self.members: tuple[int, ...] = group.members
+        self.epoch, self.lost = 0, dict[int, str]()
+        self.profile_every = 0
+        self.decisions: queue.SimpleQueue[Decision] = queue.SimpleQueue()
+        self._contexts = Contexts(group, Version(0, {}))
+        self._ready: dict[int, Contexts] = {}
+        self._asked, self._done = 0, 0
+        self._works: dict[int, Work] = {}
+        self._parts: list[tuple[int, ...]] = []
+        self._result = Result()
+        self._results: collections.OrderedDict[int, _Kept] = collections.OrderedDict()
+        self._failed: Exception | None = None
+        self._lock = threading.Lock()
+        self._left = threading.Event()
+        self._building: queue.SimpleQueue[Install] = queue.SimpleQueue()
+        for run in (self._run, self._build):
+            threading.Thread(target=run, name=f"session {run.__name__}", daemon=True).start()
+
+    @property
+    def version(self) -> Version:
+        """The schedules in use."""
+        return self._contexts.version
+
+    def setup(self, request: Request) -> None:
+        """Make the contexts of ``request``; every rank's caller does, and nothing runs meanwhile."""
+        if request not in self._contexts.version.schedules:
+            made = None
+            if self.group.Get_rank() == 0:
+                made = good_schedules(self._network, [request], self._session.replan_s)
+            version = self._contexts.version
+            schedules = {**version.schedules, **self.group.bcast(made)}
+            self._contexts.version = Version(version.number, schedules)
+        self._prepare(self._contexts, request)
+
+    def _prepare(self, contexts: Contexts, request: Request) -> None:
+        """Make the contexts for all ranks, and for each rank that may be late alone."""
+        ranks = range(contexts.group.Get_size())
+        contexts.prepare(request, ranks, first=True)
+        if self._session.policy.relays and len(ranks) > 2:
+            for late in ranks:
+                contexts.prepare(request, [rank for rank in ranks if rank != late], first=True)
+                contexts.prepare(request, [late], first=False)
+
+    def ask(self, request: Request, data: Array) -> Work:
+        """Put a request into the work queue."""
+        if request not in self._contexts.version.schedules:
+            raise LostRankError("ask: setup() was not called for this size and type")
+        with self._lock:
+            work = Work(self._asked, request, data)
+            if self._failed is not None:
+                work.fail(self._failed)
+                return work
+            self._works[work.seq] = work
+            self._asked += 1
+        self._session.send(self._session.coordinator, Ready(work.seq, request))
+        return work
+
+    def break_off(self, regroup: Regroup) -> None:
+        """On the mesh's thread: let what runs raise, as its epoch is over."""
+        self.group.revoke("; ".join(f"rank {rank} {how}" for rank, how in regroup.lost.items()))
+
+    def fail(self, error: Exception) -> None:
+        """End every work with ``error``."""
+        with self._lock:
+            self._failed = error
+            works, self._works = list(self._works.values()), {}
+        for work in works:
+            work.fail(error)
+
+    def leave(self) -> None:
+        """Stop the threads once everybody leaves."""
+        with contextlib.suppress(LostRankError):
+            self.group.named("leave").Barrier()
+        self.decisions.put(Leave(self.epoch))
+        self._left.wait(10)
+
+    def _run(self) -> None:
+        broken_s = 0.0
+        while True:
+            try:
+                decision = self.decisions.get(timeout=1.0)
+            except queue.Empty:
+                if broken_s and time.monotonic() - broken_s > _LEADERLESS_S:
+                    self.fail(LostRankError("a rank was lost, and nobody said how to go on"))
+                    broken_s = 0.0
+                continue
+            if isinstance(decision, Leave):
+                break
+            try:
+                self._carry_out(decision)
+                broken_s = 0.0 if isinstance(decision, Resume) else broken_s
+            except LostRankError:
+                # The coordinator hears of it as well, and begins an epoch without the rank.
+                broken_s = time.monotonic()
+            except Exception as error:
+                self.fail(error)
+        self._building.put(Install(-1, -1, {}))
+        self._contexts.close(whole=False)
+        self._left.set()
+
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Regroup):
+            self._regroup(decision)
+        elif decision.epoch != self.epoch:
+            return
+        elif isinstance(decision, Go):
+            self._go(decision)
+        elif isinstance(decision, Resume):
+            self._resume(decision)
+        elif isinstance(decision, Install):
+            self._building.put(decision)
+        elif isinstance(decision, Swap):
+            self._swap(decision)
+        elif isinstance(decision, Measure):
+            self._measure(decision)
+
+    def _go(self, go: Go) -> None:
+        started_s = time.monotonic()
+        work = self._works.get(go.seq)
+        if go.part:
+            part = tuple(self.group.members.index(rank) for rank in go.part)
+            mine = work.data if work is not None and self._session.rank in go.part else None
+            self._contexts.run(go.request, part, mine, self._result)
+        self._parts.append(go.part)
+        self._report(PartDone(self.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
+        if go.last:
+            self._finish(go.seq, go.request)
+
+    def _finish(self, seq: int, request: Request) -> None:
+        members = tuple(sorted(rank for part in self._parts for rank in part))
+        whole = self._result.whole(request)
+        self._result, self._parts = Result(), []
+        if request.op == "avg":
+            whole = divided(whole, len(members))
+        self._results[seq] = (whole.copy() if len(self.members) > 1 else whole, members)
+        while len(self._results) > _KEPT:
+            self._results.popitem(last=False)
+        self._done = seq + 1
+        self._hand_over(seq, whole, members)
+
+    def _hand_over(self, seq: int, whole: Array, members: tuple[int, ...]) -> None:
+        with self._lock:
+            work = self._works.pop(seq, None)
+        if work is not None:
+            work.finish(whole, members)
+
+    def _regroup(self, regroup: Regroup) -> None:
+        if regroup.epoch <= self.epoch:
+            return
+        started_s = time.monotonic()
+        for rank, how in regroup.lost.items():
+            self._session._mesh.lose(rank, how)
+        self._contexts.close(whole=False)
+        self._ready.clear()
+        self.group.close()
+        self.lost |= regroup.lost
+        kept = [self.group.members.index(rank) for rank in regroup.members]
+        self._network, _ = restricted(self._network, kept)
+        requests = list(self._contexts.version.schedules)
+        self.group = self.group.shrunk(regroup.members, str(regroup.epoch))
+        self.members, self.epoch = regroup.members, regroup.epoch
+        with self._lock:
+            ready = {seq: work.request for seq, work in self._works.items()}
+        self._report(State(self.epoch, self._done, tuple(self._parts), ready))
+        # All make the same schedules from the same costs, so none has to wait for another's.
+        self._contexts = Contexts(
+            self.group, Version(self._contexts.version.number, first_schedules(self._network, requests))
+        )
+        self._session.tell(
+            "lost", time.monotonic() - started_s, detail={"ranks": dict(regroup.lost), "epoch": self.epoch}
+        )
+
+    def _resume(self, resume: Resume) -> None:
+        if self._done == resume.seq and len(self._parts) > resume.kept:
+            # What is not whole everywhere is done again from the data that was saved.
+            del self._parts[resume.kept :], self._result.parts[resume.kept :]
+        for seq, holder in sorted(resume.holders.items()):
+            if self._session.rank == holder:
+                for rank in self.members:
+                    if rank != holder:
+                        self._session._mesh.send(rank, f"{self.epoch}/{_RESULTS}", (seq, self._results[seq]))
+            elif seq >= self._done:
+                _, kept = self._session._mesh.receive(holder, f"{self.epoch}/{_RESULTS}")
+                self._results[seq], self._done = kept, seq + 1
+                self._parts, self._result = [], Result()
+                self._hand_over(seq, kept[0].copy(), kept[1])
+        self._session.tell("resumed", detail={"at": resume.seq, "kept": resume.kept, "epoch": self.epoch})
+
+    def _swap(self, swap: Swap) -> None:
+        started_s = time.monotonic()
+        contexts = self._ready.pop(swap.version)
+        old, self._contexts = self._contexts, contexts
+        old.close(whole=False)
+        self._session.tell("swapped", stood_s=time.monotonic() - started_s, detail={"version": swap.version})
+
+    def _measure(self, measure: Measure) -> None:
+        started_s = time.monotonic()
+        guess = float(self._network.beta_s_per_byte.min())
+        found = measured_links(self.group.named(f"measure {measure.number}"), guess)
+        seconds = time.monotonic() - started_s
+        members = self.group.members
+        links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)
+        self._report(Measured(self.epoch, measure.number, links, seconds))
+        self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
+
+    def _build(self) -> None:
+        """Make the contexts of new schedules beside the work."""
+        while (install := self._building.get()).version >= 0:
+            started_s = time.monotonic()
+            group = self.group
+            if install.epoch != self.epoch:
+                continue
+            try:
+                named = group.named(f"version {install.version}")
+                schedules = {**self._contexts.version.schedules, **install.schedules}
+                contexts = Contexts(named, Version(install.version, schedules))
+                for request in schedules:
+                    self._prepare(contexts, request)
+            except (LostRankError, CcctlError, OSError):
+                continue
+            self._ready[install.version] = contexts
+            self._report(Installed(self.epoch, install.version, time.monotonic() - started_s))
+
+    def _report(self, message: Any) -> None:
+        self._session.send(self._session.coordinator, message)

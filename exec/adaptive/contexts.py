@@ -1,0 +1,151 @@
+"""Transmission contexts: programs ready to run on registered buffers, made once and used again (Sec. V-A).
+
+A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others are
+relays in it. The first part of a request is phase 1, which serves every rank; each later one is a phase 2,
+by whichever way simulates fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from exec.adaptive.late_bases import late_bases
+from exec.adaptive.messages import Request
+from exec.adaptive.phase_buffers import input_of, merged
+from exec.mpi.plan import Plan
+from exec.mpi.shared_memory import shared_array
+from exec.program.dtypes import Array, combine_of, dtype_of
+from exec.program.layout import Layout
+from exec.sockets.group import Group
+from synth.program import INPUT, OUTPUT
+from synth.relays.partial import Phase, fastest_late_phase, partial_phase
+from synth.schedule import Schedule
+from synth.stages import compile as compile_
+
+__all__ = ["Contexts", "Result", "Version"]
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """Schedules by request; ranks in them are those of the group."""
+
+    number: int
+    schedules: Mapping[Request, Schedule]
+
+
+@dataclass(frozen=True, eq=False)
+class _Context:
+    """A plan on this rank's buffers, and what of the whole collective it does."""
+
+    plan: Plan
+    phase: Phase
+    send: Array
+    recv: Array
+
+
+class Result:
+    """What the parts of one request have come to so far on this rank, part by part.
+
+    Each is kept in the caller's layout: what comes later may be cut in other chunks, by other schedules.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[Array] = []
+
+    def add(self, phase: Phase, output: Array, rank: int, request: Request) -> None:
+        """Add the output of one part."""
+        if phase.schedule.collective is phase.whole:
+            self.parts.append(output[: request.count].copy())
+        else:
+            found = merged([phase], [output], rank, _op(request))
+            self.parts.append(found.reshape(-1)[: request.count])
+
+    def whole(self, request: Request) -> Array:
+        """All parts together, the same bits on every rank."""
+        combine = combine_of(_op(request), self.parts[0].dtype)
+        return reduce(combine, self.parts)
+
+
+class Contexts:
+    """The contexts of one group of ranks for one version of the schedules.
+
+    What makes a context is collective, in one order on all ranks; ranks are numbers of the group.
+    """
+
+    def __init__(self, group: Group, version: Version) -> None:
+        self.group, self.version = group, version
+        self._late_bases: dict[Request, tuple[Schedule, ...]] = {}
+        self._free: dict[tuple[str, int], Array] = {}
+        self._made: dict[tuple[Request, tuple[int, ...], bool], _Context] = {}
+
+    def prepare(self, request: Request, part: Sequence[int], *, first: bool) -> None:
+        """Make the context of a part; collective."""
+        key = (request, tuple(part), first or len(part) == self.group.Get_size())
+        if key not in self._made:
+            self._made[key] = self._context(*key)
+
+    def run(self, request: Request, part: Sequence[int], data: Array | None, result: Result) -> None:
+        """Carry out one part with this rank's ``data``, None on relays, into ``result``; collective."""
+        first = not result.parts
+        self.prepare(request, part, first=first)
+        context = self._made[(request, tuple(part), first or len(part) == self.group.Get_size())]
+        if data is not None and context.send.size:
+            self._fill(context, request, data)
+        context.plan.run()
+        result.add(context.phase, context.recv, self.group.Get_rank(), request)
+
+    def close(self, *, whole: bool) -> None:
+        """Free the contexts; ``whole``: every rank does so at the same time."""
+        for context in self._made.values():
+            if whole:
+                context.plan.close()
+            else:
+                context.plan.abandon()
+        self._made.clear()
+
+    def _fill(self, context: _Context, request: Request, data: Array) -> None:
+        if context.phase.schedule.collective is context.phase.whole:
+            context.send[: data.size] = data
+            return
+        padded = np.zeros(_padded_count(context.phase, request.count), data.dtype)
+        padded[: data.size] = data
+        context.send[:] = input_of(context.phase, self.group.Get_rank(), padded)
+
+    def _context(self, request: Request, part: tuple[int, ...], first: bool) -> _Context:
+        schedule, rank = self.version.schedules[request], self.group.Get_rank()
+        phase = partial_phase(schedule, part) if first else fastest_late_phase(self._bases(request), part)
+        program = compile_(phase.schedule)
+        count = _padded_count(phase, request.count)
+        if program.collective.kind == "custom":
+            count //= phase.whole.share
+        layout, dtype = Layout(program, count), dtype_of(request.dtype)
+        send = shared_array(layout.elements(rank, INPUT), dtype)
+        recv = self._shared(request.dtype, layout.elements(rank, OUTPUT))
+        return _Context(Plan(layout, self.group, send, recv, _op(request)), phase, send, recv)
+
+    def _bases(self, request: Request) -> tuple[Schedule, ...]:
+        if request not in self._late_bases:
+            self._late_bases[request] = late_bases(self.version.schedules[request])
+        return self._late_bases[request]
+
+    def _shared(self, dtype: str, elements: int) -> Array:
+        """A buffer for results, the same for all contexts that need as much: they run one after the other."""
+        key = (dtype, elements)
+        if key not in self._free:
+            self._free[key] = shared_array(elements, dtype_of(dtype))
+        return self._free[key]
+
+
+def _op(request: Request) -> str:
+    """How parts are combined: averages are divided at the end."""
+    return "sum" if request.op == "avg" else request.op
+
+
+def _padded_count(phase: Phase, count: int) -> int:
+    """Elements of a buffer that is cut into the equal chunks of the whole collective."""
+    chunks = phase.whole.share
+    return -(-count // chunks) * chunks

@@ -1,0 +1,257 @@
+"""The coordinator: which ranks communicate now, who waits, who is lost (AdapCC, Sec. IV-C).
+
+A state machine without threads or clocks: what arrives goes in with the time, decisions come out. It runs on
+the lowest rank that lives. A request is carried out in parts: first the ranks that are ready by the time that
+waiting has cost as much as going on without the rest would, then the rest as they come. The parts add up to
+the exact result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exec.adaptive.messages import (
+    Beat,
+    Decision,
+    Go,
+    PartDone,
+    Ready,
+    Regroup,
+    Request,
+    Resume,
+    State,
+)
+from exec.adaptive.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
+from exec.adaptive.ski_rental import Decision as Choice
+from probes.errors import LostRankError, UsageError
+
+__all__ = ["Coordinator", "Policy", "Seen"]
+
+_PARTIAL = ("all_reduce",)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long the ranks wait for each other.
+
+    ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when
+    it is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first
+    part (the paper has 5), but no less than ``silent_s``; who is late yet alive is waited for.
+    """
+
+    relays: bool = True
+    fault_factor: float = FAULT_FACTOR
+    silent_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a session did for one request: for figures, not for decisions."""
+
+    seq: int
+    parts: tuple[tuple[int, ...], ...]
+    waited_s: float
+
+
+@dataclass
+class _Round:
+    """The request that is being decided on."""
+
+    first_s: float = 0.0
+    parts: list[tuple[int, ...]] = field(default_factory=list)
+    went_s: float = 0.0
+    done_s: float = 0.0
+    waiting: Waiting | None = None
+
+    def covered(self) -> set[int]:
+        return {rank for part in self.parts for rank in part}
+
+
+class Coordinator:
+    """``buy_s(request, ready, late)``: the seconds that going on without ``late`` costs beyond all at once."""
+
+    def __init__(
+        self,
+        rank: int,
+        members: Sequence[int],
+        policy: Policy,
+        buy_s: Callable[[Request, frozenset[int], frozenset[int]], float],
+        *,
+        epoch: int = 0,
+        now_s: float = 0.0,
+    ) -> None:
+        self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
+        self.lost: dict[int, str] = {}
+        self.seq = 0
+        self.seen: list[Seen] = []
+        self._policy, self._buy_s = policy, buy_s
+        self._ready: defaultdict[int, dict[int, tuple[Request, float]]] = defaultdict(dict)
+        self._round = _Round()
+        self._heard = dict.fromkeys(self.members, now_s)
+        self._states: dict[int, State] | None = None
+
+    @property
+    def gathering(self) -> bool:
+        """Whether an epoch has begun, and not all members have said where they stand."""
+        return self._states is not None
+
+    def hear(self, rank: int, message: object, now_s: float) -> list[Decision]:
+        """What is decided because of a worker's message."""
+        if rank not in self.members:
+            return []
+        self._heard[rank] = now_s
+        if isinstance(message, Ready):
+            self._ready[message.seq].setdefault(rank, (message.request, now_s))
+        elif isinstance(message, PartDone):
+            self._note(message, now_s)
+        elif isinstance(message, State):
+            return self._gather(rank, message, now_s)
+        elif isinstance(message, Beat):
+            return []
+        return self.decide(now_s)
+
+    def decide(self, now_s: float) -> list[Decision]:
+        """What is to be done now; also called every ``CYCLE_S``."""
+        decisions: list[Decision] = []
+        while self._states is None and (go := self._next_part(now_s)) is not None:
+            decisions.append(go)
+        return decisions
+
+    def silent(self, now_s: float) -> dict[int, str]:
+        """The ranks that have said nothing for so long that they count as lost, and why."""
+        allowed_s = self._allowed_s()
+        return {
+            rank: f"was silent for {now_s - heard_s:.1f} s"
+            for rank, heard_s in self._heard.items()
+            if rank != self.rank and now_s - heard_s > allowed_s
+        }
+
+    def lose(self, lost: Mapping[int, str], now_s: float) -> list[Decision]:
+        """Begin an epoch without ``lost``; raises LostRankError where too few are left.
+
+        Only a side with more than half of the members goes on, or with half of them and the lowest: so two
+        sides of a network that has come apart never both do.
+        """
+        gone = {rank: how for rank, how in lost.items() if rank in self.members}
+        if not gone:
+            return []
+        left = tuple(rank for rank in self.members if rank not in gone)
+        twice, all_of_them = 2 * len(left), len(self.members)
+        if twice < all_of_them or (twice == all_of_them and self.members[0] not in left):
+            named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
+            raise LostRankError(f"{len(left)} of {all_of_them} ranks are left, which cannot go on: {named}")
+        self.lost |= gone
+        return self.regroup(left, now_s)
+
+    def regroup(self, members: Sequence[int], now_s: float) -> list[Decision]:
+        """Begin an epoch with ``members``; what was decided in the last one is void."""
+        self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
+        self._heard = dict.fromkeys(self.members, now_s)
+        self._states = {}
+        return [Regroup(self.epoch, self.members, dict(self.lost))]
+
+    def _next_part(self, now_s: float) -> Go | None:
+        """The next part of the request at hand, where it is time for one."""
+        ready = self._ready[self.seq]
+        here, every = self._round.covered(), set(self.members)
+        fresh = set(ready) & every - here
+        missing = every - here - fresh
+        if not fresh:
+            return None
+        requests = {request for request, _ in ready.values()}
+        if len(requests) > 1:
+            raise UsageError(f"request {self.seq}: the ranks ask for different collectives: {requests}")
+        request = requests.pop()
+        if not self._round.first_s:
+            self._round.first_s = min(at_s for _, at_s in ready.values())
+        if missing and not self._pays(request, fresh, missing, now_s):
+            return None
+        part = tuple(sorted(fresh))
+        number = len(self._round.parts)
+        self._round.parts.append(part)
+        self._round.waiting = None
+        if not number:
+            self._round.went_s = now_s
+        go = Go(self.epoch, self.seq, request, part, number, last=not missing)
+        if not missing:
+            waited_s = now_s - self._round.first_s
+            self.seen.append(Seen(self.seq, tuple(self._round.parts), waited_s))
+            self._ready.pop(self.seq)
+            self.seq, self._round = self.seq + 1, _Round()
+        return go
+
+    def _pays(self, request: Request, fresh: set[int], missing: set[int], now_s: float) -> bool:
+        """Break-even: go on once waiting has cost as much as going on would beyond the whole."""
+        # One rank alone has nobody to go on with; later it brings what all others wait for.
+        if (
+            not self._policy.relays
+            or request.kind not in _PARTIAL
+            or len(fresh) < 2 - bool(self._round.parts)
+        ):
+            return False
+        if self._round.waiting is None:
+            since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)
+            self._round.waiting = Waiting(since_s)
+        buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
+        self._round.waiting = self._round.waiting.offered(buy_s)
+        return self._round.waiting.decide(now_s) is Choice.GO
+
+    def _note(self, done: PartDone, now_s: float) -> None:
+        if done.epoch != self.epoch:
+            return
+        if done.seq == self.seq and not self._round.done_s:
+            self._round.done_s = now_s
+
+    def _allowed_s(self) -> float:
+        """T_fault (Sec. IV-C): counted from the end of the first part."""
+        if not self._round.done_s:
+            return self._policy.silent_s
+        first_s, done_s = self._round.first_s, self._round.done_s
+        factor, least_s = self._policy.fault_factor, self._policy.silent_s
+        return fault_deadline_s(first_s, done_s, factor=factor, least_s=least_s) - done_s
+
+    def _gather(self, rank: int, state: State, now_s: float) -> list[Decision]:
+        """Once all members have said where they stand: where they go on."""
+        if state.epoch != self.epoch or self._states is None:
+            return []
+        self._states[rank] = state
+        if len(self._states) < len(self.members):
+            return []
+        states, self._states = self._states, None
+        furthest = max(state.done for state in states.values())
+        holders = {}
+        for seq in range(min(state.done for state in states.values()), furthest):
+            holders[seq] = next(rank for rank, state in sorted(states.items()) if state.done > seq)
+        at_it = [state.parts if state.done == furthest else () for state in states.values()]
+        kept = 0
+        while all(len(parts) > kept for parts in at_it) and len({parts[kept] for parts in at_it}) == 1:
+            kept += 1
+        self._keep_ready(furthest)
+        for worker, each in states.items():
+            for seq, request in each.ready.items():
+                if seq >= furthest:
+                    self._ready[seq].setdefault(worker, (request, now_s))
+        self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
+        decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
+        if kept and not set(self.members) - self._round.covered():
+            # All that the survivors have is in: one more part of nobody ends the request.
+            request = next(iter(self._ready[furthest].values()))[0]
+            decisions.append(Go(self.epoch, furthest, request, (), kept, last=True))
+            self._ready.pop(furthest)
+            self.seq, self._round = furthest + 1, _Round()
+        return decisions + self.decide(now_s)
+
+    def _keep_ready(self, seq: int) -> None:
+        """Forget who was ready for requests before ``seq``, and who is no member.
+
+        The others stay: one may have become ready after it said where it stands.
+        """
+        for at in list(self._ready):
+            if at < seq:
+                del self._ready[at]
+            else:
+                self._ready[at] = {
+                    rank: ready for rank, ready in self._ready[at].items() if rank in self.members
+                }

@@ -1,0 +1,254 @@
+"""What the coordinating rank does around its decisions: it sends them, measures, replans and swaps."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from exec.adaptive.buy_cost import SimulatedCosts
+from exec.adaptive.coordinator import Coordinator
+from exec.adaptive.links_now import LinkNow, with_links
+from exec.adaptive.messages import (
+    Decision,
+    Go,
+    Install,
+    Installed,
+    Measure,
+    Measured,
+    PartDone,
+    Request,
+    Swap,
+)
+from exec.adaptive.replanner import Replanned, Replanner
+from exec.adaptive.ski_rental import CYCLE_S
+from exec.sockets.group import Group
+from synth.network import Network
+from synth.networks.subnetwork import restricted
+
+if TYPE_CHECKING:
+    from exec.adaptive.session import Session
+
+__all__ = ["Direction"]
+
+# How many runs tell what one takes; so much more than that is a reason to measure the links.
+_REMEMBERED, _DRIFT = 9, 1.3
+# What psutil calls a process that does nothing any more.
+_STILL = ("stopped", "tracing-stop", "zombie", "dead")
+
+
+class Direction:
+    """Drives a `Coordinator`; all calls come from one thread."""
+
+    def __init__(self, session: Session, group: Group, members: Sequence[int], epoch: int) -> None:
+        self._session = session
+        self.coordinator = Coordinator(
+            session.rank, members, session.policy, self._buy_s, epoch=epoch, now_s=time.monotonic()
+        )
+        self._now: Network = session.capability
+        self._first = group
+        self._replanner = Replanner(self._planned, session.replan_s)
+        self._plans: list[Replanned] = []
+        self._version, self._measuring = 0, 0
+        # After a rank is lost the ranks go on with rings.
+        self._anew = False
+        self._installing: dict[int, set[int]] = {}
+        self._rows: dict[int, Measured] = {}
+        self._usual_s: dict[Request, float] = {}
+        self._ran_s: dict[Request, deque[float]] = {}
+        self._under_way: dict[int, Request] = {}
+        self._costs: dict[Request, SimulatedCosts] = {}
+        self._replan_started_s = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait for messages before ``tick``."""
+        return CYCLE_S
+
+    def hear(self, rank: int, message: Any) -> None:
+        """Take a worker's message."""
+        now_s = time.monotonic()
+        if isinstance(message, Measured):
+            self._gather(rank, message)
+        elif isinstance(message, Installed):
+            self._installed(rank, message)
+        elif isinstance(message, PartDone) and rank == self._session.rank:
+            self._watch(message)
+        self._send(self.coordinator.hear(rank, message, now_s))
+
+    def tick(self) -> None:
+        """Decide anew, as time has passed."""
+        now_s = time.monotonic()
+        while self._plans:
+            self._install(self._plans.pop())
+        if self._anew and self._is_settled() and not self._replanner.busy:
+            self._replan()
+        self._send(self.coordinator.decide(now_s))
+        silent = {rank: how for rank, how in self.coordinator.silent(now_s).items() if self._is_silent(rank)}
+        if silent:
+            self.lose(silent)
+
+    def lose(self, lost: Mapping[int, str]) -> None:
+        """Go on without ``lost``, whose processes are ended if they are not."""
+        decisions = self.coordinator.lose(lost, time.monotonic())
+        if decisions:
+            for rank in lost:
+                self._session.fence(rank)
+            self._installing.clear()
+            self._rows.clear()
+            self._anew = True
+        self._send(decisions)
+
+    def close(self) -> None:
+        """End what runs beside."""
+        self._replanner.close()
+
+    def _is_settled(self) -> bool:
+        """Whether the members of this epoch work with schedules of their own."""
+        ranks = len(self.coordinator.members)
+        return not self.coordinator.gathering and all(
+            schedule.network.ranks == ranks for schedule in self._session.schedules.values()
+        )
+
+    def _is_silent(self, rank: int) -> bool:
+        """Whether a rank that says nothing may be counted as lost.
+
+        One of this host that runs, held up by a library that keeps the interpreter, is alive.
+        """
+        import psutil
+
+        mesh = self._first.mesh
+        if mesh.host[rank] != mesh.host[self._session.rank]:
+            return True
+        try:
+            return psutil.Process(mesh.pids[rank]).status() in _STILL
+        except psutil.Error:
+            return True
+
+    def _send(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            for rank in self.coordinator.members:
+                self._session.send(rank, decision)
+            if isinstance(decision, Go) and decision.last:
+                if not decision.number:
+                    self._under_way[decision.seq] = decision.request
+                self._between(decision)
+
+    def _between(self, go: Go) -> None:
+        """After a request: measure where it is time."""
+        every = self._session.profile_every
+        if every and (go.seq + 1) % every == 0:
+            self.measure()
+
+    def measure(self) -> None:
+        """Have all ranks measure their links before the next request."""
+        if self._rows or self._replanner.busy:
+            return
+        self._measuring += 1
+        self._send([Measure(self.coordinator.epoch, self._measuring)])
+
+    def _gather(self, rank: int, rows: Measured) -> None:
+        if rows.epoch != self.coordinator.epoch or rows.number != self._measuring:
+            return
+        self._rows[rank] = rows
+        if len(self._rows) < len(self.coordinator.members):
+            return
+        found = [
+            LinkNow(src, dst, alpha_s, beta)
+            for dst, each in self._rows.items()
+            for src, alpha_s, beta in each.links
+        ]
+        self._rows = {}
+        self._now = with_links(self._now, found)
+        self._replan()
+
+    def _replan(self) -> None:
+        if self._replanner.busy:
+            return
+        self._replan_started_s = time.monotonic()
+        self._replanner.start(self._network(), self._session.schedules)
+        self._anew = False
+
+    def _network(self) -> Network:
+        """The links between the members, as they are now."""
+        kept = [self._first.members.index(rank) for rank in self.coordinator.members]
+        network, _ = restricted(self._now, kept)
+        return network
+
+    def _planned(self, found: Replanned) -> None:
+        self._plans.append(found)
+
+    def _install(self, found: Replanned) -> None:
+        seconds = time.monotonic() - self._replan_started_s
+        changed = bool(found.schedules)
+        self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
+        if not changed:
+            return
+        ranks = len(self.coordinator.members)
+        if any(schedule.network.ranks != ranks for schedule in found.schedules.values()):
+            return
+        self._version += 1
+        self._installing[self._version] = set()
+        self._send([Install(self.coordinator.epoch, self._version, found.schedules)])
+
+    def _installed(self, rank: int, message: Installed) -> None:
+        if message.epoch != self.coordinator.epoch or message.version not in self._installing:
+            return
+        ranks = self._installing[message.version]
+        ranks.add(rank)
+        if ranks == set(self.coordinator.members):
+            del self._installing[message.version]
+            self._forget_times()
+            self._send([Swap(self.coordinator.epoch, message.version)])
+
+    def _watch(self, done: PartDone) -> None:
+        """Measure when runs have become slower for good."""
+        if not done.last or done.number or not self._session.profile_every:
+            return
+        request = self._under_way.pop(done.seq, None)
+        if request is None:
+            return
+        ran_s = self._ran_s.setdefault(request, deque(maxlen=_REMEMBERED))
+        ran_s.append(done.seconds)
+        if len(ran_s) < _REMEMBERED:
+            return
+        now_s = statistics.median(ran_s)
+        usual_s = self._usual_s.setdefault(request, now_s)
+        if now_s > _DRIFT * usual_s:
+            self._session.tell("drift", detail={"usual_s": usual_s, "now_s": now_s})
+            self._forget_times()
+            self.measure()
+
+    def _forget_times(self) -> None:
+        """What runs take is learned anew: the links or the schedules have changed."""
+        self._usual_s.clear()
+        self._ran_s.clear()
+
+    def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
+        """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
+
+        Both phases are simulated. At least a cycle: so long the news of a rank may be on its way.
+        """
+        costs = self._costs_of(request)
+        members = self.coordinator.members
+        left_out = frozenset(members.index(rank) for rank in late)
+        here = frozenset(members.index(rank) for rank in ready)
+        every = frozenset(range(len(members)))
+        if here | left_out == every:
+            extra_s = costs.phases(here).buy_s - costs.whole_s
+        else:
+            both_s = costs.phases(every - here).two_s + costs.phases(every - left_out).two_s
+            extra_s = both_s - costs.phases(every - here - left_out).two_s
+        ran_s = self._ran_s.get(request)
+        if ran_s:
+            extra_s *= max(1.0, statistics.median(ran_s) / costs.whole_s)
+        return max(CYCLE_S, extra_s)
+
+    def _costs_of(self, request: Request) -> SimulatedCosts:
+        schedule = self._session.schedules[request]
+        costs = self._costs.get(request)
+        if costs is None or costs.schedule is not schedule:
+            costs = self._costs[request] = SimulatedCosts(schedule)
+        return costs

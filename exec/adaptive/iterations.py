@@ -1,0 +1,132 @@
+"""A job of many equal collectives on an adaptive session: a task of ranks, for figures and for trying it.
+
+Each rank computes for a while (it sleeps), asks for its collective, waits, and checks every element.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exec.adaptive.coordinator import Policy, Seen
+from exec.adaptive.session import Event, Session
+from exec.program.dtypes import Array, dtype_of
+from exec.sockets.group import Group
+from probes.columns import Floats
+from probes.progress import Safekeeping
+from synth.network import Network
+
+__all__ = ["Iterations", "IterationsReport", "RankTimes", "iterations_task"]
+
+_CYCLE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Iterations:
+    """What to run: ``iterations`` times ``count`` elements all-reduced.
+
+    ``computing_s[i, r]`` is how long rank r computes before request i; None is not at all. ``profile_every``
+    0 measures links never, and no schedule is ever changed then.
+    """
+
+    iterations: int
+    count: int
+    dtype: str = "float32"
+    network: Network | None = None
+    computing_s: Floats | None = None
+    profile_every: int = 0
+    policy: Policy = field(default_factory=Policy)
+    replan_s: float = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class RankTimes:
+    """When a rank was ready for each request and when it had the result, by its host's monotonic clock."""
+
+    rank: int
+    ready_s: Floats
+    done_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class IterationsReport:
+    """What came of it: on the ranks that lived, ``wrong`` elements, and what happened besides."""
+
+    members: tuple[int, ...]
+    lost: dict[int, str]
+    wrong: int
+    times: tuple[RankTimes, ...]
+    events: tuple[Event, ...]
+    seen: tuple[Seen, ...]
+    setup_s: float
+
+
+def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> IterationsReport | None:
+    """Run it on this rank; the coordinator returns the report, the others None."""
+    started_s = time.monotonic()
+    session = Session(
+        comm,
+        asked.network,
+        policy=asked.policy,
+        replan_s=asked.replan_s,
+        fence=getattr(progress, "fence", lambda rank: None),
+    )
+    if hasattr(progress, "on_lost"):
+        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how))
+    session.setup(asked.count, asked.dtype)
+    session.profile(every=asked.profile_every)
+    own = _base(asked, comm.Get_rank())
+    whole = {rank: _base(asked, rank) for rank in range(comm.Get_size())}
+    setup_s = time.monotonic() - started_s
+    comm.named("start").Barrier()
+    ready_s, done_s = np.zeros(asked.iterations), np.zeros(asked.iterations)
+    wrong, told = 0, 0
+    for seq in range(asked.iterations):
+        progress.update(seq, asked.iterations, "all_reduce")
+        if asked.computing_s is not None:
+            time.sleep(float(asked.computing_s[seq, comm.Get_rank()]))
+        data = own + own.dtype.type(seq % _CYCLE)
+        ready_s[seq] = time.monotonic()
+        work = session.all_reduce(data)
+        found = work.wait()
+        done_s[seq] = time.monotonic()
+        wrong += _wrong(found, whole, work.members, seq)
+        for event in session.events[told:]:
+            progress.partial((comm.Get_rank(), event))
+        told = len(session.events)
+    times = _gathered(session, RankTimes(comm.Get_rank(), ready_s, done_s), wrong)
+    report = None
+    if session.rank == session.coordinator:
+        every = [one for one, _ in times]
+        report = IterationsReport(
+            session.members,
+            session.lost,
+            sum(count for _, count in times),
+            tuple(every),
+            tuple(session.events),
+            tuple(session.seen),
+            setup_s,
+        )
+    session.close()
+    return report
+
+
+def _base(asked: Iterations, rank: int) -> Array:
+    """Small whole numbers, so that sums are exact in any order."""
+    numbers = (np.arange(asked.count, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE
+    return numbers.astype(dtype_of(asked.dtype))
+
+
+def _wrong(found: Array, whole: dict[int, Array], members: Sequence[int], seq: int) -> int:
+    expected = np.sum([whole[rank] for rank in members], axis=0, dtype=np.float64)
+    expected += len(members) * (seq % _CYCLE)
+    return int(np.count_nonzero(found.astype(np.float64) != expected))
+
+
+def _gathered(session: Session, mine: RankTimes, wrong: int) -> list[tuple[RankTimes, int]]:
+    found: list[Any] = session.survivors("gathered").allgather((mine, wrong))
+    return found

@@ -1,0 +1,167 @@
+"""What the ranks of an adaptive session say to each other; ranks are numbered as at its start.
+
+Workers tell the coordinator that they are ready, how far they are and that they live; the coordinator sends
+all of them the same decisions in the same order, and each carries them out one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from synth.schedule import Schedule
+
+__all__ = [
+    "Beat",
+    "Decision",
+    "Go",
+    "Install",
+    "Installed",
+    "Leave",
+    "Measure",
+    "Measured",
+    "PartDone",
+    "Ready",
+    "Regroup",
+    "Request",
+    "Resume",
+    "State",
+    "Swap",
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One collective that is asked for: what all ranks must agree on."""
+
+    kind: str
+    op: str
+    dtype: str
+    count: int
+    item_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.count * self.item_bytes
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A worker lives."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has data for request number ``seq`` of the session."""
+
+    seq: int
+    request: Request
+
+
+@dataclass(frozen=True)
+class PartDone:
+    """A worker has carried out part ``number`` of a request, in ``seconds``; ``last``: it has the result."""
+
+    epoch: int
+    seq: int
+    number: int
+    last: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a worker stands when an epoch begins.
+
+    It has the results of all requests before ``done``, the last few of which it keeps; of request ``done``
+    it has carried out ``parts``; ``ready`` are those it has data for.
+    """
+
+    epoch: int
+    done: int
+    parts: tuple[tuple[int, ...], ...]
+    ready: Mapping[int, Request]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A worker has made its contexts for a version of the schedules, beside the work."""
+
+    epoch: int
+    version: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each."""
+
+    epoch: int
+    number: int
+    links: tuple[tuple[int, float, float], ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the coordinator decides; one of an earlier epoch is void."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Go(Decision):
+    """Carry out the data of ``part`` for a request; the others are relays. ``last``: then it is whole."""
+
+    seq: int
+    request: Request
+    part: tuple[int, ...]
+    number: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class Regroup(Decision):
+    """A new epoch begins with ``members``; say where you stand."""
+
+    members: tuple[int, ...]
+    lost: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Resume(Decision):
+    """Go on at request ``seq``, whose first ``kept`` parts are whole on all.
+
+    ``holders`` names, for each request before it that some lack, a worker that has its result.
+    """
+
+    seq: int
+    kept: int
+    holders: Mapping[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Install(Decision):
+    """Make contexts for ``schedules``, by request, beside the work."""
+
+    version: int
+    schedules: Mapping[Request, Schedule]
+
+
+@dataclass(frozen=True)
+class Swap(Decision):
+    """From now on the contexts of ``version`` are used."""
+
+    version: int
+
+
+@dataclass(frozen=True)
+class Measure(Decision):
+    """Measure the links now."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Leave(Decision):
+    """The session ends."""

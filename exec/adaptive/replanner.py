@@ -1,0 +1,122 @@
+"""Schedules beside the job: planned in a process of their own, which the job does not wait for."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exec.adaptive.late_bases import PIECES
+from exec.adaptive.messages import Request
+from exec.replan import replanned
+from synth.network import Network
+from synth.schedule import Schedule
+from synth.stages import synthesize
+
+__all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
+
+# What is less faster is not worth new contexts, and measurements have noise.
+_LEAST_GAIN = 1.03
+# Bytes of the largest element.
+_ELEMENT_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Replanned:
+    """What a search found: schedules that are faster than those in use, ``gain`` times; none if empty."""
+
+    schedules: Mapping[Request, Schedule]
+    gain: float
+
+
+def first_schedules(network: Network, requests: Sequence[Request]) -> dict[Request, Schedule]:
+    """A schedule for each request at once: rings, which every network of linked ranks has (Patarasuk 2009).
+
+    They are what a job goes on with at a moment's notice, until a synthesis finds better ones.
+    """
+    return {request: _synthesized(network, request, method="ring") for request in requests}
+
+
+def good_schedules(network: Network, requests: Sequence[Request], budget_s: float) -> dict[Request, Schedule]:
+    """The best schedule for each request that ``budget_s`` seconds find."""
+    return {request: _synthesized(network, request, budget_s / len(requests)) for request in requests}
+
+
+class Replanner:
+    """One process at a time that looks for better schedules; ``found`` is called with them on a thread."""
+
+    def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
+        self._found, self._budget_s = found, budget_s
+        self._thread: threading.Thread | None = None
+        self._context = multiprocessing.get_context("spawn")
+        self._process: Any = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a search is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, network: Network, now: Mapping[Request, Schedule]) -> None:
+        """Look for schedules that are faster on ``network`` than those in use."""
+        self._thread = threading.Thread(
+            target=self._run, args=(network, dict(now)), name="replanner", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None and self._process.is_alive():
+            self._process.kill()
+            self._process.join(2)
+
+    def _run(self, network: Network, now: dict[Request, Schedule]) -> None:
+        near, far = self._context.Pipe(duplex=False)
+        self._process = self._context.Process(
+            target=_replan, args=(far, network, now, self._budget_s), daemon=True
+        )
+        self._process.start()
+        far.close()
+        try:
+            found = near.recv()
+        except EOFError:
+            found = Replanned({}, 1.0)
+        self._process.join(5)
+        self._found(found)
+
+
+def _replan(pipe: Any, network: Network, now: dict[Request, Schedule], budget_s: float) -> None:
+    """In the process: every request anew, in the time that is left for it."""
+    os.nice(10)
+    better, gain = {}, 1.0
+    for request, schedule in now.items():
+        plan = replanned(
+            schedule,
+            network,
+            least_gain=_LEAST_GAIN,
+            size_bytes=_planned_bytes(network, request),
+            time_limit_s=budget_s / len(now),
+        )
+        if plan.schedule is not None:
+            better[request], gain = plan.schedule, max(gain, plan.gain)
+    pipe.send(Replanned(better, gain))
+    pipe.close()
+
+
+def _planned_bytes(network: Network, request: Request) -> int:
+    """The size that is planned for: a little more, so that it divides into what phases are cut into."""
+    unit = math.lcm(network.ranks, 64) * PIECES * _ELEMENT_BYTES
+    whole = -(-request.size_bytes // unit) * unit
+    return whole if whole <= 2 * request.size_bytes else request.size_bytes
+
+
+def _synthesized(
+    network: Network, request: Request, budget_s: float | None = None, method: str = "auto"
+) -> Schedule:
+    size_bytes, kind = _planned_bytes(network, request), request.kind
+    made: Any = synthesize(network, kind, size_bytes, method=method, time_limit_s=budget_s)  # type: ignore[arg-type]
+    schedule: Schedule = made.schedule
+    return schedule

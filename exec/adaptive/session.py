@@ -1,0 +1,246 @@
+"""An adaptive session: collectives called thousands of times while links, workers and ranks change (AdapCC).
+
+Each rank has one session. The caller's thread asks for collectives; a thread of the session carries out what
+the coordinator decides, also for ranks whose caller is late: they relay. Schedules are made anew beside the
+job from what the links carry now, and all ranks change to them between the same two requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exec.adaptive.backend import Backend, Work
+from exec.adaptive.coordinator import Policy, Seen
+from exec.adaptive.direction import Direction
+from exec.adaptive.links_now import guessed_network, measured_links, with_links
+from exec.adaptive.messages import Decision, Regroup, Request
+from exec.program.dtypes import Array, dtype_name, ufunc_of
+from exec.sockets.group import Group
+from probes.errors import CcctlError, LostRankError, UsageError
+from synth.network import Network
+from synth.schedule import Schedule
+
+__all__ = ["Event", "Session"]
+
+_log = logging.getLogger(__name__)
+
+TOPIC = "session"
+_BEAT_S = 0.1
+# A network that nobody has profiled is taken for slow at first: too much data would take long to send.
+_SLOW_S_PER_BYTE = 1e-6
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a session did besides its collectives: "measured", "planned", "swapped", "lost", "resumed" …
+
+    ``at_s`` counts from the start of the session; ``seconds`` is how long it took, ``stood_s`` for how long
+    of that the job stood still.
+    """
+
+    what: str
+    at_s: float
+    seconds: float = 0.0
+    stood_s: float = 0.0
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Session:
+    """Collectives on the ranks of ``group``; making it and ``setup`` are collective, and so are its methods.
+
+    ``network`` is what a profile says the links can carry (ranks as in the group); without one they are
+    measured. ``policy`` says how long ranks wait for each other, ``replan_s`` how long a synthesis beside
+    the job may take, ``fence`` ends the process of a rank that is counted as lost, so that it cannot come
+    back. Raises LostRankError where ranks are lost and too few are left.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        network: Network | None = None,
+        *,
+        policy: Policy | None = None,
+        replan_s: float = 5.0,
+        fence: Callable[[int], None] = lambda rank: None,
+    ) -> None:
+        self._started_s = time.monotonic()
+        self.events: list[Event] = []
+        self._mesh, self._first = group.mesh, group
+        self.rank = group.mesh.rank
+        measured_s = time.monotonic()
+        if network is None:
+            network = _measured(group)
+            self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
+        if network.ranks != group.Get_size():
+            raise UsageError(f"the network is for {network.ranks} ranks, the session has {group.Get_size()}")
+        self.policy, self.replan_s, self.fence = policy or Policy(), replan_s, fence
+        self.capability = network
+        self._requests: list[Request] = []
+        self._direction: Direction | None = None
+        self._backend = Backend(self, group, network)
+        self._closed = threading.Event()
+        self._inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._mesh.subscribe(TOPIC, self._hear)
+        self._mesh.on_lost(lambda rank, how: self._inbox.put((rank, LostRankError(how))))
+        group.Barrier()
+        self._threads = [
+            threading.Thread(target=run, name=f"session {run.__name__}", daemon=True)
+            for run in (self._beat, self._direct)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part, numbered as at the start."""
+        return self._backend.members
+
+    @property
+    def epoch(self) -> int:
+        """How often the membership has changed."""
+        return self._backend.epoch
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """The ranks that were lost, and how."""
+        return dict(self._backend.lost)
+
+    @property
+    def seen(self) -> Sequence[Seen]:
+        """On the coordinator: what was decided for each request so far."""
+        return tuple(self._direction.coordinator.seen) if self._direction else ()
+
+    @property
+    def schedules(self) -> Mapping[Request, Schedule]:
+        """The schedules in use, by request."""
+        return self._backend.version.schedules
+
+    @property
+    def profile_every(self) -> int:
+        """After how many requests the links are measured; 0 for never."""
+        return self._backend.profile_every
+
+    @property
+    def coordinator(self) -> int:
+        """The rank that decides: the lowest that lives."""
+        return min(self.members)
+
+    def setup(self, count: int, dtype: str = "float32", op: str = "sum", kind: str = "all_reduce") -> None:
+        """Make buffers, a schedule and the contexts of a collective before they are needed; collective.
+
+        Contexts for all ranks, and for each rank that may be late alone. Others are made when they occur.
+        """
+        self._backend.setup(self._request(kind, count, dtype, op))
+
+    def all_reduce(self, data: Array, op: str = "sum") -> Work:
+        """Reduce ``data``, a flat array that stays as it is until the work is done, over all members."""
+        return self._ask("all_reduce", data, op)
+
+    def profile(self, every: int) -> None:
+        """Measure the links every so many requests, 0 for never, and replan; the same on every rank."""
+        self._backend.profile_every = every
+
+    def survivors(self, name: str) -> Group:
+        """The group of the members that live, for calls of the caller's own that bear this name."""
+        return self._backend.group.named(name)
+
+    def close(self) -> None:
+        """End the session; collective over the members that live. Its works must be done."""
+        self._backend.leave()
+        self._closed.set()
+        if self._direction is not None:
+            self._direction.close()
+        for thread in self._threads:
+            thread.join(2)
+        self._mesh.subscribe(TOPIC, lambda rank, message: None)
+
+    def tell(
+        self, what: str, seconds: float = 0.0, stood_s: float = 0.0, detail: dict[str, Any] | None = None
+    ) -> None:
+        """Note an event."""
+        self.events.append(Event(what, time.monotonic() - self._started_s, seconds, stood_s, detail or {}))
+
+    def send(self, rank: int, message: object) -> None:
+        """Say something to one rank of the session."""
+        self._mesh.send(rank, TOPIC, message)
+
+    def _request(self, kind: str, count: int, dtype: str, op: str) -> Request:
+        if kind != "all_reduce":
+            raise UsageError(f"kind: expected all_reduce, found {kind!r}")
+        ufunc_of(op)
+        if count < 1:
+            raise UsageError(f"count: expected at least 1 element, found {count}")
+        return Request(kind, op, dtype, count, np.dtype(dtype).itemsize)
+
+    def _ask(self, kind: str, data: Array, op: str) -> Work:
+        if data.ndim != 1 or not data.flags.c_contiguous:
+            raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
+        return self._backend.ask(self._request(kind, data.size, dtype_name(data.dtype), op), data)
+
+    def _hear(self, rank: int, message: Any) -> None:
+        """On the mesh's thread: sort what comes."""
+        if isinstance(message, Decision):
+            if isinstance(message, Regroup):
+                self._backend.break_off(message)
+            self._backend.decisions.put(message)
+        else:
+            self._inbox.put((rank, message))
+
+    def _beat(self) -> None:
+        from exec.adaptive.messages import Beat
+
+        while not self._closed.wait(_BEAT_S):
+            if self.coordinator != self.rank:
+                self.send(self.coordinator, Beat())
+
+    def _direct(self) -> None:
+        """Coordinate while this is the lowest rank that lives; else only see whether it has become so."""
+        while not self._closed.is_set():
+            wait_s = 0.05 if self._direction is None else self._direction.wait_s
+            with contextlib.suppress(queue.Empty):
+                rank, message = self._inbox.get(timeout=wait_s)
+                self._take(rank, message)
+                continue
+            if self._direction is not None:
+                self._guarded(self._direction.tick)
+
+    def _take(self, rank: int, message: Any) -> None:
+        if self._direction is None:
+            living = [member for member in self.members if member not in self._mesh.lost]
+            if self.rank != min(living, default=self.rank):
+                return
+            self._direction = Direction(self, self._first, self.members, self.epoch)
+            gone = {member: self._mesh.lost[member] for member in self.members if member in self._mesh.lost}
+            self._guarded(self._direction.lose, gone)
+        if isinstance(message, LostRankError):
+            self._guarded(self._direction.lose, {rank: str(message)})
+        else:
+            self._guarded(self._direction.hear, rank, message)
+
+    def _guarded(self, act: Callable[..., None], *given: Any) -> None:
+        """What the coordinator cannot go on from ends every work with the reason."""
+        try:
+            act(*given)
+        except Exception as error:
+            if not isinstance(error, CcctlError):
+                _log.exception("the coordinator of the session failed")
+            self._backend.fail(error)
+
+
+def _measured(group: Group) -> Network:
+    """The network of ``group`` as it is now: measured with little data, then with what its links take."""
+    network, guess = guessed_network(group), _SLOW_S_PER_BYTE
+    for _ in range(2):
+        rows = group.allgather(measured_links(group, guess))
+        network = with_links(network, [one for each in rows for one in each])
+        guess = float(network.beta_s_per_byte.min(initial=_SLOW_S_PER_BYTE))
+    return network

@@ -1,0 +1,166 @@
+"""Whatever arrives when, and whoever is lost: every survivor's data is in each result once, and all agree."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exec.adaptive.coordinator import Coordinator, Policy
+from exec.adaptive.messages import Beat, Go, PartDone, Ready, Regroup, Request, Resume, State
+from probes.errors import LostRankError
+
+ASKED = Request("all_reduce", "sum", "float32", 8, 4)
+
+
+class Rank:
+    """A rank that carries out decisions one by one, as its session does."""
+
+    def __init__(self, number):
+        self.number, self.epoch, self.done = number, 0, 0
+        self.parts, self.results, self.queue, self.asked = [], {}, [], set()
+
+    def step(self):
+        """Carry out the next decision; what it says to the coordinator."""
+        decision = self.queue.pop(0)
+        if isinstance(decision, Regroup):
+            self.epoch = decision.epoch
+            ready = {seq: ASKED for seq in self.asked if seq >= self.done}
+            return State(self.epoch, self.done, tuple(self.parts), ready)
+        if decision.epoch != self.epoch:
+            return Beat()
+        if isinstance(decision, Resume):
+            if self.done == decision.seq:
+                del self.parts[decision.kept :]
+            self.wanted = decision
+            return Beat()
+        assert isinstance(decision, Go) and decision.seq == self.done
+        if self.number in decision.part:
+            assert decision.seq in self.asked
+        self.parts.append(decision.part)
+        if decision.last:
+            self.results[self.done], self.parts = tuple(self.parts), []
+            self.done += 1
+        return PartDone(self.epoch, decision.seq, decision.number, decision.last, 0.0)
+
+
+class World:
+    """Ranks, a coordinator and a clock; messages arrive in the order they were sent."""
+
+    def __init__(self, ranks, chance, buy_s, requests):
+        self.ranks = {number: Rank(number) for number in range(ranks)}
+        self.chance, self.now_s, self.requests = chance, 0.0, requests
+        self.coordinator = Coordinator(0, range(ranks), Policy(), lambda *_: buy_s)
+        self.ever_in = {}
+
+    def send(self, decisions):
+        for decision in decisions:
+            for number in self.coordinator.members:
+                self.ranks[number].queue.append(decision)
+            if isinstance(decision, Resume):
+                self.fetch(decision)
+
+    def fetch(self, resume):
+        """Ranks that lack a result get it from one that has it, before they go on."""
+        for seq, holder in resume.holders.items():
+            for number in self.coordinator.members:
+                rank = self.ranks[number]
+                if rank.done <= seq:
+                    rank.results[seq] = self.ranks[holder].results[seq]
+                    rank.done, rank.parts = seq + 1, []
+
+    def tell(self, number, message):
+        self.send(self.coordinator.hear(number, message, self.now_s))
+
+    def act(self):
+        """Let something happen."""
+        self.now_s += self.chance.choice([0.0, 0.001, 0.02])
+        alive = [self.ranks[number] for number in self.coordinator.members]
+        able = [rank for rank in alive if rank.queue]
+        asking = [rank for rank in alive if len(rank.asked) < self.requests]
+        if asking and (not able or self.chance.random() < 0.3):
+            rank = self.chance.choice(asking)
+            rank.asked.add(len(rank.asked))
+            self.tell(rank.number, Ready(len(rank.asked) - 1, ASKED))
+        elif able:
+            rank = self.chance.choice(able)
+            self.tell(rank.number, rank.step())
+        else:
+            self.send(self.coordinator.decide(self.now_s))
+
+    def kill(self, number):
+        self.send(self.coordinator.lose({number: "is gone"}, self.now_s))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 6), st.integers(0, 1 << 32), st.sampled_from([0.0, 0.005, 1.0]), st.integers(0, 2))
+def test_survivors_agree_on_results_that_hold_their_data_once(ranks, seed, buy_s, deaths):
+    chance, requests = random.Random(seed), 6
+    world = World(ranks, chance, buy_s, requests)
+    kills = sorted(chance.sample(range(1, 200), deaths))
+    for turn in range(2000):
+        if kills and turn == kills[0]:
+            kills.pop(0)
+            victim = chance.choice([number for number in world.coordinator.members if number] or [None])
+            if victim is not None and 2 * (len(world.coordinator.members) - 1) >= len(
+                world.coordinator.members
+            ):
+                world.kill(victim)
+        world.act()
+        if all(world.ranks[number].done == requests for number in world.coordinator.members):
+            break
+    members = world.coordinator.members
+    survivors = [world.ranks[number] for number in members]
+    assert {rank.done for rank in survivors} == {requests}
+    for seq in range(requests):
+        (parts,) = {rank.results[seq] for rank in survivors}
+        carried = [rank for part in parts for rank in part]
+        assert len(carried) == len(set(carried))
+        assert set(members) <= set(carried)
+
+
+def test_all_ready_at_once_is_one_part():
+    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 1.0)
+    assert coordinator.hear(0, Ready(0, ASKED), 0.0) == []
+    assert coordinator.hear(2, Ready(0, ASKED), 0.0) == []
+    (go,) = coordinator.hear(1, Ready(0, ASKED), 0.0)
+    assert (go.part, go.last) == ((0, 1, 2), True)
+
+
+def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
+    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.010)
+    coordinator.hear(0, Ready(0, ASKED), 0.0)
+    assert coordinator.hear(1, Ready(0, ASKED), 0.004) == []
+    assert coordinator.decide(0.009) == []
+    (first,) = coordinator.decide(0.010)
+    assert (first.part, first.last) == ((0, 1), False)
+    (second,) = coordinator.hear(2, Ready(0, ASKED), 0.5)
+    assert (second.part, second.number, second.last) == ((2,), 1, True)
+
+
+def test_without_relays_everybody_is_waited_for():
+    coordinator = Coordinator(0, range(3), Policy(relays=False), lambda *_: 0.0)
+    coordinator.hear(0, Ready(0, ASKED), 0.0)
+    coordinator.hear(1, Ready(0, ASKED), 0.0)
+    assert coordinator.decide(100.0) == []
+
+
+def test_who_is_late_but_alive_is_not_lost():
+    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    for tenth in range(200):
+        for rank in (1, 2):
+            coordinator.hear(rank, Beat(), tenth / 10)
+        assert coordinator.silent(tenth / 10) == {}
+    assert set(coordinator.silent(25.0)) == {1, 2}
+
+
+def test_a_minority_does_not_go_on():
+    coordinator = Coordinator(0, range(5), Policy(), lambda *_: 0.0)
+    with pytest.raises(LostRankError, match="2 of 5 ranks are left"):
+        coordinator.lose({1: "is gone", 2: "is gone", 3: "is gone"}, 0.0)
+    upper = Coordinator(2, range(4), Policy(), lambda *_: 0.0)
+    with pytest.raises(LostRankError, match="cannot go on"):
+        upper.lose({0: "is gone", 1: "is gone"}, 0.0)
+    lower = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    (regroup,) = lower.lose({2: "is gone", 3: "is gone"}, 0.0)
+    assert regroup.members == (0, 1)
