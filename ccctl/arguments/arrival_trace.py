@@ -28,7 +28,7 @@ from probes.files.bounded_read import decoded
 from probes.numbers import decimal
 
 if TYPE_CHECKING:
-    from exec.adaptive.arrivals import Arrivals
+    from exec.relays.arrivals import Arrivals
 
 __all__ = ["UNITS", "read_trace"]
 
@@ -48,7 +48,7 @@ def read_trace(path: str, *, unit: str = "ms", ranks: int | None = None) -> Arri
     """
     import numpy as np
 
-    from exec.adaptive.arrivals import Arrivals, of_lags
+    from exec.relays.arrivals import Arrivals, of_lags
 
     content, source = read_input(path)
     reader = _Reader(source, unit)

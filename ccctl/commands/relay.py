@@ -16,8 +16,8 @@ from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from exec.adaptive.arrivals import Arrivals
-    from exec.adaptive.buy_cost import Costs
+    from exec.relays.arrivals import Arrivals
+    from exec.relays.buy_cost import Costs
     from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "VERBS", "relay"]
@@ -168,7 +168,7 @@ def simulate(
     knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1
     runs while late ranks still compute. A rank relays in iterations that went without it.
     """
-    from exec.adaptive.policies import replay_arrivals
+    from exec.relays.policies import replay_arrivals
 
     if output is not None and output != "-":
         refuse_unwritable(Path(output))
@@ -205,7 +205,7 @@ def _arrivals(
 ) -> Arrivals:
     """Read from a trace, or drawn at random: exactly one of the three is given."""
     from ccctl.arguments.arrival_trace import UNITS, read_trace
-    from exec.adaptive import arrivals
+    from exec.relays import arrivals
 
     if sum(given is not None for given in (trace, exponential, bimodal)) != 1:
         raise UsageError(
@@ -284,8 +284,8 @@ def _schedule(
 
 def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> Costs:
     """What going costs, for every set of ranks that is ready at some moment."""
-    from exec.adaptive.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-    from exec.adaptive.policies import ready_sets
+    from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
+    from exec.relays.policies import ready_sets
 
     if (buy is None) == (schedule is None):
         raise UsageError("expected one of --buy, --schedule and --network: what going costs")

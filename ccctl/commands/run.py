@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
+from ccctl.adaptive_run import run_adaptively
 from ccctl.arguments.options import (
     MOST_COUNT,
     Device,
@@ -20,7 +21,6 @@ from ccctl.arguments.options import (
     TimeoutSeconds,
     Verbose,
 )
-from ccctl.commands.adaptive_run import run_adaptively
 from ccctl.errors import UsageError
 from ccctl.launching import run_ranks, world_of
 

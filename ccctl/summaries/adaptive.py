@@ -7,7 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render.units import plural, seconds
+from ccctl.render.units import seconds
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.adaptive.iterations import IterationsReport

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import queue
 import threading
 import time
@@ -41,6 +42,8 @@ __all__ = ["Backend", "Work"]
 
 # A result, and the ranks whose data is in it.
 _Kept = tuple[Array, tuple[int, ...]]
+# Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
+_MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 # How many results are kept for ranks that lack them when another is lost.
 _KEPT = 4
 _RESULTS = "results"
@@ -123,13 +126,17 @@ class Backend:
         self._prepare(self._contexts, request)
 
     def _prepare(self, contexts: Contexts, request: Request) -> None:
-        """Make the contexts for all ranks, and for each rank that may be late alone."""
+        """Make the contexts for all ranks and for few late ones; others are made as they occur."""
         ranks = range(contexts.group.Get_size())
         contexts.prepare(request, ranks, first=True)
-        if self._session.policy.relays and len(ranks) > 2:
-            for late in ranks:
-                contexts.prepare(request, [rank for rank in ranks if rank != late], first=True)
-                contexts.prepare(request, [late], first=False)
+        if not self._session.policy.relays or len(ranks) < 3:
+            return
+        pairs = len(ranks) <= _MOST_FOR_PAIRS and request.size_bytes <= _MOST_BYTES_FOR_PAIRS
+        for count in range(1, 3 if pairs else 2):
+            for late in itertools.combinations(ranks, count):
+                if len(ranks) - count > 1:
+                    contexts.prepare(request, [rank for rank in ranks if rank not in late], first=True)
+                contexts.prepare(request, late, first=False)
 
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""

@@ -13,13 +13,13 @@ from functools import reduce
 
 import numpy as np
 
-from exec.adaptive.late_bases import late_bases
 from exec.adaptive.messages import Request
-from exec.adaptive.phase_buffers import input_of, merged
 from exec.mpi.plan import Plan
 from exec.mpi.shared_memory import shared_array
 from exec.program.dtypes import Array, combine_of, dtype_of
 from exec.program.layout import Layout
+from exec.relays.late_bases import late_bases
+from exec.relays.phase_buffers import input_of, merged
 from exec.sockets.group import Group
 from synth.program import INPUT, OUTPUT
 from synth.relays.partial import Phase, fastest_late_phase, partial_phase
@@ -79,7 +79,7 @@ class Contexts:
     def __init__(self, group: Group, version: Version) -> None:
         self.group, self.version = group, version
         self._late_bases: dict[Request, tuple[Schedule, ...]] = {}
-        self._free: dict[tuple[str, int], Array] = {}
+        self._free: dict[tuple[str, str, int], Array] = {}
         self._made: dict[tuple[Request, tuple[int, ...], bool], _Context] = {}
 
     def prepare(self, request: Request, part: Sequence[int], *, first: bool) -> None:
@@ -122,9 +122,9 @@ class Contexts:
         count = _padded_count(phase, request.count)
         if program.collective.kind == "custom":
             count //= phase.whole.share
-        layout, dtype = Layout(program, count), dtype_of(request.dtype)
-        send = shared_array(layout.elements(rank, INPUT), dtype)
-        recv = self._shared(request.dtype, layout.elements(rank, OUTPUT))
+        layout = Layout(program, count)
+        send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
+        recv = self._shared("out", request.dtype, layout.elements(rank, OUTPUT))
         return _Context(Plan(layout, self.group, send, recv, _op(request)), phase, send, recv)
 
     def _bases(self, request: Request) -> tuple[Schedule, ...]:
@@ -132,9 +132,9 @@ class Contexts:
             self._late_bases[request] = late_bases(self.version.schedules[request])
         return self._late_bases[request]
 
-    def _shared(self, dtype: str, elements: int) -> Array:
-        """A buffer for results, the same for all contexts that need as much: they run one after the other."""
-        key = (dtype, elements)
+    def _shared(self, use: str, dtype: str, elements: int) -> Array:
+        """A buffer, the same for all contexts that need as much for that: they run one after the other."""
+        key = (use, dtype, elements)
         if key not in self._free:
             self._free[key] = shared_array(elements, dtype_of(dtype))
         return self._free[key]

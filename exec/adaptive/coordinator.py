@@ -23,8 +23,8 @@ from exec.adaptive.messages import (
     Resume,
     State,
 )
-from exec.adaptive.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
-from exec.adaptive.ski_rental import Decision as Choice
+from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
+from exec.relays.ski_rental import Decision as Choice
 from probes.errors import LostRankError, UsageError
 
 __all__ = ["Coordinator", "Policy", "Seen"]
@@ -70,7 +70,7 @@ class _Round:
 
 
 class Coordinator:
-    """``buy_s(request, ready, late)``: the seconds that going on without ``late`` costs beyond all at once."""
+    """``buy_s(request, ready, late)``: seconds that going on without ``late`` costs beyond all at once."""
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from exec.adaptive.buy_cost import SimulatedCosts
 from exec.adaptive.coordinator import Coordinator
 from exec.adaptive.links_now import LinkNow, with_links
 from exec.adaptive.messages import (
@@ -23,7 +22,8 @@ from exec.adaptive.messages import (
     Swap,
 )
 from exec.adaptive.replanner import Replanned, Replanner
-from exec.adaptive.ski_rental import CYCLE_S
+from exec.relays.buy_cost import SimulatedCosts
+from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
 from synth.network import Network
 from synth.networks.subnetwork import restricted

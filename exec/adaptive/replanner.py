@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exec.adaptive.late_bases import PIECES
 from exec.adaptive.messages import Request
+from exec.relays.late_bases import PIECES
 from exec.replan import replanned
 from synth.network import Network
 from synth.schedule import Schedule

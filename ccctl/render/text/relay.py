@@ -11,8 +11,8 @@ from ccctl.render.units import percent, seconds
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from exec.adaptive.buy_cost import Costs
-    from exec.adaptive.policies import Replay
+    from exec.relays.buy_cost import Costs
+    from exec.relays.policies import Replay
     from probes.columns import Floats
 
 __all__ = ["decisions", "draw", "summary"]

@@ -29,7 +29,7 @@ from typing import Protocol
 
 import numpy as np
 
-from exec.adaptive.late_bases import late_bases
+from exec.relays.late_bases import late_bases
 from probes.errors import UsageError
 from synth.relays.behavior import taking_part
 from synth.relays.partial import fastest_late_phase, has_data, late_schedule, partial_schedule

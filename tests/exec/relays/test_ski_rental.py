@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec.adaptive.ski_rental import Decision, Waiting, competitive_ratio, fault_deadline_s
+from exec.relays.ski_rental import Decision, Waiting, competitive_ratio, fault_deadline_s
 from probes.errors import UsageError
 
 TIMES = st.floats(0.0, 1.0, allow_nan=False)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exec.adaptive.arrivals import Arrivals
-from exec.adaptive.buy_cost import Costs
-from exec.adaptive.ski_rental import (
+from exec.relays.arrivals import Arrivals
+from exec.relays.buy_cost import Costs
+from exec.relays.ski_rental import (
     CYCLE_S,
     FAULT_FACTOR,
     Decision,

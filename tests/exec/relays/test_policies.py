@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.adaptive.arrivals import Arrivals, bimodal, exponential, of_lags
-from exec.adaptive.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
-from exec.adaptive.policies import POLICIES, ready_sets, replay_arrivals
+from exec.relays.arrivals import Arrivals, bimodal, exponential, of_lags
+from exec.relays.buy_cost import ConstantCosts, SimulatedCosts, VolumeCosts
+from exec.relays.policies import POLICIES, ready_sets, replay_arrivals
 from probes.errors import UsageError
 
 

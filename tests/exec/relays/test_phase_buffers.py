@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sample_networks import named, networks
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.adaptive.phase_buffers import input_of, merged
 from exec.program.interpreter import interpret
+from exec.relays.phase_buffers import input_of, merged
 from probes.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective

@@ -1,0 +1,8 @@
+"""Relays: who waits for whom, and what a collective does without those that are late (AdapCC, Sec. IV-C).
+
+In: when workers became ready, and what their collective costs. Out: decisions to wait or to go, and results
+that are put together from the phases.
+
+Read `ski_rental`, the rule; `buy_cost` with `late_bases`, what going costs; `phase_buffers`, results from
+phases; `arrivals` and `policies`, the rule replayed beside others.
+"""
