@@ -347,6 +347,7 @@ class Watchdog:
         if self.complete or not said:
             return
         if len(self.ranks) < self._job.ranks:
+            self._refuse_lost_at_start()
             raise UnavailableError(f"{self._who_started()}; {said}")
         raise LostRankError(f"{said} while its ranks were at work")
 
@@ -406,6 +407,13 @@ class Watchdog:
             if known is None or known.pid == pid:
                 return known or Rank(number, host, pid, seen.connection, seen.heard_s)
         return seen
+
+    def _refuse_lost_at_start(self) -> None:
+        """Raise LostRankError where a signal ended a rank before it said hello; that is no matter of MPI."""
+        for number, pid, host in self._starter.blamed():
+            if number not in self.ranks:
+                how = self._starter.how_it_died(number)
+                raise LostRankError(f"rank {number} (host {host}, pid {pid}) {how} before it was heard of")
 
     def _who_started(self) -> str:
         missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]

@@ -59,17 +59,18 @@ def test_a_rank_alone_that_is_asked_to_end_goes_on(number):
 
 
 @pytest.mark.mpi
-def test_a_rank_that_is_killed_before_it_says_hello_is_named(tasks):
+@pytest.mark.parametrize(("how", "others_late_s"), [("SIGKILL", 0), ("SIGTERM", 30)])
+def test_a_rank_that_is_killed_before_it_says_hello_is_named(how, others_late_s, tasks):
     early = (
         "import os, signal, sys, time\n"
-        "if os.environ.get('OMPI_COMM_WORLD_RANK') == '2' and 'exec.launcher.worker' in sys.orig_argv:\n"
-        "    time.sleep(2)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if 'exec.launcher.worker' in sys.orig_argv:\n"
+        "    if os.environ.get('OMPI_COMM_WORLD_RANK') == '2':\n"
+        "        time.sleep(2)\n"
+        f"        os.kill(os.getpid(), signal.{how})\n"
+        f"    time.sleep({others_late_s})\n"
     )
     (tasks.parent / "sitecustomize.py").write_text(early)
-    with pytest.raises(
-        LostRankError, match=r"^rank 2 \(host .*was killed \(SIGKILL\) before it was heard of"
-    ):
+    with pytest.raises(LostRankError, match=rf"^rank 2 \(host .*was killed \({how}\) before it was heard of"):
         run("total", plus=1)
 
 
