@@ -246,7 +246,7 @@ class Backend:
             return
         started_s = time.monotonic()
         for rank, how in regroup.lost.items():
-            self._session._mesh.lose(rank, how)
+            self.group.mesh.lose(rank, how)
         self._contexts.close(whole=False)
         self._ready.clear()
         self.group.close()
@@ -275,9 +275,9 @@ class Backend:
             if self._session.rank == holder:
                 for rank in self.members:
                     if rank != holder:
-                        self._session._mesh.send(rank, f"{self.epoch}/{_RESULTS}", (seq, self._results[seq]))
+                        self.group.mesh.send(rank, f"{self.epoch}/{_RESULTS}", (seq, self._results[seq]))
             elif seq >= self._done:
-                _, kept = self._session._mesh.receive(holder, f"{self.epoch}/{_RESULTS}")
+                _, kept = self.group.mesh.receive(holder, f"{self.epoch}/{_RESULTS}")
                 self._results[seq], self._done = kept, seq + 1
                 self._parts, self._result = [], Result()
                 self._hand_over(seq, kept[0].copy(), kept[1])

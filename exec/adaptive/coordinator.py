@@ -8,7 +8,7 @@ the exact result.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +29,8 @@ from probes.errors import LostRankError, UsageError
 
 __all__ = ["Coordinator", "Policy", "Seen"]
 
+# How many requests are remembered for figures.
+_MOST_SEEN = 1 << 16
 _PARTIAL = ("all_reduce",)
 
 
@@ -85,7 +87,7 @@ class Coordinator:
         self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
         self.lost: dict[int, str] = {}
         self.seq = 0
-        self.seen: list[Seen] = []
+        self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
         self._policy, self._buy_s = policy, buy_s
         self._ready: defaultdict[int, dict[int, tuple[Request, float]]] = defaultdict(dict)
         self._round = _Round()

@@ -84,7 +84,6 @@ class Session:
             raise UsageError(f"the network is for {network.ranks} ranks, the session has {group.Get_size()}")
         self.policy, self.replan_s, self.fence = policy or Policy(), replan_s, fence
         self.capability = network
-        self._requests: list[Request] = []
         self._direction: Direction | None = None
         self._backend = Backend(self, group, network)
         self._closed = threading.Event()
@@ -125,6 +124,11 @@ class Session:
         return self._backend.version.schedules
 
     @property
+    def version(self) -> int:
+        """How often better schedules have been changed to."""
+        return self._backend.version.number
+
+    @property
     def profile_every(self) -> int:
         """After how many requests the links are measured; 0 for never."""
         return self._backend.profile_every
@@ -137,7 +141,8 @@ class Session:
     def setup(self, count: int, dtype: str = "float32", op: str = "sum", kind: str = "all_reduce") -> None:
         """Make buffers, a schedule and the contexts of a collective before they are needed; collective.
 
-        Contexts for all ranks, and for each rank that may be late alone. Others are made when they occur.
+        Contexts for all ranks, for each rank that may be late alone, and of small requests for each pair.
+        Others are made when they occur.
         """
         self._backend.setup(self._request(kind, count, dtype, op))
 

@@ -1,7 +1,12 @@
 """A session gives exact results while ranks come late, die, stop, and change to other schedules."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from joined import run_joined
+
+from exec.launcher.run import launch
 
 START = """
 import os, random, signal, time
@@ -55,24 +60,48 @@ assert (found == left).all() and work.members == session.members
 session.close()
 """
 
-SWAP = """
+SLOWER = """
 import dataclasses
 from exec.adaptive.links_now import LinkNow, with_links
-session.profile(every=4)
-for seq in range(200):
+from probes.columns import floats
+# On rings of equal links the planned schedule is as good as any; with one slow rank it is not.
+direction = session._direction
+for seq in range(400):
     assert (session.all_reduce(data(seq, rank)).wait(60) == expected(seq, range(size))).all(), seq
-    if seq == 20 and rank == session.coordinator:
-        # What is measured from here on is a network whose third rank is slow.
-        session._direction._now = with_links(
-            session._direction._now, [LinkNow(2, to, 1e-3, 1e-6) for to in range(size) if to != 2]
-        )
-        session._direction._replan()
-    if any(event.what == "swapped" for event in session.events):
+    if seq == 5 and direction is not None:
+        slow = [LinkNow(2, to, 1e-3, 1e-5) for to in range(size) if to != 2]
+        slow += [LinkNow(of, 2, 1e-3, 1e-5) for of in range(size) if of != 2]
+        even = [LinkNow(of, to, 1e-5, 1e-8) for of in range(size) for to in range(size) if of != to]
+        direction._now = with_links(direction._now, even + slow)
+        direction._replan()
+    time.sleep(0.03)
+    if session.version:
         break
-    time.sleep(0.02)
-swapped = comm.named("swapped").allgather(any(event.what == "swapped" for event in session.events))
-print([event.what for event in session.events])
+versions = comm.named("versions").allgather(session.version)
+assert len(set(versions)) == 1 and versions[0] == 1, versions
+for seq in range(seq + 1, seq + 10):
+    assert (session.all_reduce(data(seq, rank)).wait(60) == expected(seq, range(size))).all(), seq
 session.close()
+"""
+
+# A task of ranks that a launcher started: one stops in the middle, and is ended by those who go on.
+STOPS = """
+import os, signal
+import numpy as np
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.session import Session
+
+def stops(comm, arguments, progress):
+    session = Session(comm, policy=Policy(silent_s=0.7), fence=progress.fence)
+    session.setup(1000)
+    for seq in range(60):
+        if seq == 5 and comm.Get_rank() == arguments:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        found = session.all_reduce(np.full(1000, 1.0 + comm.Get_rank(), np.float32)).wait(60)
+        assert found[0] in (10.0, 10.0 - 1 - arguments), found
+    left = session.members, session.epoch, sorted(session.lost)
+    session.close()
+    return left
 """
 
 
@@ -92,3 +121,15 @@ def test_survivors_go_on_when_a_rank_is_killed(victim, tmp_path):
 
 def test_one_rank_alone_has_nothing_to_add(tmp_path):
     run_joined(tmp_path, 1, START + QUEUED)
+
+
+def test_all_ranks_change_to_better_schedules_between_the_same_requests(tmp_path):
+    run_joined(tmp_path, 4, START.replace("count = 5003", "count = 500_003") + SLOWER)
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_stopped_is_ended_and_the_others_go_on(tmp_path, monkeypatch):
+    Path(tmp_path, "job_that_stops.py").write_text(STOPS)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=100)
+    assert found == ((0, 1, 3), 1, [2])
