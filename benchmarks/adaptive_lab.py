@@ -9,6 +9,8 @@ rank is ready until all are done, with relays over without; how often each rank 
 kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host cut off, at a random moment:
 do the survivors go on with exact results, and how long after?
 
+rpc: the round trip between workers and the coordinator, 8 ranks on this host at once (Fig. 19d).
+
     python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
     python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
 """
@@ -62,6 +64,8 @@ def standing(lab: Lab) -> Iterator[Path]:
         for name, content in files(lab).items():
             (Path(folder) / name).write_text(content)
             (Path(folder) / name).chmod(0o755)
+        # What an earlier run that was killed has left.
+        lifecycle.down(lab.name)
         lifecycle.up(lab)
         try:
             yield Path(folder)
@@ -131,6 +135,34 @@ def mpi_task(comm: Any, asked: Iterations, progress: Safekeeping) -> float:
         progress.update(seq, asked.iterations, "")
         comm.Allreduce(send, recv)
     return time.monotonic() - started_s
+
+
+def rpc_task(comm: Any, rounds: int, progress: Safekeeping) -> list[float] | None:
+    """Every rank but the first asks it ``rounds`` times, and hears the answer; all round trips in seconds."""
+    from exec.adaptive.messages import Ready, Request
+
+    asked = Ready(0, Request("all_reduce", "sum", "float32", 1, 4))
+    comm.mesh.subscribe("asked", lambda rank, message: comm.mesh.send(rank, "answered", message))
+    comm.Barrier()
+    took_s = []
+    for _ in range(rounds if comm.Get_rank() else 0):
+        started_s = time.perf_counter()
+        comm.mesh.send(0, "asked", asked)
+        comm.mesh.receive(0, "answered")
+        took_s.append(time.perf_counter() - started_s)
+        time.sleep(0.005)
+    every = comm.gather(took_s)
+    return [one for each in every for one in each] if every else None
+
+
+def rpc(options: argparse.Namespace) -> None:
+    """Print percentiles of the round trip."""
+    from exec import launch
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    took_s = sorted(launch("adaptive_lab:rpc_task", options.iterations, ranks=8, wires="sockets"))
+    share = {percent: took_s[int(percent / 100 * (len(took_s) - 1))] * 1e3 for percent in (50, 90, 99)}
+    print(", ".join(f"{percent} % within {value:.2f} ms" for percent, value in share.items()))
 
 
 def makespan_s(report: IterationsReport) -> float:
@@ -346,7 +378,7 @@ def _recovery_s(report: IterationsReport, struck_s: float) -> float:
 def main() -> None:
     """Run what is asked for."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("what", choices=("volatile", "stragglers", "kills", "inside"))
+    options.add_argument("what", choices=("volatile", "stragglers", "kills", "rpc", "inside"))
     options.add_argument("folder", nargs="?")
     options.add_argument("--iterations", type=int)
     options.add_argument("--bytes", type=int)
@@ -360,14 +392,19 @@ def main() -> None:
     options.add_argument("--here", action="store_true", help="kills: on this host instead of in a lab")
     options.add_argument("--seed", type=int, default=0)
     asked = options.parse_args()
-    usual = {"volatile": (300, 8 << 20, 400), "stragglers": (40, 1 << 20, 100), "kills": (100, 1 << 18, 100)}
+    usual = {
+        "volatile": (300, 8 << 20, 400),
+        "stragglers": (40, 1 << 20, 100),
+        "kills": (100, 1 << 18, 100),
+        "rpc": (300, 0, 0),
+    }
     if asked.what == "inside":
         inside(Path(asked.folder))
         return
     iterations, size, mbit = usual[asked.what]
     asked.iterations, asked.bytes = asked.iterations or iterations, asked.bytes or size
     asked.mbit, asked.amplify = asked.mbit or mbit, asked.amplify or [0.0, 0.3, 0.6]
-    {"volatile": volatile, "stragglers": stragglers, "kills": kills}[asked.what](asked)
+    {"volatile": volatile, "stragglers": stragglers, "kills": kills, "rpc": rpc}[asked.what](asked)
 
 
 if __name__ == "__main__":
