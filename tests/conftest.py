@@ -23,7 +23,7 @@ from synth.selection import Algorithm, Point, Range, Selection
 
 # `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-INTERPRETED_S = 2
+INTERPRETED_S = 1
 
 
 def pytest_configure(config):
