@@ -48,7 +48,7 @@ _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 _KEPT = 4
 _RESULTS = "results"
 # How long a rank whose run broke off waits to be told how it goes on.
-_LEADERLESS_S = 30.0
+_LEADERLESS_S = 120.0
 
 
 class Work:

@@ -35,7 +35,7 @@ Exchange = Callable[[bytes], list[bytes]]
 _log = logging.getLogger(__name__)
 
 # How long the other ranks may take to connect, and a flow to come about.
-_MEETING_S = 30.0
+_MEETING_S = 120.0
 # How often who waits looks whether what it waits for can still come.
 _LOOK_S = 0.05
 

@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["KEY", "exchange_through", "run_joined"]
 
 KEY = bytes(range(32))
-_PATIENCE_S = 60
+_PATIENCE_S = 200
 ROOT = Path(__file__).parents[2]
 
 _PREAMBLE = """
@@ -47,7 +47,7 @@ def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], lis
     return exchange
 
 
-def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s: float = 120) -> list[str]:
+def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s: float = 400) -> list[str]:
     """What each of ``size`` ranks prints that runs ``script``, which finds ``comm``, ``rank`` and ``size``.
 
     ``arguments`` are ``sys.argv[4:]``. Raises AssertionError with what a rank said where one fails.

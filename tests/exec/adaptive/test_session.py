@@ -30,7 +30,7 @@ late = [[of for of in range(size) if chance.random() < 0.3] for _ in range(ROUND
 for seq in range(ROUNDS):
     if rank in late[seq]:
         time.sleep(chance.random() * 0.01 if rank else 0.004)
-    assert (session.all_reduce(data(seq, rank)).wait(60) == expected(seq, range(size))).all(), seq
+    assert (session.all_reduce(data(seq, rank)).wait(300) == expected(seq, range(size))).all(), seq
 comm.named("end").Barrier()
 if rank == session.coordinator:
     print(sum(len(seen.parts) > 1 for seen in session.seen))
@@ -40,7 +40,7 @@ session.close()
 QUEUED = """
 works = [session.all_reduce(data(seq, rank)) for seq in range(20)]
 for seq, work in reversed(list(enumerate(works))):
-    assert (work.wait(60) == expected(seq, range(size))).all()
+    assert (work.wait(300) == expected(seq, range(size))).all()
     assert work.members == tuple(range(size))
 session.close()
 """
@@ -51,7 +51,7 @@ for seq in range(30):
     if seq == 10 and rank == victim:
         os.kill(os.getpid(), how)
     work = session.all_reduce(data(seq, rank))
-    found = work.wait(60)
+    found = work.wait(300)
     full, left = expected(seq, range(size)), expected(seq, [of for of in range(size) if of != victim])
     assert (found == full).all() or (seq >= 10 and (found == left).all()), seq
 assert session.members == tuple(of for of in range(size) if of != victim) and session.epoch == 1
@@ -67,7 +67,7 @@ from probes.columns import floats
 # On rings of equal links the planned schedule is as good as any; with one slow rank it is not.
 direction = session._direction
 for seq in range(400):
-    assert (session.all_reduce(data(seq, rank)).wait(60) == expected(seq, range(size))).all(), seq
+    assert (session.all_reduce(data(seq, rank)).wait(300) == expected(seq, range(size))).all(), seq
     if seq == 5 and direction is not None:
         slow = [LinkNow(2, to, 1e-3, 1e-5) for to in range(size) if to != 2]
         slow += [LinkNow(of, 2, 1e-3, 1e-5) for of in range(size) if of != 2]
@@ -80,7 +80,7 @@ for seq in range(400):
 versions = comm.named("versions").allgather(session.version)
 assert len(set(versions)) == 1 and versions[0] == 1, versions
 for seq in range(seq + 1, seq + 10):
-    assert (session.all_reduce(data(seq, rank)).wait(60) == expected(seq, range(size))).all(), seq
+    assert (session.all_reduce(data(seq, rank)).wait(300) == expected(seq, range(size))).all(), seq
 session.close()
 """
 
@@ -97,7 +97,7 @@ def stops(comm, arguments, progress):
     for seq in range(60):
         if seq == 5 and comm.Get_rank() == arguments:
             os.kill(os.getpid(), signal.SIGSTOP)
-        found = session.all_reduce(np.full(1000, 1.0 + comm.Get_rank(), np.float32)).wait(60)
+        found = session.all_reduce(np.full(1000, 1.0 + comm.Get_rank(), np.float32)).wait(300)
         assert found[0] in (10.0, 10.0 - 1 - arguments), found
     left = session.members, session.epoch, sorted(session.lost)
     session.close()
@@ -131,5 +131,5 @@ def test_all_ranks_change_to_better_schedules_between_the_same_requests(tmp_path
 def test_a_rank_that_is_stopped_is_ended_and_the_others_go_on(tmp_path, monkeypatch):
     Path(tmp_path, "job_that_stops.py").write_text(STOPS)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=100)
+    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=300)
     assert found == ((0, 1, 3), 1, [2])
