@@ -17,12 +17,15 @@ from exec.adaptive.session import Event, Session
 from exec.program.dtypes import Array, dtype_of
 from exec.sockets.group import Group
 from probes.columns import Floats
+from probes.errors import LostRankError
 from probes.progress import Safekeeping
 from synth.network import Network
 
 __all__ = ["Iterations", "IterationsReport", "RankTimes", "iterations_task"]
 
 _CYCLE = 16
+# How long survivors take at most to begin an epoch.
+_REGROUPED_S = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,5 +131,16 @@ def _wrong(found: Array, whole: dict[int, Array], members: Sequence[int], seq: i
 
 
 def _gathered(session: Session, mine: RankTimes, wrong: int) -> list[tuple[RankTimes, int]]:
-    found: list[Any] = session.survivors("gathered").allgather((mine, wrong))
-    return found
+    """What every member has, also where one is lost meanwhile: then the others gather again."""
+    while True:
+        epoch = session.epoch
+        try:
+            found: list[Any] = session.survivors("gathered").allgather((mine, wrong))
+        except LostRankError:
+            deadline_s = time.monotonic() + _REGROUPED_S
+            while session.epoch == epoch:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.01)
+        else:
+            return found
