@@ -74,6 +74,8 @@ def _words(event: Event) -> str:
         return f"resumed at request {detail['at']}"
     if event.what == "swapped":
         return f"swapped to schedules {detail['version']}"
+    if event.what == "built":
+        return f"built the contexts of schedules {detail['version']} beside the job"
     if event.what == "drift":
         return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['usual_s'])}"
     return f"{event.what} the links" if event.what == "measured" else event.what

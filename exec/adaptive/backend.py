@@ -31,7 +31,7 @@ from exec.adaptive.messages import (
 from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.program.dtypes import Array, divided
 from exec.sockets.group import Group
-from probes.errors import CcctlError, LostRankError
+from probes.errors import CcctlError, LostRankError, UsageError
 from synth.network import Network
 from synth.networks.subnetwork import restricted
 
@@ -141,7 +141,10 @@ class Backend:
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""
         if request not in self._contexts.version.schedules:
-            raise LostRankError("ask: setup() was not called for this size and type")
+            raise UsageError(
+                f"data: no contexts for {request.count} elements of {request.dtype}",
+                hint="Call setup() with this count, type and operator first, on every rank.",
+            )
         with self._lock:
             work = Work(self._asked, request, data)
             if self._failed is not None:
@@ -192,7 +195,7 @@ class Backend:
             except Exception as error:
                 self.fail(error)
         self._building.put(Install(-1, -1, {}))
-        self._contexts.close(whole=False)
+        self._contexts.close()
         self._left.set()
 
     def _carry_out(self, decision: Decision) -> None:
@@ -247,7 +250,7 @@ class Backend:
         started_s = time.monotonic()
         for rank, how in regroup.lost.items():
             self.group.mesh.lose(rank, how)
-        self._contexts.close(whole=False)
+        self._contexts.close()
         self._ready.clear()
         self.group.close()
         self.lost |= regroup.lost
@@ -287,7 +290,7 @@ class Backend:
         started_s = time.monotonic()
         contexts = self._ready.pop(swap.version)
         old, self._contexts = self._contexts, contexts
-        old.close(whole=False)
+        old.close()
         self._session.tell("swapped", stood_s=time.monotonic() - started_s, detail={"version": swap.version})
 
     def _measure(self, measure: Measure) -> None:
@@ -297,7 +300,7 @@ class Backend:
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)
-        self._report(Measured(self.epoch, measure.number, links, seconds))
+        self._report(Measured(self.epoch, measure.number, links))
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:
@@ -313,10 +316,11 @@ class Backend:
                 contexts = Contexts(named, Version(install.version, schedules))
                 for request in schedules:
                     self._prepare(contexts, request)
-            except (LostRankError, CcctlError, OSError):
+            except (CcctlError, OSError):
                 continue
             self._ready[install.version] = contexts
-            self._report(Installed(self.epoch, install.version, time.monotonic() - started_s))
+            self._session.tell("built", time.monotonic() - started_s, detail={"version": install.version})
+            self._report(Installed(self.epoch, install.version))
 
     def _report(self, message: Any) -> None:
         self._session.send(self._session.coordinator, message)

@@ -98,13 +98,10 @@ class Contexts:
         context.plan.run()
         result.add(context.phase, context.recv, self.group.Get_rank(), request)
 
-    def close(self, *, whole: bool) -> None:
-        """Free the contexts; ``whole``: every rank does so at the same time."""
+    def close(self) -> None:
+        """Free the contexts of this rank, whatever the others do."""
         for context in self._made.values():
-            if whole:
-                context.plan.close()
-            else:
-                context.plan.abandon()
+            context.plan.abandon()
         self._made.clear()
 
     def _fill(self, context: _Context, request: Request, data: Array) -> None:

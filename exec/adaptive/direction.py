@@ -1,4 +1,4 @@
-"""What the coordinating rank does around its decisions: it sends them, measures, replans and swaps."""
+"""The coordinating rank: sends what the coordinator decides, has links measured, replans, swaps schedules."""
 
 from __future__ import annotations
 

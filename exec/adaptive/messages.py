@@ -89,7 +89,6 @@ class Installed:
 
     epoch: int
     version: int
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +98,6 @@ class Measured:
     epoch: int
     number: int
     links: tuple[tuple[int, float, float], ...]
-    seconds: float
 
 
 @dataclass(frozen=True)
