@@ -8,6 +8,7 @@ say so much, for so long, and where there are too many, the one who came first h
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
@@ -19,6 +20,8 @@ from typing import Any
 from exec.sockets.channel import ANSWER_BYTES, Challenge, Channel
 
 __all__ = ["Greeter"]
+
+_log = logging.getLogger(__name__)
 
 # Who is heard at a time without having shown the key, apart from those expected, and for how long.
 _MOST_STRANGERS = 256
@@ -148,7 +151,9 @@ class Greeter:
             self._welcomed.add(channel)
         try:
             self._arrived(message, channel)
-        except Exception:  # whatever one guest does, the others are heard
+        except Exception as error:  # whatever one guest does, the others are heard
+            if not isinstance(error, EOFError | OSError):
+                _log.exception("one that knows the key was not let in")
             channel.close()
         finally:
             with self._lock:

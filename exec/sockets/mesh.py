@@ -69,12 +69,12 @@ class Mesh:
         self._on_lost: list[Callable[[int, str], None]] = []
         self._closed = False
         self._fresh: queue.SimpleQueue[int] = queue.SimpleQueue()
-        listeners = self._introduce(exchange)
-        self._greeter = Greeter(listeners, key, size * size, self._arrived)
-        self._listeners = listeners
         self._selector = selectors.DefaultSelector()
         self._waker, self._awoken = socket.socketpair()
         self._selector.register(self._awoken, selectors.EVENT_READ)
+        self._listeners = self._introduce(exchange)
+        # From here on ranks may arrive.
+        self._greeter = Greeter(self._listeners, key, size * size, self._arrived)
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
         self._reader.start()
         self._meet()

@@ -75,7 +75,7 @@ for seq in range(400):
         direction._now = with_links(direction._now, even + slow)
         direction._replan()
     time.sleep(0.03)
-    # The callers of some ranks see the new version one request later than those of others: all decide together.
+    # Callers of some ranks see the new version a request later than those of others: all decide together.
     versions = comm.named("versions").allgather(session.version)
     if all(versions):
         break

@@ -1,0 +1,48 @@
+"""Meshes that come about whatever the order in which their ranks get so far."""
+
+import threading
+import time
+
+from exec.sockets import mesh as mesh_module
+from exec.sockets.mesh import Mesh
+
+KEY = bytes(range(32))
+
+
+def test_a_rank_that_arrives_while_another_is_still_being_made_is_not_turned_away(monkeypatch):
+    class HeldUp(mesh_module.Greeter):
+        def __init__(self, *given):
+            super().__init__(*given)
+            if threading.current_thread().name == "rank 0":
+                time.sleep(0.5)
+
+    monkeypatch.setattr(mesh_module, "Greeter", HeldUp)
+    meeting, said, made = threading.Barrier(2), {}, {}
+
+    def exchange_of(rank):
+        rounds = iter(range(100))
+
+        def exchange(mine):
+            number = next(rounds)
+            said[number, rank] = mine
+            meeting.wait(30)
+            return [said[number, one] for one in range(2)]
+
+        return exchange
+
+    def make(rank):
+        made[rank] = Mesh(rank, 2, exchange_of(rank), KEY)
+
+    ranks = [threading.Thread(target=make, args=(rank,), name=f"rank {rank}") for rank in range(2)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join(60)
+    try:
+        for rank in range(2):
+            made[rank].send(1 - rank, "hello", rank)
+        assert [made[rank].receive(1 - rank, "hello") for rank in range(2)] == [1, 0]
+        assert not made[0].lost and not made[1].lost
+    finally:
+        for one in made.values():
+            one.close()
