@@ -124,11 +124,21 @@ class Request:
 
 
 def cut(request: Request, split: int) -> tuple[Collective, int]:
-    """The collective with ``split`` chunks an owner, and the bytes of a chunk."""
+    """The collective with ``split`` chunks an owner, and the bytes of a chunk.
+
+    Raises UsageError where the chunks of a custom collective would have less than a byte each.
+    """
     if request.size_bytes is None:
         raise UsageError("expected a size, or the size of a chunk")
     found = request.shape(split)
-    return found, max(1, -(-request.size_bytes // found.total_bytes(1)))
+    least_bytes = found.total_bytes(1)
+    if split == 1 and least_bytes > request.size_bytes and any(one.sets is not None for one in request.asked):
+        raise UsageError(
+            f": expected at least {least_bytes} bytes, one for each chunk at a rank, found "
+            f"{request.size_bytes}",
+            argument="size",
+        )
+    return found, max(1, -(-request.size_bytes // least_bytes))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -206,3 +208,16 @@ def test_tenants_of_a_mesh_share_it():
     assert check(found.schedule) == []
     assert found.schedule.collective.label == "broadcast + reduce + all_gather"
     assert found.schedule.outcome.percent_of_optimal > 85
+
+
+def test_a_custom_collective_of_more_chunks_than_bytes_is_refused():
+    sets = custom(2, of_sets([[0]] * 100), of_sets([[1]] * 100), [False] * 100)
+    asked = Request(
+        family("ring:2", [1e9], [1e-6]),
+        "custom",
+        size_bytes=99,
+        collectives=(CollectiveRequest("custom", sets=sets),),
+    )
+    with pytest.raises(UsageError, match="expected at least 100 bytes"):
+        synthesize(asked)
+    assert synthesize(replace(asked, size_bytes=100)).schedule.chunk_bytes == 1
