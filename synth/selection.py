@@ -13,7 +13,7 @@ from probes.columns import Bytes, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import Schedule, claims
+from synth.schedule import MOST_CHUNK_BYTES, Schedule, claims
 
 __all__ = ["Algorithm", "Point", "Range", "Selection"]
 
@@ -120,6 +120,10 @@ class Selection:
                 found.append(f"ranges[{row}].from_bytes: expected {after}, found {one.from_bytes}")
             if one.to_bytes < one.from_bytes:
                 found.append(f"ranges[{row}].to_bytes: expected at least {one.from_bytes}")
+        for row, one in enumerate(self.ranges if not found else ()):
+            most = MOST_CHUNK_BYTES * self.algorithms[one.algorithm].collective.total_bytes(1)
+            if one.to_bytes > most:
+                found.append(f"ranges[{row}].to_bytes: expected at most {most}, found {one.to_bytes}")
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:

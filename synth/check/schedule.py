@@ -11,6 +11,7 @@ import numpy as np
 from probes.columns import Floats, Indices, floats, offsets
 from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, Sends, Sets, follow
 from synth.check.linear_pass import is_spread, takes_turns
+from synth.check.size_range import Unsettled, check_sizes
 from synth.rank_sets import RankSets
 from synth.schedule import Schedule
 from synth.selection import Selection
@@ -48,12 +49,20 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
 
 
 def check_selection(selection: Selection) -> list[str]:
-    """Findings on the schedule of each range, at the smallest of its sizes."""
-    return selection.problems() or [
-        f"ranges[{row}], {one.from_bytes} bytes: {finding}"
-        for row, one in enumerate(selection.ranges)
-        for finding in check(selection.choose(one.from_bytes))
-    ]
+    """Findings on the schedule of each range; none proves it for every size of its range."""
+    found = selection.problems()
+    for row, one in enumerate(selection.ranges if not found else ()):
+        least, most = selection.choose(one.from_bytes), selection.choose(one.to_bytes)
+        wrong = check_sizes(least, most.chunk_bytes, check)
+        if isinstance(wrong, Unsettled):
+            found.append(
+                f"ranges[{row}]: right at {wrong.from_bytes} and {wrong.to_bytes} bytes a chunk, but between "
+                "them sends change their order too often to be proven"
+            )
+        elif wrong is not None:
+            size, findings = wrong
+            found += [f"ranges[{row}], {size} bytes a chunk: {finding}" for finding in findings]
+    return found
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:

@@ -9,8 +9,8 @@ import re
 import shutil
 import traceback
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -450,12 +450,23 @@ def _runs_right(content: bytes, path: Path) -> list[Finding]:
     return []
 
 
+def _used(selection: Any, ended: Any) -> Iterator[Any]:
+    """The schedules that a selection uses, at the ends of their ranges and at the size that was refused."""
+    named = re.search(r"ranges\[(\d+)\], (\d+) bytes a chunk", ended.stdout.decode(errors="replace"))
+    for number, one in enumerate(selection.ranges):
+        algorithm = selection.algorithms[one.algorithm]
+        for size in {one.from_bytes, one.to_bytes}:
+            yield algorithm.scheduled(selection.network, size)
+        if named and int(named[1]) == number:
+            yield replace(algorithm.scheduled(selection.network, 1), chunk_bytes=int(named[2]))
+
+
 def _selection(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     ended, found = run(mutant, path, "verify", str(path))
     status = {"verify": ended}
     body = _body(mutant, "selection")
     if body is not None and sum(len(one.chunk) for one in body.algorithms) <= 4 * _MOST_SENDS:
-        verdicts = [judge_schedule(one.scheduled(body.network, 1 << 20)) for one in body.algorithms]
+        verdicts = [judge_schedule(one) for one in _used(body, ended)]
         kinds = {
             (one.collective.kind, one.collective.root, one.collective.members) for one in body.algorithms
         }

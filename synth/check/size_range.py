@@ -1,0 +1,283 @@
+"""Whether an order of sends is right for chunks of every size in a range, not only for those that were tried.
+
+When sends start changes with the size of a chunk, and so may the order in which two of them touch one chunk
+at one rank. What a schedule does depends on those orders alone. Most hold at any size, because the later send
+cannot start before the earlier one has arrived. The others are proven over whole ranges: each time is the
+longest path through the sends before it, so a convex function of the size, which lies above the line of any
+one path and below its chord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Bytes, Floats, Indices, Mask, offsets
+from synth.kernels.compiled import compiled
+from synth.schedule import REDUCE, Schedule
+from synth.simulation.chunk_slots import touched
+
+__all__ = ["Unsettled", "check_sizes"]
+
+_SLACK = 1e-9
+# Kinds of pairs: a read of a chunk and a later write of it; two writes.
+_READ_WRITE, _WRITE_WRITE = 0, 1
+# What the order of a pair is: as in the table, the other way round, the write in the middle of the read.
+_AS_LISTED, _SWAPPED, _WITHIN = 0, 1, 2
+# So many sizes are looked at; what is not settled then is refused.
+_MOST_SIZES = 400
+
+
+class Unsettled(NamedTuple):
+    """Two sizes of a chunk, in bytes, between which the order of some sends is not known."""
+
+    from_bytes: int
+    to_bytes: int
+
+
+class _Links(NamedTuple):
+    """Seconds and seconds a byte of a send over each link, and what it holds: itself and its ports."""
+
+    hold_s: Floats
+    travel_s: Floats
+    beta_s_per_byte: Floats
+    held_start: Indices
+    held: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """Start, end of the hold, and arrival of each send at one size, and how fast each grows with the size."""
+
+    start_s: Floats
+    start_slope: Floats
+    hold_s: Floats
+    travel_s: Floats
+    beta: Floats
+
+    def start(self, rows: Indices) -> tuple[Floats, Floats]:
+        return self.start_s[rows], self.start_slope[rows]
+
+    def end(self, rows: Indices) -> tuple[Floats, Floats]:
+        return self.start_s[rows] + self.hold_s[rows], self.start_slope[rows] + self.beta[rows]
+
+    def arrival(self, rows: Indices) -> tuple[Floats, Floats]:
+        return self.start_s[rows] + self.travel_s[rows], self.start_slope[rows] + self.beta[rows]
+
+
+def check_sizes(
+    schedule: Schedule, most_bytes: int, judge: Callable[[Schedule], list[str]]
+) -> tuple[int, list[str]] | Unsettled | None:
+    """A size of chunks at which ``judge`` has findings, and those; None proves every size.
+
+    Sizes are those from the chunks of ``schedule`` to ``most_bytes``; ``judge`` is given the schedule with
+    others. Unsettled where 400 sizes do not decide. O(sends · ranks / 64), and O(sends) for each size that is
+    looked at.
+    """
+    judged: dict[int, list[str]] = {}
+    times: dict[int, _Times] = {}
+
+    def at(size: int) -> Schedule:
+        return replace(schedule, chunk_bytes=size)
+
+    def findings(size: int) -> list[str]:
+        if size not in judged:
+            judged[size] = judge(at(size))
+        return judged[size]
+
+    least, most = schedule.chunk_bytes, most_bytes
+    for size in (least, most):
+        if findings(size):
+            return size, findings(size)
+    pairs = _free_pairs(schedule)
+    ranges = [(least, most, np.ones(len(pairs), bool))]
+    while ranges:
+        low, high, open_ = ranges.pop()
+        for size in (low, high):
+            if size not in times:
+                times[size] = _timed(at(size))
+        left = open_.copy()
+        left[open_] = ~_same_order(pairs[open_], times[low], times[high], high - low)
+        if findings(low):
+            return low, findings(low)
+        if not left.any() or high - low <= 1:
+            continue
+        if len(times) >= _MOST_SIZES:
+            return Unsettled(low, high)
+        # Sizes span many powers of two, and orders change more often where chunks are small.
+        middle = min(high - 1, max(low + 1, round((low * high) ** 0.5)))
+        if findings(middle):
+            return middle, findings(middle)
+        ranges += [(low, middle, left), (middle, high, left)]
+    return None
+
+
+def _free_pairs(schedule: Schedule) -> Indices:
+    """Rows (kind, first, second) of sends that touch one chunk at one rank in an order that nothing forces.
+
+    Only of chunks that are reduced: the copies of the others are alike.
+    """
+    order = np.argsort(schedule.chunk, kind="stable")
+    order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
+    start = offsets(np.bincount(schedule.chunk[order], minlength=schedule.collective.chunks))
+    link = schedule.link[order]
+    ends = schedule.network.src[link], schedule.network.dst[link], schedule.op[order]
+    count = _list_pairs(start, *ends, schedule.network.ranks, np.empty((0, 3), np.int64), False)
+    found = np.empty((count, 3), np.int64)
+    _list_pairs(start, *ends, schedule.network.ranks, found, True)
+    found[:, 1:] = order[found[:, 1:]]
+    return found
+
+
+@compiled
+def _list_pairs(
+    chunk_start: Indices, src: Indices, dst: Indices, op: Bytes, ranks: int, found: Indices, fill: bool
+) -> int:
+    """How many free pairs there are; with ``fill`` they are written to ``found``, by places in the columns.
+
+    ``before[i]`` is the set of sends of the same chunk that have arrived before send i can start.
+    """
+    count = 0
+    last_read, last_write = np.full(ranks, -1), np.full(ranks, -1)
+    for chunk in range(len(chunk_start) - 1):
+        first, end = chunk_start[chunk], chunk_start[chunk + 1]
+        if first == end:
+            continue
+        words = (end - first + 63) // 64
+        arrived = np.zeros((ranks, words), np.uint64)
+        before = np.zeros(words, np.uint64)
+        next_read, next_write = np.full(end - first, -1), np.full(end - first, -1)
+        last_read[:] = -1
+        last_write[:] = -1
+        for row in range(first, end):
+            sender, receiver = src[row], dst[row]
+            before[:] = arrived[sender]
+            read = last_read[receiver]
+            while read >= 0:
+                at = read - first
+                if not before[at // 64] >> np.uint64(at % 64) & np.uint64(1):
+                    if fill:
+                        found[count, 0], found[count, 1], found[count, 2] = 0, read, row
+                    count += 1
+                read = next_read[at]
+            written = last_write[receiver]
+            while written >= 0:
+                at = written - first
+                forced = before[at // 64] >> np.uint64(at % 64) & np.uint64(1)
+                # Sums come to the same in any order.
+                if not forced and not (op[row] == REDUCE and op[written] == REDUCE):
+                    if fill:
+                        found[count, 0], found[count, 1], found[count, 2] = 1, written, row
+                    count += 1
+                written = next_write[at]
+            here = row - first
+            arrived[receiver] |= before
+            arrived[receiver, here // 64] |= np.uint64(1) << np.uint64(here % 64)
+            next_read[here], last_read[sender] = last_read[sender], row
+            next_write[here], last_write[receiver] = last_write[receiver], row
+    return count
+
+
+def _same_order(pairs: Indices, low: _Times, high: _Times, width: float) -> Mask:
+    """Which pairs are proven to have one order at all sizes between two."""
+    kind, first, second = pairs.T
+    below, above = _order(pairs, low), _order(pairs, high)
+    same = below == above
+    written = kind == _WRITE_WRITE
+
+    def at(times: _Times, rows: Indices, writes: Mask) -> tuple[Floats, Floats]:
+        """The end of a read, or the arrival of a write."""
+        end, arrival = times.end(rows), times.arrival(rows)
+        return np.where(writes, arrival[0], end[0]), np.where(writes, arrival[1], end[1])
+
+    ended = (at(low, first, written), at(high, first, written))
+    begun = (low.start(first), high.start(first))
+    begun = (
+        (np.where(written, ended[0][0], begun[0][0]), np.where(written, ended[0][1], begun[0][1])),
+        (np.where(written, ended[1][0], begun[1][0]), np.where(written, ended[1][1], begun[1][1])),
+    )
+    arrived = (low.arrival(second), high.arrival(second))
+    as_listed = _stays_above(arrived, ended, width)
+    swapped = _stays_above(begun, arrived, width)
+    within = _stays_above(arrived, begun, width) & _stays_above(ended, arrived, width)
+    chosen = np.select([below == _AS_LISTED, below == _SWAPPED], [as_listed, swapped], within)
+    return np.asarray(same & chosen, bool)
+
+
+def _order(pairs: Indices, times: _Times) -> Indices:
+    kind, first, second = pairs.T
+    arrival_s = times.arrival(second)[0]
+    written = kind == _WRITE_WRITE
+    end_s = np.where(written, times.arrival(first)[0], times.end(first)[0])
+    start_s = np.where(written, end_s, times.start(first)[0])
+    listed = arrival_s >= end_s * (1.0 - _SLACK)
+    swapped = arrival_s <= start_s * (1.0 + _SLACK)
+    return np.select([listed, swapped], [_AS_LISTED, _SWAPPED], _WITHIN)
+
+
+_Line = tuple[Floats, Floats]
+
+
+def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
+    """Which convex functions are proven nowhere below which others, both by (value, slope) at both ends.
+
+    The upper lies above its tangents, the lower below its chord; least is their distance at either end or
+    where the tangents meet.
+    """
+    (left, left_slope), (right, right_slope) = upper
+    chord, chord_end = lower[0][0], lower[1][0]
+    slope = (chord_end - chord) / max(width, 1.0)
+    from_left, from_right = left - chord, right - right_slope * width - chord
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = np.clip((from_left - from_right) / (right_slope - left_slope), 0.0, width)
+    meet = np.where(np.isfinite(meet), meet, 0.0)
+    distance = np.maximum(from_left + (left_slope - slope) * meet, from_right + (right_slope - slope) * meet)
+    slack = _SLACK * np.abs(chord + slope * meet)
+    ends = (left - chord >= -_SLACK * np.abs(chord)) & (right - chord_end >= -_SLACK * np.abs(chord_end))
+    return ends & (distance >= -slack)
+
+
+def _timed(schedule: Schedule) -> _Times:
+    """When sends start at the schedule's size, and by how much later for each byte more."""
+    network, size = schedule.network, schedule.chunk_bytes
+    slots = touched(network, schedule.collective, schedule.chunk, schedule.link)
+    ready_s = np.where(slots.held, 0.0, np.inf)
+    links = _Links(
+        network.hold_s(size), network.travel_s(size), network.beta_s_per_byte, *network.link_resources
+    )
+    free_s = np.zeros(network.links + len(network.ports))
+    start_s, slope = np.empty(schedule.sends), np.empty(schedule.sends)
+    _replay(slots[0], slots[1], schedule.link, links, ready_s, free_s, start_s, slope)
+    row = schedule.link
+    return _Times(start_s, slope, links.hold_s[row], links.travel_s[row], links.beta_s_per_byte[row])
+
+
+@compiled
+def _replay(
+    leaves: Indices,
+    enters: Indices,
+    link: Indices,
+    links: _Links,
+    ready_s: Floats,
+    free_s: Floats,
+    start_s: Floats,
+    slope: Floats,
+) -> None:
+    """As the simulator's, with the seconds a byte along the longest path to each start."""
+    hold_s, travel_s, beta, held_start, held = links
+    ready_slope, free_slope = np.zeros(len(ready_s)), np.zeros(len(free_s))
+    for row in range(len(link)):
+        e = link[row]
+        begin, grows = ready_s[leaves[row]], ready_slope[leaves[row]]
+        for at in range(held_start[e], held_start[e + 1]):
+            if free_s[held[at]] > begin:
+                begin, grows = free_s[held[at]], free_slope[held[at]]
+        start_s[row], slope[row] = begin, grows
+        for at in range(held_start[e], held_start[e + 1]):
+            free_s[held[at]], free_slope[held[at]] = begin + hold_s[e], grows + beta[e]
+        known_s = ready_s[enters[row]]
+        if known_s == np.inf or begin + travel_s[e] > known_s:
+            ready_s[enters[row]], ready_slope[enters[row]] = begin + travel_s[e], grows + beta[e]
