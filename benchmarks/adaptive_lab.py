@@ -299,7 +299,7 @@ def kills(options: argparse.Namespace) -> None:
         for trial in range(options.trials):
             # The host where the job was started cannot be lost: the command itself is there.
             victim = chance.randrange(options.kind == "host", 4)
-            strike = _Strike(lab, folder, options.kind, victim, chance.random() * 2)
+            strike = Strike(lab, folder, options.kind, victim, chance.random() * 2)
             computing_s = np.full((options.iterations, 4), 0.02)
             asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s)
             came = run_inside(lab, folder, asked, "session", strike)
@@ -312,17 +312,17 @@ def kills(options: argparse.Namespace) -> None:
             fine = came.wrong == 0 and len(came.lost) <= 1 and len(came.members) >= 3
             good += fine
             if came.lost:
-                recoveries.append(_recovery_s(came, strike.at_s))
+                recoveries.append(recovery_s(came, strike.at_s))
             print(
                 f"{told}lost {list(came.lost)}, wrong {came.wrong}, "
-                f"longest gap {_recovery_s(came, strike.at_s):.2f} s{'' if fine else '  BAD'}",
+                f"longest gap {recovery_s(came, strike.at_s):.2f} s{'' if fine else '  BAD'}",
                 flush=True,
             )
     print(f"{good} of {options.trials} good", end="")
     print(f"; recovery median {statistics.median(recoveries):.2f} s" if recoveries else "")
 
 
-class _Strike:
+class Strike:
     """Strikes a rank, or its host, some time after the job has begun."""
 
     def __init__(self, lab: Lab | None, folder: Path, kind: str, victim: int, after_s: float) -> None:
@@ -366,7 +366,7 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-def _recovery_s(report: IterationsReport, struck_s: float) -> float:
+def recovery_s(report: IterationsReport, struck_s: float) -> float:
     """The longest time between two results, the second after the strike, on any survivor."""
     longest_s = 0.0
     for one in report.times:
