@@ -25,10 +25,12 @@ from exec.adaptive.messages import (
     Regroup,
     Request,
     Resume,
+    Stalled,
     State,
     Swap,
 )
 from exec.adaptive.replanner import first_schedules, good_schedules
+from exec.adaptive.severed import HostPair, without_pairs
 from exec.program.dtypes import Array, divided
 from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
@@ -93,6 +95,7 @@ class Backend:
         self._session, self.group, self._network = session, group, network
         self.members: tuple[int, ...] = group.members
         self.epoch, self.lost = 0, dict[int, str]()
+        self.severed: tuple[HostPair, ...] = ()
         self.profile_every = 0
         self.decisions: queue.SimpleQueue[Decision] = queue.SimpleQueue()
         self._contexts = Contexts(group, Version(0, {}))
@@ -119,7 +122,7 @@ class Backend:
         if request not in self._contexts.version.schedules:
             made = None
             if self.group.Get_rank() == 0:
-                made = good_schedules(self._network, [request], self._session.replan_s)
+                made = good_schedules(self._linked(), [request], self._session.replan_s)
             version = self._contexts.version
             schedules = {**version.schedules, **self.group.bcast(made)}
             self._contexts.version = Version(version.number, schedules)
@@ -157,7 +160,13 @@ class Backend:
 
     def break_off(self, regroup: Regroup) -> None:
         """On the mesh's thread: let what runs raise, as its epoch is over."""
-        self.group.revoke("; ".join(f"rank {rank} {how}" for rank, how in regroup.lost.items()))
+        lost = [f"rank {rank} {how}" for rank, how in regroup.lost.items()]
+        apart = [f"nothing passes between the hosts of ranks {a} and {b}" for a, b in regroup.severed]
+        self.group.revoke("; ".join(lost + apart))
+
+    def stalled(self, peer: int) -> None:
+        """Say that nothing passes between this rank and ``peer``."""
+        self._report(Stalled(self.epoch, peer))
 
     def fail(self, error: Exception) -> None:
         """End every work with ``error``."""
@@ -244,10 +253,27 @@ class Backend:
         if work is not None:
             work.finish(whole, members)
 
+    def _linked(self) -> Network:
+        """The links that there are between the members."""
+        return without_pairs(self._network, self.group.mesh.host, self.members, self.severed)
+
+    def _take_severed(self, pairs: tuple[HostPair, ...]) -> None:
+        """Note between which hosts nothing passes; connections there outlast that."""
+        mesh = self.group.mesh
+        for pair in {*pairs} ^ {*self.severed}:
+            here = mesh.host[mesh.rank]
+            if here in pair:
+                there = pair[1 - pair.index(here)]
+                for rank in range(mesh.size):
+                    if mesh.host[rank] == there:
+                        mesh.outlast(rank, outage=pair in pairs)
+        self.severed = pairs
+
     def _regroup(self, regroup: Regroup) -> None:
         if regroup.epoch <= self.epoch:
             return
         started_s = time.monotonic()
+        lost = {rank: how for rank, how in regroup.lost.items() if rank not in self.lost}
         for rank, how in regroup.lost.items():
             self.group.mesh.lose(rank, how)
         self._contexts.close()
@@ -259,16 +285,19 @@ class Backend:
         requests = list(self._contexts.version.schedules)
         self.group = self.group.shrunk(regroup.members, str(regroup.epoch))
         self.members, self.epoch = regroup.members, regroup.epoch
+        self._take_severed(regroup.severed)
         with self._lock:
             ready = {seq: work.request for seq, work in self._works.items()}
         self._report(State(self.epoch, self._done, tuple(self._parts), ready))
         # All make the same schedules from the same costs, so none has to wait for another's.
         self._contexts = Contexts(
-            self.group, Version(self._contexts.version.number, first_schedules(self._network, requests))
+            self.group, Version(self._contexts.version.number, first_schedules(self._linked(), requests))
         )
-        self._session.tell(
-            "lost", time.monotonic() - started_s, detail={"ranks": dict(regroup.lost), "epoch": self.epoch}
-        )
+        seconds = time.monotonic() - started_s
+        if lost:
+            self._session.tell("lost", seconds, detail={"ranks": dict(regroup.lost), "epoch": self.epoch})
+        else:
+            self._session.tell("regrouped", seconds, detail={"severed": self.severed, "epoch": self.epoch})
 
     def _resume(self, resume: Resume) -> None:
         if self._done == resume.seq and len(self._parts) > resume.kept:
@@ -296,7 +325,8 @@ class Backend:
     def _measure(self, measure: Measure) -> None:
         started_s = time.monotonic()
         guess = float(self._network.beta_s_per_byte.min())
-        found = measured_links(self.group.named(f"measure {measure.number}"), guess)
+        self._take_severed(measure.severed)
+        found = measured_links(self.group.named(f"measure {measure.number}"), guess, measure.severed)
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)

@@ -86,6 +86,7 @@ class Coordinator:
     ) -> None:
         self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
         self.lost: dict[int, str] = {}
+        self.severed: tuple[tuple[int, int], ...] = ()
         self.seq = 0
         self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
         self._policy, self._buy_s = policy, buy_s
@@ -147,12 +148,19 @@ class Coordinator:
         self.lost |= gone
         return self.regroup(left, now_s)
 
+    def heard_s(self, now_s: float) -> dict[int, float]:
+        """When each member was heard last; this rank is now."""
+        return {**self._heard, self.rank: now_s}
+
     def regroup(self, members: Sequence[int], now_s: float) -> list[Decision]:
-        """Begin an epoch with ``members``; what was decided in the last one is void."""
+        """Begin an epoch with ``members``; what was decided in the last one is void.
+
+        ``severed``, pairs of hosts between which nothing passes, are told to all.
+        """
         self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
         self._heard = dict.fromkeys(self.members, now_s)
         self._states = {}
-        return [Regroup(self.epoch, self.members, dict(self.lost))]
+        return [Regroup(self.epoch, self.members, dict(self.lost), self.severed)]
 
     def _next_part(self, now_s: float) -> Go | None:
         """The next part of the request at hand, where it is time for one."""

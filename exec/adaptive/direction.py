@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import deque
@@ -19,9 +20,12 @@ from exec.adaptive.messages import (
     Measured,
     PartDone,
     Request,
+    Stalled,
     Swap,
+    Tried,
 )
 from exec.adaptive.replanner import Replanned, Replanner
+from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.relays.buy_cost import SimulatedCosts
 from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
@@ -49,6 +53,9 @@ class Direction:
         )
         self._now: Network = session.capability
         self._first = group
+        self._severed = Severed(group.mesh.host, session.severed, time.monotonic())
+        self.coordinator.severed = self._severed.pairs
+        self._measure_due = False
         self._replanner = Replanner(self._planned, session.replan_s)
         self._plans: list[Replanned] = []
         self._version, self._measuring = 0, 0
@@ -74,6 +81,10 @@ class Direction:
             self._gather(rank, message)
         elif isinstance(message, Installed):
             self._installed(rank, message)
+        elif isinstance(message, Stalled) and message.epoch == self.coordinator.epoch:
+            self._severed.stalled(rank, message.peer, now_s)
+        elif isinstance(message, Tried):
+            self._severed.tried(message.pair, message.reached, now_s)
         elif isinstance(message, PartDone) and rank == self._session.rank:
             self._watch(message)
         self._send(self.coordinator.hear(rank, message, now_s))
@@ -86,6 +97,7 @@ class Direction:
         if self._anew and self._is_settled() and not self._replanner.busy:
             self._replan()
         self._send(self.coordinator.decide(now_s))
+        self._sever_and_heal(now_s)
         silent = {rank: how for rank, how in self.coordinator.silent(now_s).items() if self._is_silent(rank)}
         if silent:
             self.lose(silent)
@@ -96,10 +108,42 @@ class Direction:
         if decisions:
             for rank in lost:
                 self._session.fence(rank)
-            self._installing.clear()
-            self._rows.clear()
-            self._anew = True
+            self._begin_anew()
         self._send(decisions)
+
+    def _begin_anew(self) -> None:
+        """What was under way ends with its epoch, whose members go on with first schedules."""
+        self._installing.clear()
+        self._rows.clear()
+        self._forget_times()
+        self._anew = True
+
+    def _sever_and_heal(self, now_s: float) -> None:
+        """Begin an epoch around pairs of hosts that have stalled, and use those again that carry."""
+        if self.coordinator.gathering:
+            return
+        found = self._severed.found(self.coordinator.heard_s(now_s), self._goes_on, now_s)
+        healed = self._severed.healed(now_s)
+        self.coordinator.severed = self._severed.pairs
+        for pair in found:
+            self._session.tell("severed", detail={"hosts": self._names(pair), "ranks": pair})
+        for pair, lasted_s in healed.items():
+            self._session.tell("healed", lasted_s, detail={"hosts": self._names(pair), "ranks": pair})
+        self._measure_due |= bool(healed)
+        if found:
+            self._begin_anew()
+            self._send(self.coordinator.regroup(self.coordinator.members, now_s))
+        elif self._measure_due and self._is_settled() and self.measure():
+            self._measure_due = False
+
+    def _goes_on(self, pairs: tuple[HostPair, ...]) -> bool:
+        """Whether the members reach each other without the links between ``pairs`` of hosts."""
+        return is_connected(self._network(pairs))
+
+    def _names(self, pair: HostPair) -> tuple[str, ...]:
+        """What the profile calls the hosts of a pair."""
+        hosts = self._session.capability.hosts
+        return tuple(hosts[self._first.members.index(rank)] for rank in pair)
 
     def close(self) -> None:
         """End what runs beside."""
@@ -108,9 +152,9 @@ class Direction:
     def _is_settled(self) -> bool:
         """Whether the members of this epoch work with schedules of their own."""
         ranks = len(self.coordinator.members)
-        return not self.coordinator.gathering and all(
-            schedule.network.ranks == ranks for schedule in self._session.schedules.values()
-        )
+        if self.coordinator.gathering or self._session.epoch != self.coordinator.epoch:
+            return False
+        return all(schedule.network.ranks == ranks for schedule in self._session.schedules.values())
 
     def _is_silent(self, rank: int) -> bool:
         """Whether a rank that says nothing may be counted as lost.
@@ -142,12 +186,13 @@ class Direction:
         if every and (go.seq + 1) % every == 0:
             self.measure()
 
-    def measure(self) -> None:
-        """Have all ranks measure their links before the next request."""
+    def measure(self) -> bool:
+        """Have all ranks measure their links before the next request, if nothing is under way; whether so."""
         if self._rows or self._replanner.busy:
-            return
+            return False
         self._measuring += 1
-        self._send([Measure(self.coordinator.epoch, self._measuring)])
+        self._send([Measure(self.coordinator.epoch, self._measuring, self._severed.pairs)])
+        return True
 
     def _gather(self, rank: int, rows: Measured) -> None:
         if rows.epoch != self.coordinator.epoch or rows.number != self._measuring:
@@ -161,6 +206,9 @@ class Direction:
             for src, alpha_s, beta in each.links
         ]
         self._rows = {}
+        for link in found:
+            if link.beta_s_per_byte == math.inf:
+                self._severed.stalled(link.dst, link.src, time.monotonic())
         self._now = with_links(self._now, found)
         self._replan()
 
@@ -171,11 +219,12 @@ class Direction:
         self._replanner.start(self._network(), self._session.schedules)
         self._anew = False
 
-    def _network(self) -> Network:
-        """The links between the members, as they are now."""
-        kept = [self._first.members.index(rank) for rank in self.coordinator.members]
-        network, _ = restricted(self._now, kept)
-        return network
+    def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
+        """The links between the members, as they are now, without those of severed pairs."""
+        members = self.coordinator.members
+        network, _ = restricted(self._now, [self._first.members.index(rank) for rank in members])
+        pairs = self._severed.pairs if severed is None else severed
+        return without_pairs(network, self._first.mesh.host, members, pairs)
 
     def _planned(self, found: Replanned) -> None:
         self._plans.append(found)

@@ -2,20 +2,23 @@
 
 First within hosts, then between them in N - 1 rounds: in round i a host sends to the one i places on, so
 that each NIC carries one flow each way. A receiver times the arrival of what is sent, and leaves out the
-first part, which goes into buffers on the way; no clocks are compared.
+first part, which goes into buffers on the way; no clocks are compared. A link that carries nothing ends the
+wait after some seconds.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from exec.sockets.group import Group
 from probes.columns import floats
+from probes.errors import LostRankError
 from synth.network import Link, Network, build
 
 __all__ = ["LinkNow", "guessed_network", "measured_links", "with_links"]
@@ -26,7 +29,9 @@ _PIECE_BYTES = 16 << 10
 _PINGS = 5
 _COPIES, _COPY_BYTES = 4, 256 << 10
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
-_PING, _PONG, _TRAIN, _TOLD = range(1, 5)
+_PING, _PONG, _TRAIN, _TOLD, _HEARD = range(1, 6)
+# Over a link that carries anything the exchange takes a small part of this.
+_PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -39,22 +44,36 @@ class LinkNow:
     beta_s_per_byte: float
 
 
-def measured_links(group: Group, guess_s_per_byte: float) -> list[LinkNow]:
+def measured_links(
+    group: Group, guess_s_per_byte: float, severed: Iterable[tuple[int, int]] = ()
+) -> list[LinkNow]:
     """The links into this rank; collective. ``guess_s_per_byte`` chooses how much is sent between hosts.
 
-    The first rank of a host measures for all of its ranks, which share its NIC.
+    The first rank of a host measures for all of its ranks, which share its NIC. Between hosts of ``severed``
+    pairs (lowest ranks, as the mesh numbers them) nothing is measured. A link over which nothing comes for
+    some seconds has infinite beta.
     """
     within = _within(group)
     group.Barrier()
-    hosts = _by_host(group)
-    mine = next(at for at, ranks in enumerate(hosts) if group.Get_rank() in ranks)
+    hosts, rank = _by_host(group), group.Get_rank()
+    mine = next(at for at, ranks in enumerate(hosts) if rank in ranks)
+    apart = {frozenset(pair) for pair in severed}
+    name_of = [group.mesh.host[group.members[ranks[0]]] for ranks in hosts]
     found: list[LinkNow] = []
     for step in range(1, len(hosts)):
-        there, back = hosts[(mine + step) % len(hosts)], hosts[(mine - step) % len(hosts)]
-        if group.Get_rank() == hosts[mine][0]:
-            alpha_s = _pinged(group, there[0], back[0])
-            beta = _timed_train(group, there[0], back[0], _train_bytes(guess_s_per_byte))
-            found += [LinkNow(src, dst, alpha_s, beta) for src in back for dst in hosts[mine]]
+        to, of = (mine + step) % len(hosts), (mine - step) % len(hosts)
+        if rank == hosts[mine][0]:
+            sending = None
+            if frozenset((name_of[mine], name_of[to])) not in apart:
+                there = hosts[to][0]
+                size = _train_bytes(guess_s_per_byte)
+                sending = threading.Thread(target=_send_train, args=(group, there, size), daemon=True)
+                sending.start()
+            if frozenset((name_of[mine], name_of[of])) not in apart:
+                alpha_s, beta = _received_train(group, hosts[of][0])
+                found += [LinkNow(src, dst, alpha_s, beta) for src in hosts[of] for dst in hosts[mine]]
+            if sending is not None:
+                sending.join()
         group.Barrier()
     return within + found
 
@@ -74,14 +93,14 @@ def guessed_network(group: Group, alpha_s: float = 1e-4, beta_s_per_byte: float 
 
 
 def with_links(network: Network, found: Sequence[LinkNow]) -> Network:
-    """``network`` with the costs that were measured; links that nobody measured keep theirs."""
+    """``network`` with the costs that were measured; others keep theirs."""
     alpha, beta = np.array(network.alpha_s), np.array(network.beta_s_per_byte)
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
     for link in found:
         row = row_of.get((link.src, link.dst))
-        if row is not None:
+        if row is not None and link.beta_s_per_byte < math.inf:
             alpha[row], beta[row] = link.alpha_s, link.beta_s_per_byte
     return replace(network, alpha_s=floats(alpha), beta_s_per_byte=floats(beta))
 
@@ -116,36 +135,56 @@ def _within(group: Group) -> list[LinkNow]:
     return [LinkNow(peer, rank, alpha_s, beta) for peer in peers if peer != rank]
 
 
-def _pinged(group: Group, there: int, back: int) -> float:
-    """Half the shortest round trip between ``back`` and this rank, which ``back`` timed, in seconds."""
-    ball, times_s = np.zeros(1, np.uint8), []
-    for _ in range(_PINGS):
-        started_s = time.perf_counter()
-        group.Send(ball, there, _PING)
-        group.Recv(ball, back, _PING)
-        group.Send(ball, back, _PONG)
-        group.Recv(ball, there, _PONG)
-        times_s.append(time.perf_counter() - started_s)
-    group.send(min(times_s) / 2, there, _TOLD)
-    told_s: float = group.recv(back, _TOLD)
-    return max(_LEAST_ALPHA_S, told_s)
-
-
 def _train_bytes(guess_s_per_byte: float) -> int:
     return min(_MOST_BYTES, max(_LEAST_BYTES, int(_TARGET_S / guess_s_per_byte)))
 
 
-def _timed_train(group: Group, there: int, back: int, size: int) -> float:
-    """Seconds a byte from ``back``, while this rank sends as much to ``there``."""
-    data = np.zeros(size, np.uint8)
-    sending = threading.Thread(target=group.Send, args=(data, there, _TRAIN), daemon=True)
-    sending.start()
-    group.send(size, there, _TOLD)
+def _send_train(group: Group, there: int, size: int) -> None:
+    """Answer the pings of ``there``, then send it ``size`` bytes; both ends agree whether that went well."""
+    ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
+    try:
+        group.send(size, there, _TOLD)
+        for _ in range(_PINGS):
+            group.Send(ball, there, _PONG, deadline_s)
+            group.Recv(ball, there, _PING, deadline_s)
+        group.Send(np.zeros(size, np.uint8), there, _TRAIN, deadline_s)
+    except (TimeoutError, LostRankError):
+        # Whoever is lost is so for the other end and for the next call as well.
+        pass
+    if not _hears(group, there):
+        group.drop_flow(there, (_PONG, _TRAIN), outgoing=True)
+        group.drop_flow(there, (_PING,), outgoing=False)
+
+
+def _hears(group: Group, there: int) -> bool:
+    try:
+        heard: bool = group.recv(there, _HEARD)
+    except LostRankError:
+        return False
+    return heard
+
+
+def _received_train(group: Group, back: int) -> tuple[float, float]:
+    """(alpha in s, beta in s/byte) from ``back``; beta is infinite where nothing comes."""
+    ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     pieces = int(group.recv(back, _TOLD)) // _PIECE_BYTES
-    piece, at_s = np.zeros(_PIECE_BYTES, np.uint8), []
-    for _ in range(pieces):
-        group.Recv(piece, back, _TRAIN)
-        at_s.append(time.perf_counter())
-    sending.join()
+    piece, at_s, times_s = np.zeros(_PIECE_BYTES, np.uint8), [], []
+    try:
+        for _ in range(_PINGS):
+            group.Recv(ball, back, _PONG, deadline_s)
+            started_s = time.perf_counter()
+            group.Send(ball, back, _PING, deadline_s)
+            times_s.append(started_s)
+        for _ in range(pieces):
+            group.Recv(piece, back, _TRAIN, deadline_s)
+            at_s.append(time.perf_counter())
+    except TimeoutError:
+        group.drop_flow(back, (_PONG, _TRAIN), outgoing=False)
+        group.drop_flow(back, (_PING,), outgoing=True)
+        group.send(False, back, _HEARD)
+        return _LEAST_ALPHA_S, math.inf
+    group.send(True, back, _HEARD)
     first = pieces // 4
-    return max(_LEAST_BETA, (at_s[-1] - at_s[first]) / ((pieces - 1 - first) * _PIECE_BYTES))
+    beta = (at_s[-1] - at_s[first]) / ((pieces - 1 - first) * _PIECE_BYTES)
+    alpha_s = min(np.diff(times_s)) / 2
+    return max(_LEAST_ALPHA_S, float(alpha_s)), max(_LEAST_BETA, beta)

@@ -25,8 +25,10 @@ __all__ = [
     "Regroup",
     "Request",
     "Resume",
+    "Stalled",
     "State",
     "Swap",
+    "Tried",
 ]
 
 
@@ -91,9 +93,28 @@ class Installed:
     version: int
 
 
+@dataclass(frozen=True)
+class Stalled:
+    """A worker waits for data from or to ``peer``, and nothing passes between the two."""
+
+    epoch: int
+    peer: int
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A worker has tried to reach the other host of a severed pair by a new connection."""
+
+    pair: tuple[int, int]
+    reached: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each."""
+    """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each.
+
+    Beta is infinite where nothing came.
+    """
 
     epoch: int
     number: int
@@ -120,10 +141,14 @@ class Go(Decision):
 
 @dataclass(frozen=True)
 class Regroup(Decision):
-    """A new epoch begins with ``members``; say where you stand."""
+    """A new epoch begins with ``members``; say where you stand.
+
+    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes.
+    """
 
     members: tuple[int, ...]
     lost: Mapping[int, str]
+    severed: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,9 +180,10 @@ class Swap(Decision):
 
 @dataclass(frozen=True)
 class Measure(Decision):
-    """Measure the links now."""
+    """Measure the links now, those between hosts of ``severed`` pairs left out."""
 
     number: int
+    severed: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from exec.adaptive.messages import Request
 from exec.relays.late_bases import PIECES
 from exec.replan import replanned
+from probes.errors import UsageError
 from synth.network import Network
 from synth.schedule import Schedule
 from synth.stages import synthesize
@@ -34,11 +35,18 @@ class Replanned:
 
 
 def first_schedules(network: Network, requests: Sequence[Request]) -> dict[Request, Schedule]:
-    """A schedule for each request at once: rings, which every network of linked ranks has (Patarasuk 2009).
+    """A schedule for each request at once: a ring (Patarasuk 2009), or greedy where links lack for one.
 
     They are what a job goes on with at a moment's notice, until a synthesis finds better ones.
     """
-    return {request: _synthesized(network, request, method="ring") for request in requests}
+    return {request: _first(network, request) for request in requests}
+
+
+def _first(network: Network, request: Request) -> Schedule:
+    try:
+        return _synthesized(network, request, method="ring")
+    except UsageError:
+        return _synthesized(network, request, method="greedy")
 
 
 def good_schedules(network: Network, requests: Sequence[Request], budget_s: float) -> dict[Request, Schedule]:

@@ -22,7 +22,7 @@ from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import guessed_network, measured_links, with_links
-from exec.adaptive.messages import Decision, Regroup, Request
+from exec.adaptive.messages import Decision, Regroup, Request, Tried
 from exec.program.dtypes import Array, dtype_name, ufunc_of
 from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 TOPIC = "session"
 _BEAT_S = 0.1
+# How often the ends of a severed pair try to reach each other.
+_TRY_S = 0.5
 # A network that nobody has profiled is taken for slow at first: too much data would take long to send.
 _SLOW_S_PER_BYTE = 1e-6
 
@@ -89,11 +91,12 @@ class Session:
         self._closed = threading.Event()
         self._inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._mesh.subscribe(TOPIC, self._hear)
+        self._mesh.on_stalled(self._backend.stalled)
         self._mesh.on_lost(lambda rank, how: self._inbox.put((rank, LostRankError(how))))
         group.Barrier()
         self._threads = [
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True)
-            for run in (self._beat, self._direct)
+            for run in (self._beat, self._direct, self._try_severed)
         ]
         for thread in self._threads:
             thread.start()
@@ -105,13 +108,18 @@ class Session:
 
     @property
     def epoch(self) -> int:
-        """How often the membership has changed."""
+        """How often ranks were lost, or hosts no longer reached each other."""
         return self._backend.epoch
 
     @property
     def lost(self) -> dict[int, str]:
         """The ranks that were lost, and how."""
         return dict(self._backend.lost)
+
+    @property
+    def severed(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of hosts, by their lowest ranks, that live and between which nothing passes."""
+        return self._backend.severed
 
     @property
     def seen(self) -> Sequence[Seen]:
@@ -206,6 +214,16 @@ class Session:
         while not self._closed.wait(_BEAT_S):
             if self.coordinator != self.rank:
                 self.send(self.coordinator, Beat())
+
+    def _try_severed(self) -> None:
+        """Where this host is one end of a severed pair: see whether the other can be reached again."""
+        while not self._closed.wait(_TRY_S):
+            for pair in self.severed:
+                here, there = (
+                    [rank for rank in self.members if self._mesh.host[rank] == host] for host in pair
+                )
+                if here and there and self.rank == here[0]:
+                    self.send(self.coordinator, Tried(pair, self._mesh.reaches(there[0])))
 
     def _direct(self) -> None:
         """Coordinate while this is the lowest rank that lives; else only see whether it has become so."""

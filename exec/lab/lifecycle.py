@@ -20,13 +20,15 @@ from exec.lab.model import DEVICE, SUBNET, Lab, refuse_name
 from probes.errors import UnavailableError
 from probes.files import ownership
 
-__all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
+__all__ = ["cables", "down", "set_cable", "set_route", "shape", "standing", "traffic", "up"]
 
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
 _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
+# A locally administered address.
+_NOBODY = "02:00:00:00:ff:ff"
 # reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
 # that nobody asked for.
 _SETTINGS = (
@@ -94,6 +96,19 @@ def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
     require()
     state = "up" if connected else "down"
     ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host)), state)
+
+
+def set_route(lab: Lab, host: str, other: str, *, connected: bool) -> None:
+    """Cut the way between two hosts, both of which reach all others, or mend it."""
+    require()
+    for src, dst in ((host, other), (other, host)):
+        # Frames to an address that nobody has vanish at the switch, and no end hears of it.
+        where = ("-netns", lab.namespace(src), "neigh")
+        what = ("to", lab.address(dst), "dev", DEVICE)
+        if connected:
+            ip(*where, "del", *what)
+        else:
+            ip(*where, "replace", *what, "lladdr", _NOBODY, "nud", "permanent")
 
 
 def cables(lab: Lab) -> dict[str, bool]:

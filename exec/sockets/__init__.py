@@ -1,6 +1,7 @@
 """Processes of one run over TCP: connections that only they can make, and groups of ranks without MPI.
 
 In: the run's key and an all-gather of a few bytes. Out: a `Group` of ranks, which stands in for an MPI
-communicator and outlives the death of its members. Read `group`, `mesh`, `flows` and `wires`; below them
-`channel` (messages with MACs), `greeter` (who is let in), `listeners` and `reach`.
+communicator and outlives the death of its members. Read `group`, `mesh` and `wires`; below them
+`channel` (messages with MACs), `greeter` (who is let in), `listeners` and `reach`. Where a connection carries
+nothing though both ends live: `unacknowledged` and `stalls` find it, `detours` goes round.
 """

@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from exec.sockets.unacknowledged import goes_nowhere, unacknowledged_bytes
+
 __all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "key_of_wires"]
 
 _MAGIC = b"ccctl ranks 1\n"
@@ -47,6 +49,7 @@ class Channel:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._keys, self._sent, self._received = (sending, receiving), 0, 0
         self._buffer, self._outgoing = bytearray(), bytearray()
+        self.framed_bytes = 0
         self._waiting: collections.deque[Any] = collections.deque()
         self._ended: Exception | None = None
 
@@ -77,6 +80,26 @@ class Channel:
             except BlockingIOError:
                 return
             del self._outgoing[:sent]
+
+    @property
+    def backlog(self) -> bool:
+        """Whether something that was posted has not been taken yet."""
+        return bool(self._outgoing)
+
+    def wait_for_room(self, limit_s: float) -> None:
+        """Wait until the other end may take more of what was posted, or ``limit_s`` seconds."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLOUT)
+        poll.poll(math.ceil(1000 * limit_s))
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Of ``framed_bytes``, all that messages came to so far, what the other host has acknowledged."""
+        return self.framed_bytes - len(self._outgoing) - unacknowledged_bytes(self._end)
+
+    def goes_nowhere(self) -> bool:
+        """Whether the connection carries nothing, though the other end has room."""
+        return goes_nowhere(self._end)
 
     def arrived(self) -> list[Any]:
         """The messages that have come whole, without waiting for more.
@@ -134,6 +157,11 @@ class Channel:
             self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
             self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * limit_s))
 
+    def outlast(self, limit_s: float) -> None:
+        """Let the connection not end for so long where nothing is acknowledged."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * limit_s))
+
     def detach(self) -> socket.socket:
         """The connection itself, for data without MACs; the channel is not to be used any more."""
         if self._buffer or self._waiting:
@@ -156,6 +184,7 @@ class Channel:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         mac = _mac_of(self._keys[0], self._sent, content)
         self._sent += 1
+        self.framed_bytes += _HEADER.size + len(content)
         return _HEADER.pack(len(content), mac) + content
 
     def _read(self) -> None:

@@ -7,7 +7,9 @@ LostRankError; the survivors go on in a group of their own (``shrunk``), which i
 from __future__ import annotations
 
 import itertools
+import math
 import select
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from exec.program.wires import Wire
 from exec.sockets.mesh import Exchange, Mesh
+from exec.sockets.stalls import Stalls
 from exec.sockets.wires import FlowWires
 from probes.errors import LostRankError
 
@@ -111,27 +114,38 @@ class Group:
         """The next object of one member."""
         return self.mesh.receive(self.members[source], f"{self._name}#{tag}")
 
-    def Send(self, data: Any, dest: int, tag: int = 0) -> None:  # noqa: N802
-        """Send bytes, or a contiguous array, over the connection for data; returns once they are sent."""
-        end = self.mesh.outgoing(self.members[dest], self._flow(tag))
+    def Send(  # noqa: N802
+        self, data: Any, dest: int, tag: int = 0, deadline_s: float = math.inf
+    ) -> None:
+        """Send bytes, or a contiguous array, over the connection for data; returns once they are sent.
+
+        Raises TimeoutError where they are not at ``deadline_s`` of the monotonic clock: the connection is of
+        no more use then (``drop_flow``).
+        """
+        end = self.mesh.outgoing(self.members[dest], self._flow(tag), deadline_s)
         view, sent = _bytes_of(data), 0
         while sent < len(view):
             try:
                 sent += end.send(view[sent:])
             except BlockingIOError:
-                self._poll(end, select.POLLOUT)
+                self._poll(end, select.POLLOUT, deadline_s)
             except OSError as error:
                 self._lost(dest, error)
 
-    def Recv(self, data: Any, source: int, tag: int = 0) -> None:  # noqa: N802
-        """Fill a contiguous array with what ``source`` sends next over the connection for data."""
-        end = self.mesh.incoming(self.members[source], self._flow(tag))
+    def Recv(  # noqa: N802
+        self, data: Any, source: int, tag: int = 0, deadline_s: float = math.inf
+    ) -> None:
+        """Fill a contiguous array with what ``source`` sends next over the connection for data.
+
+        Raises TimeoutError as ``Send``.
+        """
+        end = self.mesh.incoming(self.members[source], self._flow(tag), deadline_s)
         view, got = _bytes_of(data), 0
         while got < len(view):
             try:
                 count = end.recv_into(view[got:])
             except BlockingIOError:
-                self._poll(end, select.POLLIN)
+                self._poll(end, select.POLLIN, deadline_s)
                 continue
             except OSError as error:
                 self._lost(source, error)
@@ -139,15 +153,19 @@ class Group:
                 self._lost(source, EOFError("closed its connection"))
             got += count
 
+    def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
+        """Close connections for data to or from one member; the next call makes others."""
+        for tag in tags:
+            self.mesh.drop_flow(self.members[peer], self._flow(tag), outgoing=outgoing)
+
     def wires(self, specifications: Sequence[Wire]) -> FlowWires:
         """The connections of a plan to ranks of other hosts."""
-        ends = [
-            (self.mesh.outgoing if wire.outgoing else self.mesh.incoming)(
-                self.members[wire.peer], f"{self.epoch}/{wire.channel}"
-            )
-            for wire in sorted(specifications, key=lambda wire: not wire.outgoing)
-        ]
-        return FlowWires(sorted(specifications, key=lambda wire: not wire.outgoing), ends, self.check)
+        wires = sorted(specifications, key=lambda wire: not wire.outgoing)
+        ends = []
+        for wire in wires:
+            peer, made = self.members[wire.peer], self.mesh.outgoing if wire.outgoing else self.mesh.incoming
+            ends.append((peer, made(peer, f"{self.epoch}/{wire.channel}")))
+        return FlowWires(wires, ends, self.check, Stalls(self.mesh))
 
     def _flow(self, tag: int) -> str:
         return f"{self.epoch}/message {tag}"
@@ -155,11 +173,13 @@ class Group:
     def _next(self, rank: int) -> Any:
         return self.mesh.receive(self.members[rank], self._name)
 
-    def _poll(self, end: Any, event: int) -> None:
+    def _poll(self, end: Any, event: int, deadline_s: float) -> None:
         poll = select.poll()
         poll.register(end, event)
         if not poll.poll(_POLL_MS):
             self.check()
+            if time.monotonic() > deadline_s:
+                raise TimeoutError("nothing passes")
 
     def _lost(self, rank: int, error: Exception) -> NoReturn:
         self.check()

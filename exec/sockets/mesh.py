@@ -2,6 +2,7 @@
 
 One thread reads what the others say and sorts it; whoever waits for something waits on one condition. A
 connection that ends is a rank that is lost: everybody who waits for it is told so, and the others go on.
+A connection that carries nothing though both ends live is done without: messages go round over a third rank.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import collections
 import contextlib
 import json
 import logging
+import math
 import os
+import pickle
 import queue
 import selectors
 import socket
@@ -21,9 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from exec.sockets.channel import Channel
+from exec.sockets.detours import Arrivals, Passed, Sent
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import own_addresses_towards
-from exec.sockets.reach import first_to_answer
+from exec.sockets.reach import UNHEARD_S, first_to_answer
 from probes.errors import LostRankError, UnavailableError
 from probes.live.host_key import host_key
 
@@ -38,6 +42,17 @@ _log = logging.getLogger(__name__)
 _MEETING_S = 120.0
 # How often who waits looks whether what it waits for can still come.
 _LOOK_S = 0.05
+# How often the connections are looked at, and one that somebody waits for is tried.
+_TICK_S, _TRY_EVERY_S = 0.1, 0.2
+_TRY = "mesh/try"
+_OUTLASTED_S = 86400.0
+
+
+@dataclass(frozen=True)
+class _NoWay:
+    """A relay says that it does not reach ``dest`` either."""
+
+    dest: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,12 @@ class Mesh:
         self._channels: dict[int, Channel] = {}
         self._opening = threading.Lock()
         self._sending = [threading.Lock() for _ in range(size)]
+        self._sent: dict[int, Sent] = {}
+        self._arrivals = [Arrivals() for _ in range(size)]
+        self._unfit: dict[int, set[int]] = {}
+        self._passing_for: dict[int, set[int]] = {}
+        self._tried_s: dict[int, float] = {}
+        self._on_stalled: list[Callable[[int], None]] = []
         self._boxes: dict[tuple[str, int], collections.deque[Any]] = {}
         self._subscribers: dict[str, Callable[[int, Any], None]] = {}
         self._flows: dict[tuple[int, str, bool], socket.socket] = {}
@@ -100,14 +121,44 @@ class Mesh:
         if peer == self.rank:
             self._deliver(peer, topic, payload)
             return
-        channel = self._channels.get(peer)
-        if channel is None or peer in self.lost:
-            return
-        try:
-            with self._sending[peer]:
-                channel.send((topic, payload))
-        except OSError as error:
-            self.lose(peer, f"broke its connection ({error})")
+        if peer in self._sent and peer not in self.lost:
+            self._send(peer, pickle.dumps((topic, payload), pickle.HIGHEST_PROTOCOL))
+
+    def probe(self, peer: int) -> None:
+        """Have something under way to ``peer``, so that its host must answer if the connection carries."""
+        now_s = time.monotonic()
+        if peer != self.rank and now_s - self._tried_s.get(peer, 0.0) > _TRY_EVERY_S:
+            self._tried_s[peer] = now_s
+            if not self._sent[peer].waiting:
+                self.send(peer, _TRY, None)
+
+    def is_mute(self, peer: int) -> bool:
+        """Whether the connection to ``peer`` carries nothing, so that messages go round."""
+        return peer in self._sent and self._sent[peer].mute
+
+    def on_stalled(self, hear: Callable[[int], None]) -> None:
+        """Let ``hear(peer)`` be called when data from or to ``peer`` is waited for, and nothing passes."""
+        self._on_stalled.append(hear)
+
+    def stalled(self, peer: int) -> None:
+        """Say that nothing passes between this rank and ``peer``."""
+        for hear in self._on_stalled:
+            hear(peer)
+
+    def outlast(self, peer: int, *, outage: bool) -> None:
+        """Keep the connection to ``peer`` for a day where it carries nothing, or for some seconds again.
+
+        For a peer that is known to live, and is reached over others.
+        """
+        if peer in self._channels:
+            self._channels[peer].outlast(_OUTLASTED_S if outage else UNHEARD_S)
+
+    def reaches(self, peer: int) -> bool:
+        """Whether a new connection to ``peer`` comes about."""
+        channel = first_to_answer(self._addresses[peer], self._key)
+        if channel is not None:
+            channel.close()
+        return channel is not None
 
     def receive(self, peer: int, topic: str) -> Any:
         """The next message of ``peer`` on ``topic``, waited for.
@@ -172,13 +223,23 @@ class Mesh:
             for key in [key for key in self._boxes if key[0] == topic]:
                 del self._boxes[key]
 
-    def outgoing(self, peer: int, flow: str) -> socket.socket:
-        """The connection on which this rank sends data to ``peer``; made at first use, then kept."""
-        return self._flow(peer, flow, outgoing=True)
+    def outgoing(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
+        """The connection on which this rank sends data to ``peer``; made at first use, then kept.
 
-    def incoming(self, peer: int, flow: str) -> socket.socket:
-        """The connection on which ``peer`` sends data to this rank; ``peer`` makes it."""
-        return self._flow(peer, flow, outgoing=False)
+        Raises TimeoutError where it has not come about at ``deadline_s`` of the monotonic clock.
+        """
+        return self._flow(peer, flow, deadline_s, outgoing=True)
+
+    def incoming(self, peer: int, flow: str, deadline_s: float = math.inf) -> socket.socket:
+        """The connection on which ``peer`` sends data to this rank; ``peer`` makes it. As ``outgoing``."""
+        return self._flow(peer, flow, deadline_s, outgoing=False)
+
+    def drop_flow(self, peer: int, flow: str, *, outgoing: bool) -> None:
+        """Close one connection for data; the next use makes another."""
+        with self._changed:
+            end = self._flows.pop((peer, flow, outgoing), None)
+        if end is not None:
+            end.close()
 
     def close_flows(self, prefix: str) -> None:
         """Close the connections for data whose names begin with ``prefix``."""
@@ -188,27 +249,40 @@ class Mesh:
         for end in ends:
             end.close()
 
-    def _flow(self, peer: int, flow: str, *, outgoing: bool) -> socket.socket:
+    def _flow(self, peer: int, flow: str, limit_s: float, *, outgoing: bool) -> socket.socket:
         found = self._flows.get((peer, flow, outgoing))
         if found is not None:
             return found
         if outgoing:
             with self._opening:
                 if (peer, flow, True) not in self._flows:
-                    channel = self._called(peer, _Introduction(self.rank, flow))
-                    channel.receive()
-                    end = _prepared(channel.detach())
+                    end = self._opened(peer, flow, limit_s)
                     with self._changed:
                         self._flows[(peer, flow, True)] = end
                 return self._flows[(peer, flow, True)]
-        deadline_s = time.monotonic() + _MEETING_S
+        started_s = time.monotonic()
         with self._changed:
             while (peer, flow, False) not in self._flows:
                 self.check(flow)
-                if peer in self.lost or time.monotonic() > deadline_s:
+                now_s = time.monotonic()
+                if peer in self.lost or now_s - started_s > _MEETING_S:
                     raise LostRankError(f"rank {peer} {self.lost.get(peer, 'opened no connection for data')}")
+                if now_s > limit_s:
+                    raise TimeoutError(f"rank {peer} opened no connection for data")
                 self._changed.wait(_LOOK_S)
             return self._flows[(peer, flow, False)]
+
+    def _opened(self, peer: int, flow: str, limit_s: float) -> socket.socket:
+        """A connection for data to ``peer``, which is told which flow it is for."""
+        channel = first_to_answer(self._addresses[peer], self._key)
+        if channel is None:
+            if limit_s < math.inf:
+                raise TimeoutError(f"rank {peer} does not answer")
+            self.stalled(peer)
+            raise LostRankError(f"rank {peer} does not answer")
+        channel.send(_Introduction(self.rank, flow))
+        channel.receive()
+        return _prepared(channel.detach())
 
     def _introduce(self, exchange: Exchange) -> list[socket.socket]:
         """Tell the others where this rank listens, and hear where they do."""
@@ -227,7 +301,14 @@ class Mesh:
     def _meet(self) -> None:
         """Connect to the lower ranks, and wait for the higher ones."""
         for peer in range(self.rank):
-            channel = self._called(peer, _Introduction(self.rank))
+            channel = first_to_answer(self._addresses[peer], self._key)
+            if channel is None:
+                raise UnavailableError(
+                    f"rank {self.rank} ({socket.gethostname()}) cannot reach rank {peer} at "
+                    f"{', '.join(self._addresses[peer])}",
+                    hint="A firewall between the hosts? The ranks connect to ports of their choice.",
+                )
+            channel.send(_Introduction(self.rank))
             self._register(peer, channel)
         deadline_s = time.monotonic() + _MEETING_S
         with self._changed:
@@ -240,19 +321,6 @@ class Mesh:
                         hint="A firewall between the hosts? The ranks connect to ports of their choice.",
                     )
                 self._changed.wait(_LOOK_S)
-
-    def _called(self, peer: int, introduction: _Introduction) -> Channel:
-        channel = first_to_answer(self._addresses[peer], self._key)
-        if channel is None:
-            if introduction.flow:
-                raise LostRankError(f"rank {peer} does not answer")
-            raise UnavailableError(
-                f"rank {self.rank} ({socket.gethostname()}) cannot reach rank {peer} at "
-                f"{', '.join(self._addresses[peer])}",
-                hint="A firewall between the hosts? The ranks connect to ports of their choice.",
-            )
-        channel.send(introduction)
-        return channel
 
     def _arrived(self, message: Any, channel: Channel) -> None:
         if not isinstance(message, _Introduction):
@@ -269,6 +337,7 @@ class Mesh:
     def _register(self, peer: int, channel: Channel) -> None:
         with self._changed:
             self._channels[peer] = channel
+            self._sent[peer] = Sent(channel.goes_nowhere)
             self._changed.notify_all()
         self._selector.register(channel, selectors.EVENT_READ, peer)
         # Messages may have come with the introduction.
@@ -276,24 +345,124 @@ class Mesh:
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
+    def _send(self, peer: int, content: bytes) -> None:
+        """Send one message, and wait until it has gone where the connection carries anything."""
+        channel, sent = self._channels[peer], self._sent[peer]
+        try:
+            with self._sending[peer]:
+                number = sent.next_number()
+                channel.post((number, content))
+                sent.note(number, channel.framed_bytes, content)
+            while self._waits(peer):
+                channel.wait_for_room(_LOOK_S)
+                with self._sending[peer]:
+                    channel.flush()
+        except (OSError, ValueError) as error:
+            # A connection that another thread has closed is no file any more.
+            self.lose(peer, f"broke its connection ({error})")
+            return
+        if sent.mute:
+            self._go_round(peer)
+
+    def _waits(self, peer: int) -> bool:
+        """Whether a sender waits: the thread that reads never does, or nobody would read."""
+        backlog = self._channels[peer].backlog and not self._sent[peer].mute
+        return backlog and peer not in self.lost and threading.current_thread() is not self._reader
+
+    def _post(self, peer: int, frame: object) -> None:
+        """Send what bears no number, without waiting."""
+        try:
+            with self._sending[peer]:
+                self._channels[peer].post(frame)
+        except OSError as error:
+            self.lose(peer, f"broke its connection ({error})")
+
+    def _go_round(self, peer: int) -> None:
+        """Give a third rank what ``peer`` has not acknowledged."""
+        ends = (self.host[self.rank], self.host[peer])
+        unfit = self._unfit.setdefault(peer, set())
+        fit = (
+            rank
+            for rank, sent in sorted(self._sent.items())
+            if self.host[rank] not in ends and rank not in unfit and rank not in self.lost and not sent.mute
+        )
+        relay = next(fit, None)
+        if relay is None or peer in self.lost:
+            return
+        with self._sending[peer]:
+            found = self._sent[peer].to_pass(relay)
+        for number, content in found:
+            self._post(relay, Passed(self.rank, peer, number, content))
+
+    def _pass_on(self, passed: Passed) -> None:
+        """As a relay: on the thread that reads."""
+        if passed.dest == self.rank:
+            self._take(passed.origin, passed.number, passed.content)
+        elif passed.dest in self._sent and passed.dest not in self.lost:
+            self._passing_for.setdefault(passed.dest, set()).add(passed.origin)
+            if self.is_mute(passed.dest):
+                self._post(passed.origin, _NoWay(passed.dest))
+                return
+            self._post(passed.dest, passed)
+            self.probe(passed.dest)
+
+    def _look(self) -> None:
+        """See what has been acknowledged, and let messages go round where nothing is."""
+        now_s = time.monotonic()
+        for peer, sent in tuple(self._sent.items()):
+            channel = self._channels[peer]
+            if peer in self.lost or not (sent.waiting or channel.backlog):
+                continue
+            was_mute = sent.mute
+            try:
+                with self._sending[peer]:
+                    channel.flush()
+                    sent.look(channel.acknowledged_bytes, now_s)
+            except (OSError, ValueError) as error:
+                self.lose(peer, f"broke its connection ({error})")
+                continue
+            if not sent.mute:
+                self._unfit.pop(peer, None)
+                continue
+            if not was_mute:
+                for origin in self._passing_for.pop(peer, ()):
+                    self._post(origin, _NoWay(peer))
+            self._go_round(peer)
+
     def _read(self) -> None:
+        looked_s = 0.0
         while not self._closed:
-            for event, _ in self._selector.select(1.0):
+            for event, _ in self._selector.select(_TICK_S):
                 if event.data is None:
                     self._awoken.recv(64)
                     while not self._fresh.empty():
                         self._hear(self._fresh.get())
                 else:
                     self._hear(event.data)
+            if time.monotonic() - looked_s > _TICK_S:
+                looked_s = time.monotonic()
+                self._look()
 
     def _hear(self, peer: int) -> None:
         try:
-            messages = self._channels[peer].arrived()
+            frames = self._channels[peer].arrived()
         except (EOFError, OSError) as error:
             self.lose(peer, "is gone" if isinstance(error, EOFError) else f"is gone ({error})")
             return
-        for topic, payload in messages:
-            self._deliver(peer, topic, payload)
+        for frame in frames:
+            if isinstance(frame, Passed):
+                self._pass_on(frame)
+            elif isinstance(frame, _NoWay):
+                self._unfit.setdefault(frame.dest, set()).add(peer)
+                self._go_round(frame.dest)
+            else:
+                self._take(peer, *frame)
+
+    def _take(self, peer: int, number: int, content: bytes) -> None:
+        for one in self._arrivals[peer].take(number, content):
+            topic, payload = pickle.loads(one)
+            if topic != _TRY:
+                self._deliver(peer, topic, payload)
 
     def _deliver(self, peer: int, topic: str, payload: object) -> None:
         with self._changed:

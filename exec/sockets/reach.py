@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from exec.sockets.channel import Channel, greet
 
-__all__ = ["first_to_answer"]
+__all__ = ["UNHEARD_S", "first_to_answer"]
 
 # A process whose host is cut off hears of it when nothing has been acknowledged for so long.
-_UNHEARD_S = 20
+UNHEARD_S = 20
 # How long a connection may take to come about, and the other end to greet.
 _REACHED_S = 3.0
 _ANSWERED_S = 10.0
@@ -74,5 +74,5 @@ def _reached(address: str) -> socket.socket:
         return end
     end = socket.create_connection((host, int(port)), _REACHED_S)
     with contextlib.suppress(OSError, AttributeError):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNHEARD_S)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNHEARD_S)
     return end

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from exec.program.wires import Wire
+from exec.sockets.stalls import Pending, Stalls
 from probes.errors import LostRankError
 
 __all__ = ["FlowWires"]
@@ -21,15 +22,19 @@ _POLL_MS = 20
 class FlowWires:
     """All wires of one rank; ``begin`` before each run, ``serve`` whenever the interpreter comes back.
 
-    ``check`` raises where the run cannot go on. What a rank sends is buffered by the kernel, so a message
-    counts as read once the socket has taken it.
+    ``check`` raises where the run cannot go on; ``stalls`` is told what is waited for. What a rank sends is
+    buffered by the kernel, so a message counts as read once the socket has taken it.
     """
 
     def __init__(
-        self, wires: Sequence[Wire], ends: Sequence[socket.socket], check: Callable[[], None]
+        self,
+        wires: Sequence[Wire],
+        ends: Sequence[tuple[int, socket.socket]],
+        check: Callable[[], None],
+        stalls: Stalls,
     ) -> None:
-        self._ends = [_End(wire, end) for wire, end in zip(wires, ends, strict=True)]
-        self._check = check
+        self._ends = [_End(wire, *end) for wire, end in zip(wires, ends, strict=True)]
+        self._check, self._stalls = check, stalls
 
     def begin(self, run: int) -> None:
         """Start run number ``run`` on every wire."""
@@ -38,9 +43,11 @@ class FlowWires:
 
     def serve(self, *, wait: bool) -> bool:
         """Move what can be moved; with ``wait`` stay a while until something can. Whether a message ended."""
-        moved = self._move()
-        if moved or not wait:
-            return moved
+        if self._move():
+            return True
+        self._stalls.look(self._pending())
+        if not wait:
+            return False
         poll = select.poll()
         for end in self._ends:
             if end.wants():
@@ -54,6 +61,11 @@ class FlowWires:
         """Forget the messages; the sockets stay, for plans to come."""
         self._ends = []
 
+    def _pending(self) -> Iterator[Pending]:
+        for end in self._ends:
+            if end.wants():
+                yield Pending(end.member, end.socket, end.outgoing, end.moved)
+
     def _move(self) -> bool:
         moved = False
         for end in self._ends:
@@ -66,10 +78,14 @@ class FlowWires:
 
 
 class _End:
-    """One end of a connection: how many messages of this run are through, and how much of the next."""
+    """One end of a connection: how many messages of this run are through, and how much of the next.
 
-    def __init__(self, wire: Wire, end: socket.socket) -> None:
-        self.outgoing, self.peer, self.socket = wire.outgoing, wire.peer, end
+    ``member`` is what the mesh calls its peer, ``moved`` the bytes so far.
+    """
+
+    def __init__(self, wire: Wire, member: int, end: socket.socket) -> None:
+        self.outgoing, self.peer, self.member, self.socket = wire.outgoing, wire.peer, member, end
+        self.moved = 0
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
         self._messages = [memoryview(message.data) for message in wire.messages]
         self._base = self._through = self._offset = 0
@@ -94,9 +110,10 @@ class _End:
             message = self._messages[self._through]
             while self._offset < len(message):
                 try:
-                    self._offset += self.socket.send(message[self._offset :])
+                    count = self.socket.send(message[self._offset :])
                 except BlockingIOError:
                     return self._through > before
+                self._offset, self.moved = self._offset + count, self.moved + count
             self._done(1)
         return self._through > before
 
@@ -112,7 +129,7 @@ class _End:
                     return self._through > before
                 if not count:
                     raise ConnectionResetError("closed its connection")
-                self._offset += count
+                self._offset, self.moved = self._offset + count, self.moved + count
             self._done(0)
         return self._through > before
 

@@ -1,0 +1,89 @@
+"""The links of now are measured to the end, also where one carries nothing."""
+
+import math
+import threading
+
+from exec.adaptive import links_now
+from exec.adaptive.links_now import guessed_network, measured_links, with_links
+from exec.sockets.group import Group
+from exec.sockets.mesh import Mesh
+
+KEY = bytes(range(32))
+SIZE = 3
+
+
+def on_all(work):
+    """What ``work(rank)`` gives on each rank, each on a thread of its own."""
+    found = {}
+    ranks = [
+        threading.Thread(target=lambda one=one: found.update({one: work(one)}), daemon=True)
+        for one in range(SIZE)
+    ]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join(100)
+    return [found[rank] for rank in range(SIZE)]
+
+
+def three_hosts():
+    """Three ranks of this process that take themselves for as many hosts."""
+    meeting, said = threading.Barrier(SIZE), {}
+
+    def make(rank):
+        rounds = iter(range(100))
+
+        def exchange(mine):
+            number = next(rounds)
+            said[number, rank] = mine
+            meeting.wait(60)
+            return [said[number, one] for one in range(SIZE)]
+
+        mesh = Mesh(rank, SIZE, exchange, KEY)
+        mesh.host = list(range(SIZE))
+        return mesh
+
+    return on_all(make)
+
+
+def pairs_of(found):
+    return {(link.src, link.dst): link.beta_s_per_byte for each in found for link in each}
+
+
+def test_a_link_that_carries_nothing_is_infinitely_slow_and_the_others_are_measured(monkeypatch):
+    monkeypatch.setattr(links_now, "_PATIENCE_S", 0.5)
+    meshes = three_hosts()
+    opened, cut = Mesh._opened, True
+
+    def opened_or_not(mesh, peer, flow, limit_s):
+        if cut and {mesh.rank, peer} == {1, 2}:
+            raise TimeoutError("does not answer")
+        return opened(mesh, peer, flow, limit_s)
+
+    monkeypatch.setattr(Mesh, "_opened", opened_or_not)
+
+    def measure(rank, severed=()):
+        return measured_links(Group(meshes[rank], range(SIZE), "0"), 1e-8, severed)
+
+    try:
+        rates = pairs_of(on_all(measure))
+        assert len(rates) == 6
+        assert {pair for pair, beta in rates.items() if beta == math.inf} == {(1, 2), (2, 1)}
+        assert set(pairs_of(on_all(lambda rank: measure(rank, [(1, 2)])))) == set(rates) - {(1, 2), (2, 1)}
+        cut = False
+        assert max(pairs_of(on_all(measure)).values()) < math.inf
+    finally:
+        for mesh in meshes:
+            mesh.close()
+
+
+def test_a_link_that_gave_no_rate_keeps_its_own():
+    meshes = three_hosts()
+    try:
+        network = guessed_network(Group(meshes[0], range(SIZE), "0"))
+        found = [links_now.LinkNow(0, 1, 1e-3, math.inf), links_now.LinkNow(1, 0, 1e-3, 1e-6)]
+        after = with_links(network, found).beta_s_per_byte.tolist()
+        assert sorted(after) == sorted([*network.beta_s_per_byte.tolist()[1:], 1e-6])
+    finally:
+        for mesh in meshes:
+            mesh.close()

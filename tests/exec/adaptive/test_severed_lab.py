@@ -1,0 +1,118 @@
+"""Two hosts of a lab no longer reach each other, though both live: the job goes on round them, and back."""
+
+import json
+import sys
+import time
+
+import pytest
+from lab_traffic import sample_lab
+
+from exec.lab import lifecycle
+from exec.lab.run import files, started
+
+pytestmark = pytest.mark.netns
+
+PROGRAM = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from exec import launch
+
+if __name__ == "__main__":
+    how = {"hosts": "a,b,c", "wires": "sockets", "survive": True, "timeout_s": 400}
+    found = launch("job_with_a_cut:works", sys.argv[1], **how)
+    open(sys.argv[1] + "/found.part", "w").write(json.dumps(found))
+"""
+
+# Goes on with exact results; rank 0 tells by files what has happened.
+JOB = """
+from pathlib import Path
+import numpy as np
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.session import Session
+
+COUNT = 100_003
+
+def works(comm, arguments, progress):
+    session = Session(comm, policy=Policy(silent_s=3.0), fence=progress.fence, replan_s=1.0)
+    session.setup(COUNT)
+    rank, size, seq = comm.Get_rank(), comm.Get_size(), 0
+
+    def run(flag=False):
+        nonlocal seq
+        data = np.random.default_rng([seq, rank]).integers(-1000, 1000, COUNT).astype(np.float32)
+        every = [np.random.default_rng([seq, of]).integers(-1000, 1000, COUNT) for of in range(size)]
+        data[-1] = flag
+        found = session.all_reduce(data).wait(300)
+        assert (found[:-1] == np.sum(every, axis=0)[:-1]).all(), seq
+        seq += 1
+        return found[-1] > 0
+
+    def until(what):
+        # All leave the loop after the same request, as they see the same results.
+        while not run(rank == 0 and any(event.what == what for event in session.events)):
+            pass
+        if rank == 0:
+            Path(arguments, what).touch()
+
+    for _ in range(5):
+        run()
+    if rank == 0:
+        Path(arguments, "runs").touch()
+    until("severed")
+    around = [used(schedule) for schedule in session.schedules.values()]
+    until("healed")
+    until("swapped")
+    events = [(event.what, event.detail) for event in session.events]
+    whole = [used(schedule) for schedule in session.schedules.values()]
+    left = session.members, session.epoch, session.severed
+    session.close()
+    return [events, around, whole, left]
+
+def used(schedule):
+    network = schedule.network
+    rows = sorted(set(schedule.link.tolist()))
+    return sorted({(int(network.src[row]), int(network.dst[row])) for row in rows})
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Three hosts, and a folder with what their commands need."""
+    made = sample_lab(3, rate_mbit=100)
+    folder = tmp_path_factory.mktemp("lab")
+    for name, content in files(made).items():
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o755)
+    lifecycle.up(made)
+    yield made, folder
+    lifecycle.down(made.name)
+
+
+def waited_for(file, process, limit_s=150):
+    deadline_s = time.monotonic() + limit_s
+    while not file.exists():
+        assert time.monotonic() < deadline_s and process.poll() is None, f"no {file.name}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("pair", [(1, 2), (0, 2)])
+def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp_path, pair):
+    made, folder = lab
+    (tmp_path / "job_with_a_cut.py").write_text(JOB)
+    hosts = [made.hosts[rank].name for rank in pair]
+    with started(made, "a", [sys.executable, "-P", "-c", PROGRAM, str(tmp_path)], folder) as process:
+        try:
+            waited_for(tmp_path / "runs", process)
+            lifecycle.set_route(made, *hosts, connected=False)
+            waited_for(tmp_path / "severed", process, 30)
+        finally:
+            lifecycle.set_route(made, *hosts, connected=True)
+        assert process.wait(350) == 0
+    events, around, whole, left = json.loads((tmp_path / "found.part").read_text())
+    assert left == [[0, 1, 2], 1, []]
+    (severed,) = [detail for what, detail in events if what == "severed"]
+    assert severed["ranks"] == list(pair)
+    assert not any(what == "lost" for what, _ in events)
+    for schedules, uses in ((around, False), (whole, True)):
+        found = {tuple(link) for schedule in schedules for link in schedule}
+        assert bool(found & {pair, pair[::-1]}) == uses
