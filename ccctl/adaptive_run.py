@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.units import parse_size
+from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks
+from probes.errors import quoted
 
 if TYPE_CHECKING:
     from exec.adaptive.session import Event
@@ -17,6 +19,7 @@ __all__ = ["run_adaptively"]
 def run_adaptively(
     profile: str | None,
     world: World,
+    collective: str,
     size: str,
     iterations: int,
     profile_every: int,
@@ -25,21 +28,35 @@ def run_adaptively(
     json: bool,
     timeout_s: float | None,
 ) -> None:
-    """Run ``iterations`` all_reduces of ``size`` bytes, each element checked; rows come as things happen.
+    """Run ``iterations`` collectives of ``size`` bytes, each element checked; rows come as things happen.
 
-    Raises SystemExit with 1 where an element was wrong.
+    ``size`` is nccl-tests', of the larger of a rank's two buffers. Raises SystemExit with 1 where an element
+    was wrong, UsageError where a session does not serve ``collective``.
     """
+    from ccctl.arguments.collectives import parse_collectives
     from ccctl.arguments.networks import load_network
     from ccctl.summaries.adaptive import event_line, finish, summary_of
     from exec.adaptive.coordinator import Policy
     from exec.adaptive.iterations import Iterations
 
-    placed(world)
+    from exec.adaptive.messages import SERVED
+    from exec.program.layout import count_of
+    from synth.collective import collective as collective_of
+
+    ranks, _ = placed(world)
     size_bytes = parse_size(size, "--size")
+    chosen = parse_collectives(collective, ranks)[0]
+    if chosen.kind not in SERVED or chosen.members or "," in collective:
+        raise UsageError(
+            f"--collective {quoted(collective)}: --adaptive runs one of {', '.join(SERVED)} on all ranks"
+        )
+    rooted = chosen.kind in ("broadcast", "reduce")
     network = None if profile is None else load_network(profile, None, None)[0]
     asked = Iterations(
         iterations,
-        max(1, size_bytes // 4),
+        count_of(collective_of(chosen.kind, ranks, root=chosen.root), size_bytes, 4),
+        kind=chosen.kind,
+        root=chosen.root if rooted else None,
         network=network,
         profile_every=profile_every,
         policy=Policy(relays=relays),

@@ -34,6 +34,7 @@ EXAMPLES = (
     ("ccctl run program.json --input 'x{rank}.npy' -o 'y{rank}.npy'", "one file for each rank"),
     ("ccctl run schedule.json --input x.npy --op max --json", "run it and say only what happened"),
     ("ccctl run --adaptive -n 4 --size 1M --iterations 50", "all_reduces that adapt to late and lost ranks"),
+    ("ccctl run --adaptive -n 4 --collective broadcast@2 --size 1M", "another collective, from rank 2"),
     ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run a program in the chunk language"),
 )
 
@@ -64,11 +65,19 @@ def run(
         bool,
         typer.Option(
             "--adaptive",
-            help="Run all_reduces on a session that adapts to links, late ranks and lost ones.",
+            help="Run a collective many times on a session that adapts to links, late ranks and lost ones.",
         ),
     ] = False,
+    collective: Annotated[
+        str,
+        typer.Option(
+            "--collective",
+            metavar="NAME[@ROOT]",
+            help="With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
+        ),
+    ] = "all_reduce",
     size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="With --adaptive: the buffer of each rank.")
+        str, typer.Option("--size", metavar="SIZE", help="With --adaptive: the larger buffer of each rank.")
     ] = "8M",
     iterations: Annotated[
         int,
@@ -114,6 +123,7 @@ def run(
         run_adaptively(
             artifact,
             world_of(ranks, hosts, hostfile),
+            collective,
             size,
             iterations,
             profile_every,
@@ -125,6 +135,8 @@ def run(
     if artifact is None or data is None:
         missing = "a schedule or a program" if artifact is None else "--input"
         raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
+    if collective != "all_reduce":
+        raise UsageError("--collective goes with --adaptive; else the artifact says which collective it is")
     from ccctl.arguments.npy import read_ranks, write_ranks
     from ccctl.arguments.proven import check_world, proven_program
     from exec.executors import parse_device

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from exec.adaptive.contexts import Contexts, Result, Version
+from exec.adaptive.coordinator import PARTIAL
 from exec.adaptive.links_now import measured_links
 from exec.adaptive.messages import (
     Decision,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "Work"]
 
-# A result, and the ranks whose data is in it.
-_Kept = tuple[Array, tuple[int, ...]]
+# A result, None where the root was lost before, and the ranks whose data is in it.
+_Kept = tuple[Array | None, tuple[int, ...]]
 # Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 # How many results are kept for ranks that lack them when another is lost.
@@ -94,11 +95,14 @@ class Backend:
     def __init__(self, session: Session, group: Group, network: Network) -> None:
         self._session, self.group, self._network = session, group, network
         self.members: tuple[int, ...] = group.members
+        self._first = group.members
         self.epoch, self.lost = 0, dict[int, str]()
         self.severed: tuple[HostPair, ...] = ()
+        self._broken_epoch = -1
         self.profile_every = 0
         self.decisions: queue.SimpleQueue[Decision] = queue.SimpleQueue()
-        self._contexts = Contexts(group, Version(0, {}))
+        self._contexts = Contexts(group, Version(0, {}), range(group.Get_size()))
+        self._set_up: set[Request] = set()
         self._ready: dict[int, Contexts] = {}
         self._asked, self._done = 0, 0
         self._works: dict[int, Work] = {}
@@ -119,10 +123,13 @@ class Backend:
 
     def setup(self, request: Request) -> None:
         """Make the contexts of ``request``; every rank's caller does, and nothing runs meanwhile."""
+        self._set_up.add(request)
+        if request.rooted and request.root not in self.members:
+            return
         if request not in self._contexts.version.schedules:
             made = None
             if self.group.Get_rank() == 0:
-                made = good_schedules(self._linked(), [request], self._session.replan_s)
+                made = good_schedules(self._linked(), [request], self.members, self._session.replan_s)
             version = self._contexts.version
             schedules = {**version.schedules, **self.group.bcast(made)}
             self._contexts.version = Version(version.number, schedules)
@@ -132,9 +139,9 @@ class Backend:
         """Make the contexts for all ranks and for few late ones; others are made as they occur."""
         ranks = range(contexts.group.Get_size())
         contexts.prepare(request, ranks, first=True)
-        if not self._session.policy.relays or len(ranks) < 3:
+        if not self._session.policy.relays or request.kind not in PARTIAL or len(ranks) < 3:
             return
-        pairs = len(ranks) <= _MOST_FOR_PAIRS and request.size_bytes <= _MOST_BYTES_FOR_PAIRS
+        pairs = len(ranks) <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
         for count in range(1, 3 if pairs else 2):
             for late in itertools.combinations(ranks, count):
                 if len(ranks) - count > 1:
@@ -143,10 +150,10 @@ class Backend:
 
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""
-        if request not in self._contexts.version.schedules:
+        if request not in self._set_up:
             raise UsageError(
-                f"data: no contexts for {request.count} elements of {request.dtype}",
-                hint="Call setup() with this count, type and operator first, on every rank.",
+                f"data: no contexts for {request.kind} of {request.count} elements of {request.dtype}",
+                hint="Call setup() with this kind, count, type, operator and root first, on every rank.",
             )
         with self._lock:
             work = Work(self._asked, request, data)
@@ -199,8 +206,9 @@ class Backend:
                 self._carry_out(decision)
                 broken_s = 0.0 if isinstance(decision, Resume) else broken_s
             except LostRankError:
-                # The coordinator hears of it as well, and begins an epoch without the rank.
-                broken_s = time.monotonic()
+                # The coordinator hears of it as well, and begins an epoch without the rank. What it decided
+                # before builds on what this rank has not done.
+                broken_s, self._broken_epoch = time.monotonic(), self.epoch
             except Exception as error:
                 self.fail(error)
         self._building.put(Install(-1, -1, {}))
@@ -210,7 +218,7 @@ class Backend:
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Regroup):
             self._regroup(decision)
-        elif decision.epoch != self.epoch:
+        elif decision.epoch != self.epoch or self.epoch == self._broken_epoch:
             return
         elif isinstance(decision, Go):
             self._go(decision)
@@ -231,26 +239,36 @@ class Backend:
             mine = work.data if work is not None and self._session.rank in go.part else None
             self._contexts.run(go.request, part, mine, self._result)
         self._parts.append(go.part)
+        if not go.request.alike:
+            # Nobody else could give it to a rank that lacks it: first all have it, then it is handed over.
+            self.group.named("whole").Barrier()
         self._report(PartDone(self.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:
             self._finish(go.seq, go.request)
 
     def _finish(self, seq: int, request: Request) -> None:
+        """Hand over what the parts have come to; without any the root was lost before."""
         members = tuple(sorted(rank for part in self._parts for rank in part))
-        whole = self._result.whole(request)
+        whole = self._result.whole(request) if self._result.parts else None
         self._result, self._parts = Result(), []
-        if request.op == "avg":
+        if request.op == "avg" and whole is not None:
             whole = divided(whole, len(members))
-        self._results[seq] = (whole.copy() if len(self.members) > 1 else whole, members)
+        if request.alike:
+            self._results[seq] = (whole.copy() if whole is not None else None, members)
         while len(self._results) > _KEPT:
             self._results.popitem(last=False)
         self._done = seq + 1
         self._hand_over(seq, whole, members)
 
-    def _hand_over(self, seq: int, whole: Array, members: tuple[int, ...]) -> None:
+    def _hand_over(self, seq: int, whole: Array | None, members: tuple[int, ...]) -> None:
         with self._lock:
             work = self._works.pop(seq, None)
-        if work is not None:
+        if work is None:
+            return
+        if whole is None:
+            root = work.request.root
+            work.fail(LostRankError(f"rank {root}, the root, is lost: it {self.lost.get(root, 'is gone')}"))
+        else:
             work.finish(whole, members)
 
     def _linked(self) -> Network:
@@ -282,7 +300,11 @@ class Backend:
         self.lost |= regroup.lost
         kept = [self.group.members.index(rank) for rank in regroup.members]
         self._network, _ = restricted(self._network, kept)
-        requests = list(self._contexts.version.schedules)
+        requests = [
+            request
+            for request in self._contexts.version.schedules
+            if not request.rooted or request.root in regroup.members
+        ]
         self.group = self.group.shrunk(regroup.members, str(regroup.epoch))
         self.members, self.epoch = regroup.members, regroup.epoch
         self._take_severed(regroup.severed)
@@ -290,9 +312,9 @@ class Backend:
             ready = {seq: work.request for seq, work in self._works.items()}
         self._report(State(self.epoch, self._done, tuple(self._parts), ready))
         # All make the same schedules from the same costs, so none has to wait for another's.
-        self._contexts = Contexts(
-            self.group, Version(self._contexts.version.number, first_schedules(self._linked(), requests))
-        )
+        schedules = first_schedules(self._linked(), requests, self.members)
+        places = [self._first.index(rank) for rank in self.members]
+        self._contexts = Contexts(self.group, Version(self._contexts.version.number, schedules), places)
         seconds = time.monotonic() - started_s
         if lost:
             self._session.tell("lost", seconds, detail={"ranks": dict(regroup.lost), "epoch": self.epoch})
@@ -304,16 +326,27 @@ class Backend:
             # What is not whole everywhere is done again from the data that was saved.
             del self._parts[resume.kept :], self._result.parts[resume.kept :]
         for seq, holder in sorted(resume.holders.items()):
+            topic = f"{self.epoch}/{_RESULTS}/{seq}"
             if self._session.rank == holder:
                 for rank in self.members:
-                    if rank != holder:
-                        self.group.mesh.send(rank, f"{self.epoch}/{_RESULTS}", (seq, self._results[seq]))
+                    if rank != holder and seq in self._results:
+                        self.group.mesh.send(rank, topic, self._results[seq])
             elif seq >= self._done:
-                _, kept = self.group.mesh.receive(holder, f"{self.epoch}/{_RESULTS}")
-                self._results[seq], self._done = kept, seq + 1
-                self._parts, self._result = [], Result()
-                self._hand_over(seq, kept[0].copy(), kept[1])
+                self._catch_up(seq, holder, topic)
         self._session.tell("resumed", detail={"at": resume.seq, "kept": resume.kept, "epoch": self.epoch})
+
+    def _catch_up(self, seq: int, holder: int, topic: str) -> None:
+        """Finish a request that another has finished: with its result, or with this rank's own.
+
+        Where ranks end with different results, all had theirs before any of them handed it over.
+        """
+        work = self._works.get(seq)
+        if work is not None and not work.request.alike:
+            self._finish(seq, work.request)
+            return
+        whole, members = self._results[seq] = self.group.mesh.receive(holder, topic)
+        self._done, self._parts, self._result = seq + 1, [], Result()
+        self._hand_over(seq, whole.copy() if whole is not None else None, members)
 
     def _swap(self, swap: Swap) -> None:
         started_s = time.monotonic()
@@ -343,7 +376,8 @@ class Backend:
             try:
                 named = group.named(f"version {install.version}")
                 schedules = {**self._contexts.version.schedules, **install.schedules}
-                contexts = Contexts(named, Version(install.version, schedules))
+                places = [self._first.index(rank) for rank in group.members]
+                contexts = Contexts(named, Version(install.version, schedules), places)
                 for request in schedules:
                     self._prepare(contexts, request)
             except (CcctlError, OSError):

@@ -2,7 +2,9 @@
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others are
 relays in it. The first part of a request is phase 1, which serves every rank; each later one is a phase 2,
-by whichever way simulates fastest.
+by whichever way simulates fastest. Only an all_reduce has parts without some of the ranks.
+
+Callers lay their data out by the ranks of the session's start, contexts by those of their group.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Result:
     def add(self, phase: Phase, output: Array, rank: int, request: Request) -> None:
         """Add the output of one part."""
         if phase.schedule.collective is phase.whole:
-            self.parts.append(output[: request.count].copy())
+            self.parts.append((output[: request.count] if request.kind == "all_reduce" else output).copy())
         else:
             found = merged([phase], [output], rank, _op(request))
             self.parts.append(found.reshape(-1)[: request.count])
@@ -73,11 +75,12 @@ class Result:
 class Contexts:
     """The contexts of one group of ranks for one version of the schedules.
 
-    What makes a context is collective, in one order on all ranks; ranks are numbers of the group.
+    What makes a context is collective, in one order on all ranks; ranks are numbers of the group, whose
+    members were at ``places`` in the group of the session's start.
     """
 
-    def __init__(self, group: Group, version: Version) -> None:
-        self.group, self.version = group, version
+    def __init__(self, group: Group, version: Version, places: Sequence[int]) -> None:
+        self.group, self.version, self._places = group, version, list(places)
         self._late_bases: dict[Request, tuple[Schedule, ...]] = {}
         self._free: dict[tuple[str, str, int], Array] = {}
         self._made: dict[tuple[Request, tuple[int, ...], bool], _Context] = {}
@@ -105,6 +108,9 @@ class Contexts:
         self._made.clear()
 
     def _fill(self, context: _Context, request: Request, data: Array) -> None:
+        if request.kind in ("reduce_scatter", "all_to_all"):
+            context.send[:] = data.reshape(-1, request.count)[self._places].reshape(-1)
+            return
         if context.phase.schedule.collective is context.phase.whole:
             context.send[: data.size] = data
             return
@@ -116,7 +122,10 @@ class Contexts:
         schedule, rank = self.version.schedules[request], self.group.Get_rank()
         phase = partial_phase(schedule, part) if first else fastest_late_phase(self._bases(request), part)
         program = compile_(phase.schedule)
-        count = _padded_count(phase, request.count)
+        count = request.count
+        if request.kind == "all_reduce":
+            # Parts are cut into equal chunks, and all of them use the same buffers.
+            count = _padded_count(phase, request.count)
         if program.collective.kind == "custom":
             count //= phase.whole.share
         layout = Layout(program, count)

@@ -27,11 +27,12 @@ from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
 from exec.relays.ski_rental import Decision as Choice
 from probes.errors import LostRankError, UsageError
 
-__all__ = ["Coordinator", "Policy", "Seen"]
+__all__ = ["PARTIAL", "Coordinator", "Policy", "Seen"]
 
 # How many requests are remembered for figures.
 _MOST_SEEN = 1 << 16
-_PARTIAL = ("all_reduce",)
+# What can be done in parts; the others wait for every rank.
+PARTIAL = ("all_reduce",)
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,9 @@ class Coordinator:
             self._round.first_s = min(at_s for _, at_s in ready.values())
         if missing and not self._pays(request, fresh, missing, now_s):
             return None
-        part = tuple(sorted(fresh))
+        # Without its root a request ends with nothing.
+        rootless = request.rooted and request.root not in every
+        part = () if rootless else tuple(sorted(fresh))
         number = len(self._round.parts)
         self._round.parts.append(part)
         self._round.waiting = None
@@ -195,11 +198,7 @@ class Coordinator:
     def _pays(self, request: Request, fresh: set[int], missing: set[int], now_s: float) -> bool:
         """Break-even: go on once waiting has cost as much as going on would beyond the whole."""
         # One rank alone has nobody to go on with; later it brings what all others wait for.
-        if (
-            not self._policy.relays
-            or request.kind not in _PARTIAL
-            or len(fresh) < 2 - bool(self._round.parts)
-        ):
+        if not self._policy.relays or request.kind not in PARTIAL or len(fresh) < 2 - bool(self._round.parts):
             return False
         if self._round.waiting is None:
             since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)

@@ -19,6 +19,7 @@ from exec.sockets.group import Group
 from probes.columns import Floats
 from probes.errors import LostRankError
 from probes.progress import Safekeeping
+from synth.collective import Kind
 from synth.network import Network
 
 __all__ = ["Iterations", "IterationsReport", "RankTimes", "iterations_task"]
@@ -30,7 +31,7 @@ _REGROUPED_S = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """What to run: ``iterations`` times ``count`` elements all-reduced.
+    """What to run: ``iterations`` times a collective, of blocks of ``count`` elements as in `Session.setup`.
 
     ``computing_s[i, r]`` is how long rank r computes before request i; None is not at all. ``profile_every``
     0 measures links never, and no schedule is ever changed then.
@@ -39,6 +40,8 @@ class Iterations:
     iterations: int
     count: int
     dtype: str = "float32"
+    kind: Kind = "all_reduce"
+    root: int | None = None
     network: Network | None = None
     computing_s: Floats | None = None
     profile_every: int = 0
@@ -80,24 +83,23 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
     )
     if hasattr(progress, "on_lost"):
         progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how))
-    session.setup(asked.count, asked.dtype)
+    session.setup(asked.count, asked.dtype, kind=asked.kind, root=asked.root)
     session.profile(every=asked.profile_every)
-    own = _base(asked, comm.Get_rank())
-    whole = {rank: _base(asked, rank) for rank in range(comm.Get_size())}
+    data = _Data(asked, comm.Get_rank(), comm.Get_size())
     setup_s = time.monotonic() - started_s
     comm.named("start").Barrier()
     ready_s, done_s = np.zeros(asked.iterations), np.zeros(asked.iterations)
     wrong, told = 0, 0
     for seq in range(asked.iterations):
-        progress.update(seq, asked.iterations, "all_reduce")
+        progress.update(seq, asked.iterations, asked.kind)
         if asked.computing_s is not None:
             time.sleep(float(asked.computing_s[seq, comm.Get_rank()]))
-        data = own + own.dtype.type(seq % _CYCLE)
+        given = data.given(seq)
         ready_s[seq] = time.monotonic()
-        work = session.all_reduce(data)
+        work = session.ask(asked.kind, given, root=asked.root)
         found = work.wait()
         done_s[seq] = time.monotonic()
-        wrong += _wrong(found, whole, work.members, seq)
+        wrong += data.wrong(found, work.members, seq)
         for event in session.events[told:]:
             progress.partial((comm.Get_rank(), event))
         told = len(session.events)
@@ -118,16 +120,45 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
     return report
 
 
-def _base(asked: Iterations, rank: int) -> Array:
-    """Small whole numbers, so that sums are exact in any order."""
-    numbers = (np.arange(asked.count, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE
-    return numbers.astype(dtype_of(asked.dtype))
+class _Data:
+    """What one rank gives, and what it should get: small whole numbers, so that sums are exact in any order."""
 
+    def __init__(self, asked: Iterations, rank: int, ranks: int) -> None:
+        self._asked, self._rank = asked, rank
+        blocks = ranks if asked.kind in ("reduce_scatter", "all_to_all") else 1
+        self._own = self._base(rank, 0, blocks * asked.count)
+        self._wanted: dict[tuple[int, ...], tuple[Array, int]] = {}
 
-def _wrong(found: Array, whole: dict[int, Array], members: Sequence[int], seq: int) -> int:
-    expected = np.sum([whole[rank] for rank in members], axis=0, dtype=np.float64)
-    expected += len(members) * (seq % _CYCLE)
-    return int(np.count_nonzero(found.astype(np.float64) != expected))
+    def given(self, seq: int) -> Array:
+        """This rank's data for request ``seq``."""
+        return self._own + self._own.dtype.type(seq % _CYCLE)
+
+    def wrong(self, found: Array, members: tuple[int, ...], seq: int) -> int:
+        """How many elements of a result of ``members`` are not what they should be, or too few or many."""
+        if members not in self._wanted:
+            self._wanted = {members: self._expected(members)}
+        base, times = self._wanted[members]
+        if found.size != base.size:
+            return max(found.size, base.size)
+        return int(np.count_nonzero(found.astype(np.float64) != base + times * (seq % _CYCLE)))
+
+    def _expected(self, members: Sequence[int]) -> tuple[Array, int]:
+        """(the result of request 0, how much of what is added to all data is in it)."""
+        kind, count, rank = self._asked.kind, self._asked.count, self._rank
+        at = rank if kind in ("reduce_scatter", "all_to_all") else 0
+        if kind == "broadcast":
+            assert self._asked.root is not None
+            return self._base(self._asked.root, 0, count).astype(np.float64), 1
+        every = [self._base(member, at * count, (at + 1) * count) for member in members]
+        if kind in ("all_gather", "all_to_all"):
+            return np.concatenate(every).astype(np.float64), 1
+        if kind == "reduce" and rank != self._asked.root:
+            return np.zeros(0), 1
+        return np.sum(every, axis=0, dtype=np.float64), len(members)
+
+    def _base(self, rank: int, start: int, stop: int) -> Array:
+        numbers = (np.arange(start, stop, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE
+        return numbers.astype(dtype_of(self._asked.dtype))
 
 
 def _gathered(session: Session, mine: RankTimes, wrong: int) -> list[tuple[RankTimes, int]]:

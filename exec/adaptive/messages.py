@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from synth.collective import Kind
 from synth.schedule import Schedule
 
 __all__ = [
+    "REDUCING",
+    "SERVED",
     "Beat",
     "Decision",
     "Go",
@@ -32,19 +35,45 @@ __all__ = [
 ]
 
 
+# The collectives of a session.
+SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+
+
 @dataclass(frozen=True)
 class Request:
-    """One collective that is asked for: what all ranks must agree on."""
+    """One collective that is asked for: what all ranks must agree on.
 
-    kind: str
+    ``count`` is the elements of a block (``exec.program.layout.Layout``): of a rank's buffer, of its share of
+    an all_gather or reduce_scatter, of what one rank has for another in an all_to_all. ``root`` is 0 where
+    the kind has none.
+    """
+
+    kind: Kind
     op: str
     dtype: str
     count: int
     item_bytes: int
+    root: int = 0
 
     @property
-    def size_bytes(self) -> int:
+    def block_bytes(self) -> int:
         return self.count * self.item_bytes
+
+    @property
+    def rooted(self) -> bool:
+        """Whether it can only be done while its root lives."""
+        return self.kind in ("broadcast", "reduce")
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks end with the same, so that one can give its result to another."""
+        return self.kind in ("all_reduce", "all_gather", "broadcast")
+
+    def size_bytes(self, ranks: int) -> int:
+        """The larger of a rank's two buffers where ``ranks`` take part."""
+        blocks = ranks if self.kind in ("all_gather", "reduce_scatter", "all_to_all") else 1
+        return blocks * self.block_bytes
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from exec.relays.late_bases import PIECES
 from exec.replan import replanned
 from probes.errors import UsageError
 from synth.network import Network
+from synth.portfolio.collective_request import CollectiveRequest
 from synth.schedule import Schedule
 from synth.stages import synthesize
 
@@ -34,24 +35,32 @@ class Replanned:
     gain: float
 
 
-def first_schedules(network: Network, requests: Sequence[Request]) -> dict[Request, Schedule]:
+def first_schedules(
+    network: Network, requests: Sequence[Request], members: Sequence[int]
+) -> dict[Request, Schedule]:
     """A schedule for each request at once: a ring (Patarasuk 2009), or greedy where links lack for one.
 
-    They are what a job goes on with at a moment's notice, until a synthesis finds better ones.
+    ``members`` are the numbers of the network's ranks in requests. An all_to_all is sent directly. They are
+    what a job goes on with at a moment's notice, until a synthesis finds better ones.
     """
-    return {request: _first(network, request) for request in requests}
+    return {request: _first(network, request, members) for request in requests}
 
 
-def _first(network: Network, request: Request) -> Schedule:
+def _first(network: Network, request: Request, members: Sequence[int]) -> Schedule:
+    quick = "direct" if request.kind == "all_to_all" else "ring"
     try:
-        return _synthesized(network, request, method="ring")
+        return _synthesized(network, request, members, method=quick)
     except UsageError:
-        return _synthesized(network, request, method="greedy")
+        return _synthesized(network, request, members, method="greedy")
 
 
-def good_schedules(network: Network, requests: Sequence[Request], budget_s: float) -> dict[Request, Schedule]:
+def good_schedules(
+    network: Network, requests: Sequence[Request], members: Sequence[int], budget_s: float
+) -> dict[Request, Schedule]:
     """The best schedule for each request that ``budget_s`` seconds find."""
-    return {request: _synthesized(network, request, budget_s / len(requests)) for request in requests}
+    return {
+        request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
+    }
 
 
 class Replanner:
@@ -117,14 +126,18 @@ def _replan(pipe: Any, network: Network, now: dict[Request, Schedule], budget_s:
 def _planned_bytes(network: Network, request: Request) -> int:
     """The size that is planned for: a little more, so that it divides into what phases are cut into."""
     unit = math.lcm(network.ranks, 64) * PIECES * _ELEMENT_BYTES
-    whole = -(-request.size_bytes // unit) * unit
-    return whole if whole <= 2 * request.size_bytes else request.size_bytes
+    size_bytes = request.size_bytes(network.ranks)
+    whole = -(-size_bytes // unit) * unit
+    return whole if whole <= 2 * size_bytes else size_bytes
 
 
 def _synthesized(
-    network: Network, request: Request, budget_s: float | None = None, method: str = "auto"
+    network: Network,
+    request: Request,
+    members: Sequence[int],
+    budget_s: float | None = None,
+    method: str = "auto",
 ) -> Schedule:
-    size_bytes, kind = _planned_bytes(network, request), request.kind
-    made: Any = synthesize(network, kind, size_bytes, method=method, time_limit_s=budget_s)  # type: ignore[arg-type]
-    schedule: Schedule = made.schedule
-    return schedule
+    asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
+    size_bytes = _planned_bytes(network, request)
+    return synthesize(network, asked, size_bytes, method=method, time_limit_s=budget_s).schedule

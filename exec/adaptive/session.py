@@ -16,16 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import guessed_network, measured_links, with_links
-from exec.adaptive.messages import Decision, Regroup, Request, Tried
-from exec.program.dtypes import Array, dtype_name, ufunc_of
+from exec.adaptive.messages import REDUCING, SERVED, Decision, Regroup, Request, Tried
+from exec.program.dtypes import Array, dtype_name, dtype_of, ufunc_of
 from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
+from synth.collective import Kind
 from synth.network import Network
 from synth.schedule import Schedule
 
@@ -146,17 +145,66 @@ class Session:
         """The rank that decides: the lowest that lives."""
         return min(self.members)
 
-    def setup(self, count: int, dtype: str = "float32", op: str = "sum", kind: str = "all_reduce") -> None:
+    def setup(
+        self,
+        count: int,
+        dtype: str = "float32",
+        op: str = "sum",
+        kind: Kind = "all_reduce",
+        root: int | None = None,
+    ) -> None:
         """Make buffers, a schedule and the contexts of a collective before they are needed; collective.
 
-        Contexts for all ranks, for each rank that may be late alone, and of small requests for each pair.
-        Others are made when they occur.
+        ``count`` is as in MPI: elements of a rank's buffer, for an all_gather and a reduce_scatter of its
+        share, for an all_to_all of what it has for one other. ``op`` matters where something is reduced,
+        ``root`` for a broadcast and a reduce. Of an all_reduce contexts are made for all ranks, for each rank
+        that may be late alone, and of small requests for each pair; others when they occur.
         """
-        self._backend.setup(self._request(kind, count, dtype, op))
+        self._backend.setup(self._request(kind, count, dtype, op, root))
+
+    def ask(self, kind: Kind, data: Array, op: str = "sum", root: int | None = None) -> Work:
+        """Ask for a collective by its name, with ``data`` as the method of this name has it.
+
+        ``data`` is flat and stays as it is until the work is done. A lost rank keeps its place in it, but
+        has none in results: those have a block for each of ``work.members``, in this order.
+        """
+        if data.ndim != 1 or not data.flags.c_contiguous:
+            raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
+        blocks = self._first.Get_size() if kind in ("reduce_scatter", "all_to_all") else 1
+        if data.size % blocks:
+            raise UsageError(f"data: expected {blocks} blocks, one a rank, found {data.size} elements")
+        dtype = dtype_name(data.dtype)
+        return self._backend.ask(self._request(kind, data.size // blocks, dtype, op, root), data)
 
     def all_reduce(self, data: Array, op: str = "sum") -> Work:
-        """Reduce ``data``, a flat array that stays as it is until the work is done, over all members."""
-        return self._ask("all_reduce", data, op)
+        """Reduce ``data`` over all members."""
+        return self.ask("all_reduce", data, op)
+
+    def all_gather(self, data: Array) -> Work:
+        """The ``data`` of all members, one after the other."""
+        return self.ask("all_gather", data)
+
+    def reduce_scatter(self, data: Array, op: str = "sum") -> Work:
+        """Reduce ``data``, a block for each rank of the start; each member ends with its own block."""
+        return self.ask("reduce_scatter", data, op)
+
+    def all_to_all(self, data: Array) -> Work:
+        """Send each member its block of ``data``, which has one for each rank of the start."""
+        return self.ask("all_to_all", data)
+
+    def broadcast(self, data: Array, root: int) -> Work:
+        """The ``data`` of rank ``root`` on all; of the others only its size and type count.
+
+        Its work raises LostRankError, on every rank, where the root is lost before all have its data.
+        """
+        return self.ask("broadcast", data, root=root)
+
+    def reduce(self, data: Array, root: int, op: str = "sum") -> Work:
+        """Reduce ``data`` to rank ``root``; the others end with an empty array.
+
+        Its work raises LostRankError, on every rank, where the root is lost before it has the result.
+        """
+        return self.ask("reduce", data, op, root)
 
     def profile(self, every: int) -> None:
         """Measure the links every so many requests, 0 for never, and replan; the same on every rank."""
@@ -186,18 +234,19 @@ class Session:
         """Say something to one rank of the session."""
         self._mesh.send(rank, TOPIC, message)
 
-    def _request(self, kind: str, count: int, dtype: str, op: str) -> Request:
-        if kind != "all_reduce":
-            raise UsageError(f"kind: expected all_reduce, found {kind!r}")
+    def _request(self, kind: Kind, count: int, dtype: str, op: str, root: int | None) -> Request:
+        if kind not in SERVED:
+            raise UsageError(f"kind: expected one of {', '.join(SERVED)}, found {kind!r}")
         ufunc_of(op)
         if count < 1:
             raise UsageError(f"count: expected at least 1 element, found {count}")
-        return Request(kind, op, dtype, count, np.dtype(dtype).itemsize)
-
-    def _ask(self, kind: str, data: Array, op: str) -> Work:
-        if data.ndim != 1 or not data.flags.c_contiguous:
-            raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
-        return self._backend.ask(self._request(kind, data.size, dtype_name(data.dtype), op), data)
+        size = dtype_of(dtype).itemsize
+        asked = Request(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
+        if asked.rooted and root not in self._first.members:
+            raise UsageError(f"root: expected one of {self._first.members}, found {root}")
+        if not asked.rooted and root is not None:
+            raise UsageError(f"root: {kind} has none, found {root}")
+        return asked
 
     def _hear(self, rank: int, message: Any) -> None:
         """On the mesh's thread: sort what comes."""

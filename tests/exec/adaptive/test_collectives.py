@@ -1,0 +1,116 @@
+"""Every collective of a session is exact, also where a rank is killed between or in the middle of them."""
+
+import pytest
+from joined import run_joined
+
+START = """
+import os
+import numpy as np
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.session import Session
+from probes.errors import LostRankError, UsageError
+count, root = 503, 1
+session = Session(comm, policy=Policy(silent_s=1.0), replan_s=0.5)
+KINDS = ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "all_reduce")
+for kind in KINDS:
+    session.setup(count, kind=kind, root=root if kind in ("broadcast", "reduce") else None)
+
+def data(kind, seq, of):
+    blocks = size if kind in ("reduce_scatter", "all_to_all") else 1
+    return np.random.default_rng([seq, of]).integers(-1000, 1000, blocks * count).astype(np.float32)
+
+def ask(kind, seq):
+    given = [data(kind, seq, rank)] + ([root] if kind in ("broadcast", "reduce") else [])
+    return getattr(session, kind)(*given)
+
+def expected(kind, seq, members):
+    every = {of: data(kind, seq, of) for of in members}
+    mine = slice(rank * count, (rank + 1) * count)
+    if kind == "all_gather":
+        return np.concatenate([every[of] for of in members])
+    if kind == "all_to_all":
+        return np.concatenate([every[of][mine] for of in members])
+    if kind == "broadcast":
+        return every[root]
+    whole = np.sum(list(every.values()), axis=0)
+    if kind == "reduce":
+        return whole if rank == root else whole[:0]
+    return whole[mine] if kind == "reduce_scatter" else whole
+
+def same(found, wanted):
+    return found.shape == wanted.shape and bool((found == wanted).all())
+"""
+
+QUEUED = """
+works = [(kind, seq, ask(kind, seq)) for seq in range(5) for kind in KINDS]
+for kind, seq, work in reversed(works):
+    assert same(work.wait(100), expected(kind, seq, range(size))), (kind, seq)
+    assert work.members == tuple(range(size))
+session.close()
+"""
+
+LOSS = """
+import signal, threading, time
+victim, moment = int(sys.argv[4]), float(sys.argv[5])
+
+def strike():
+    time.sleep(moment)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+left = tuple(of for of in range(size) if of != victim)
+# What is in the results once the rank is gone: nothing where it was the root.
+gone = [() if victim == root and kind in ("broadcast", "reduce") else left for kind in KINDS]
+told = []
+while told[-3:] != [gone] * 3:
+    seq, row = len(told), []
+    if seq == 2 and rank == victim:
+        threading.Thread(target=strike).start()
+    works = [(kind, ask(kind, seq)) for kind in KINDS]
+    for kind, work in works:
+        try:
+            found = work.wait(100)
+        except LostRankError:
+            assert victim == root and kind in ("broadcast", "reduce"), (kind, seq)
+            row.append(())
+            continue
+        assert work.members in (tuple(range(size)), left), (kind, seq, work.members)
+        assert same(found, expected(kind, seq, work.members)), (kind, seq)
+        row.append(work.members)
+    told.append(row)
+assert session.members == left and list(session.lost) == [victim]
+# The data of the lost rank is in a result on all ranks or on none.
+assert session.survivors("told").allgather(told) == [told] * len(left)
+session.close()
+"""
+
+REFUSED = """
+for call, word in (
+    (lambda: session.setup(5, kind="scatter"), "kind"),
+    (lambda: session.setup(5, kind="broadcast"), "root"),
+    (lambda: session.setup(5, kind="broadcast", root=size), "root"),
+    (lambda: session.setup(5, kind="all_to_all", root=0), "root"),
+    (lambda: session.all_to_all(np.zeros(size * count + 1, np.float32)), "data"),
+    (lambda: session.reduce(np.zeros(count, np.float32), 0), "data"),
+):
+    try:
+        call()
+    except UsageError as error:
+        assert error.message.startswith(word), error.message
+    else:
+        raise AssertionError(word)
+session.close()
+"""
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_collective_is_exact_in_a_queue_of_all(size, tmp_path):
+    run_joined(tmp_path, size, START + QUEUED)
+
+
+@pytest.mark.parametrize(("victim", "moment"), [(1, 0.0), (2, 0.02), (0, 0.05)])
+def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, tmp_path):
+    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment))
+
+
+def test_what_no_collective_can_be_is_refused(tmp_path):
+    run_joined(tmp_path, 2, START + REFUSED)
