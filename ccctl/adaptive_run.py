@@ -38,7 +38,6 @@ def run_adaptively(
     from ccctl.summaries.adaptive import event_line, finish, summary_of
     from exec.adaptive.coordinator import Policy
     from exec.adaptive.iterations import Iterations
-
     from exec.adaptive.messages import SERVED
     from exec.program.layout import count_of
     from synth.collective import collective as collective_of

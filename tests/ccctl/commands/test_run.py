@@ -92,3 +92,32 @@ def test_ranks_that_differ_are_named(run_ccctl, folder):
     done = run_ccctl("run", "gather.json", "--input", "in{rank}.npy")
     assert done.returncode == 2
     assert "in2.npy: rank 2: expected 3 elements like rank 0, found 4" in done.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("collective", ["all_to_all", "broadcast@1"])
+def test_a_session_runs_other_collectives_and_checks_every_element(run_ccctl, collective):
+    words = [
+        "run",
+        "--adaptive",
+        "-n",
+        "3",
+        "--size",
+        "6K",
+        "--iterations",
+        "8",
+        "--profile-every",
+        "0",
+        "--json",
+        "--collective",
+    ]
+    done = run_ccctl(*words, collective)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["iterations"], summary["ranks"], summary["wrong"]) == (8, 3, 0)
+
+
+@pytest.mark.parametrize("words", [["--collective", "scatter"], ["--collective", "broadcast:0-1"]])
+def test_a_collective_that_no_session_serves_is_refused(run_ccctl, words):
+    done = run_ccctl("run", "--adaptive", "-n", "3", *words)
+    assert done.returncode == 2 and "--adaptive runs one of" in done.stderr, done.stderr

@@ -164,3 +164,24 @@ def test_a_minority_does_not_go_on():
     lower = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
     (regroup,) = lower.lose({2: "is gone", 3: "is gone"}, 0.0)
     assert regroup.members == (0, 1)
+
+
+def test_a_request_whose_root_is_lost_ends_with_nothing_once_all_have_asked():
+    asked = Request("broadcast", "sum", "float32", 8, 4, root=1)
+    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    coordinator.lose({1: "is gone"}, 0.0)
+    for rank in (0, 2):
+        decisions = coordinator.hear(rank, State(1, 0, (), {}), 0.0)
+    assert decisions == [Resume(1, 0, 0, {})]
+    assert coordinator.hear(0, Ready(0, asked), 0.1) == []
+    assert coordinator.hear(2, Ready(0, asked), 0.2) == [Go(1, 0, asked, (), 0, last=True)]
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"])
+def test_only_an_all_reduce_goes_on_without_late_ranks(kind):
+    asked = Request(kind, "sum", "float32", 8, 4)
+    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    for rank in (0, 1):
+        assert coordinator.hear(rank, Ready(0, asked), 0.0) == []
+    assert coordinator.decide(0.5) == []
+    assert coordinator.hear(2, Ready(0, asked), 0.6) == [Go(0, 0, asked, (0, 1, 2), 0, last=True)]
