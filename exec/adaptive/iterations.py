@@ -121,7 +121,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
 
 
 class _Data:
-    """What one rank gives, and what it should get: small whole numbers, so that sums are exact in any order."""
+    """What one rank gives and should get: small whole numbers, so that sums are exact in any order."""
 
     def __init__(self, asked: Iterations, rank: int, ranks: int) -> None:
         self._asked, self._rank = asked, rank
@@ -131,7 +131,8 @@ class _Data:
 
     def given(self, seq: int) -> Array:
         """This rank's data for request ``seq``."""
-        return self._own + self._own.dtype.type(seq % _CYCLE)
+        data: Array = self._own + self._own.dtype.type(seq % _CYCLE)
+        return data
 
     def wrong(self, found: Array, members: tuple[int, ...], seq: int) -> int:
         """How many elements of a result of ``members`` are not what they should be, or too few or many."""
@@ -154,7 +155,7 @@ class _Data:
             return np.concatenate(every).astype(np.float64), 1
         if kind == "reduce" and rank != self._asked.root:
             return np.zeros(0), 1
-        return np.sum(every, axis=0, dtype=np.float64), len(members)
+        return np.asarray(np.sum(every, axis=0, dtype=np.float64)), len(members)
 
     def _base(self, rank: int, start: int, stop: int) -> Array:
         numbers = (np.arange(start, stop, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE

@@ -97,21 +97,8 @@ def test_ranks_that_differ_are_named(run_ccctl, folder):
 @pytest.mark.mpi
 @pytest.mark.parametrize("collective", ["all_to_all", "broadcast@1"])
 def test_a_session_runs_other_collectives_and_checks_every_element(run_ccctl, collective):
-    words = [
-        "run",
-        "--adaptive",
-        "-n",
-        "3",
-        "--size",
-        "6K",
-        "--iterations",
-        "8",
-        "--profile-every",
-        "0",
-        "--json",
-        "--collective",
-    ]
-    done = run_ccctl(*words, collective)
+    words = ["run", "--adaptive", "-n", "3", "--size", "6K", "--iterations", "8", "--profile-every", "0"]
+    done = run_ccctl(*words, "--json", "--collective", collective)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["iterations"], summary["ranks"], summary["wrong"]) == (8, 3, 0)
