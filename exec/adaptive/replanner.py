@@ -40,18 +40,19 @@ def first_schedules(
 ) -> dict[Request, Schedule]:
     """A schedule for each request at once: a ring (Patarasuk 2009), or greedy where links lack for one.
 
-    ``members`` are the numbers of the network's ranks in requests. An all_to_all is sent directly. They are
-    what a job goes on with at a moment's notice, until a synthesis finds better ones.
+    An all_to_all is sent directly, or by paths where links lack. ``members`` are the numbers of the
+    network's ranks in requests. These are what a job goes on with at a moment's notice, until a synthesis
+    finds better ones.
     """
     return {request: _first(network, request, members) for request in requests}
 
 
 def _first(network: Network, request: Request, members: Sequence[int]) -> Schedule:
-    quick = "direct" if request.kind == "all_to_all" else "ring"
+    quick, otherwise = ("direct", "paths") if request.kind == "all_to_all" else ("ring", "greedy")
     try:
         return _synthesized(network, request, members, method=quick)
     except UsageError:
-        return _synthesized(network, request, members, method="greedy")
+        return _synthesized(network, request, members, method=otherwise)
 
 
 def good_schedules(

@@ -3,6 +3,11 @@
 import pytest
 from joined import run_joined
 
+from exec.adaptive.messages import SERVED, Request
+from exec.adaptive.replanner import first_schedules
+from synth.networks.families import family
+from synth.stages import verify
+
 START = """
 import os
 import numpy as np
@@ -114,3 +119,14 @@ def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, tmp_p
 
 def test_what_no_collective_can_be_is_refused(tmp_path):
     run_joined(tmp_path, 2, START + REFUSED)
+
+
+@pytest.mark.parametrize("links", ["ring:2", "switch:3", "ring:4", "mesh:4"])
+@pytest.mark.parametrize("kind", SERVED)
+def test_there_is_a_schedule_at_once_also_where_links_lack(links, kind):
+    network = family(links, [1e-5], [1e9])
+    members = [2 + 3 * rank for rank in range(network.ranks)]
+    asked = Request(kind, "sum", "float32", 503, 4, root=members[1])
+    made = first_schedules(network, [asked], members)[asked]
+    assert verify(made) == []
+    assert made.collective.kind == kind and made.collective.root == (1 if asked.rooted else 0)
