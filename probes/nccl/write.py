@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from xml.sax.saxutils import quoteattr
 
 from probes.identifiers import cpu_mask, is_hidden, nccl_guid, normal_bus_id
 from probes.nccl.links import CPU_CLASS, SWITCH_CLASS
 from probes.paths.pci_tree import chain, functions, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
+from probes.xml_text import as_attribute
 
 __all__ = ["Node", "Writer", "is_bus_id"]
 
@@ -33,7 +33,7 @@ class Node:
 
     def lines(self, depth: int = 0) -> list[str]:
         """Its text, two spaces deeper a level."""
-        said = "".join(f" {name}={quoteattr(str(value))}" for name, value in self.attributes.items())
+        said = "".join(f" {name}={as_attribute(str(value))}" for name, value in self.attributes.items())
         if not self.inside:
             return [f"{'  ' * depth}<{self.tag}{said}/>"]
         below = [line for node in self.inside for line in node.lines(depth + 1)]

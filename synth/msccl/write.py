@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from probes.xml_text import as_attribute
 from synth.memory_layout import cells_of
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program
@@ -32,7 +32,7 @@ def _lines(program: Program) -> Iterator[str]:
     loop = int(sizes[:, :2].max(initial=1)) if coll == "custom" else chunks_per_loop(wanted)
     root = f' root="{wanted.root}"' if wanted.root else ""
     yield (
-        f"<algo name={quoteattr(program.name)} proto={quoteattr(program.protocol)} "
+        f"<algo name={as_attribute(program.name)} proto={as_attribute(program.protocol)} "
         f'nchannels="{program.channels}" nchunksperloop="{loop}" ngpus="{program.ranks}" coll="{coll}" '
         f'inplace="{int(program.in_place)}" outofplace="{int(program.out_of_place)}" '
         f'minBytes="{program.min_bytes}" maxBytes="{program.max_bytes}"{root}>\n'

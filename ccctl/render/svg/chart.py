@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from html import escape
+
+from probes.xml_text import as_content
 
 __all__ = ["COLOURS", "Chart", "Line", "document"]
 
@@ -61,7 +62,7 @@ def document(title: str, charts: Sequence[Chart], width: int = 560, height: int 
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{whole[0]}' height='{whole[1]}' "
         f"viewBox='0 0 {whole[0]} {whole[1]}' role='img'>",
-        f"<title>{escape(title)}</title>",
+        f"<title>{as_content(title)}</title>",
         f"<rect width='{whole[0]}' height='{whole[1]}' fill='#ffffff'/>",
         _text(title, whole[0] / 2, 20, anchor="middle", size=14),
     ]
@@ -121,7 +122,8 @@ def _ticks(axis: _Axis, base: int) -> list[float]:
 
 def _text(words: str, x: float, y: float, *, anchor: str = "start", size: int = 12) -> str:
     font = _FONT.replace("'12'", f"'{size}'")
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{_INK}' {font}>{escape(words)}</text>"
+    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{_INK}'"
+    return f"<text {place} {font}>{as_content(words)}</text>"
 
 
 def _stroke(path: str, colour: str, dashed: bool = False, width: int = 2) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import TYPE_CHECKING
 
 from ccctl.render.text.utilization import classes, over_time
 from ccctl.render.units import percent, seconds
+from probes.xml_text import as_content
 
 if TYPE_CHECKING:
     from probes.columns import Floats, Indices
@@ -37,7 +37,7 @@ def picture(schedule: Schedule) -> bytes:
         lane = name.startswith("rank ")
         tall = _LANE if lane else _HEIGHT
         label = name if lane else f"{name}, mean {percent(float(share.mean()))}"
-        parts.append(f'<text x="2" y="{y + tall - 2}">{escape(label)}</text>')
+        parts.append(f'<text x="2" y="{y + tall - 2}">{as_content(label)}</text>')
         parts += _shades(share, y) if lane else [_curve(share, y)]
         y += tall if lane else tall + 10
     parts.append(f'<text x="{_LEFT}" y="{y + 15}">0</text>')

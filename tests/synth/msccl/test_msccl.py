@@ -270,3 +270,8 @@ def test_chunks_are_counted_from_0_to_a_bound(number, coll):
 def test_what_would_grow_without_end_is_refused(content, problem):
     with pytest.raises(DataError, match=problem):
         read_xml(content, "x")
+
+
+def test_a_name_that_no_xml_may_hold_is_written_without_what_is_forbidden(samples):
+    text = write_xml(replace(samples["program"], name="a\x00b\ud800"))
+    assert read_xml(text, "odd").name == "a\ufffdb\ufffd"
