@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,11 @@ def tried(mutant: Mutant, rng: random.Random, folder: Path, command: Sequence[st
             base = folder / "base.json"
             base.write_bytes(_by_kind(False).get(mutant.kind, _by_kind(False)["topology"])[0].content)
             words = [word.replace("{file}", str(path)).replace("{folder}", str(folder)) for word in command]
-            found += run(mutant, path, *words)[1]
+            # What a finding names as written lies where all is written.
+            words = [
+                str(folder / word) if before == "-o" else word for before, word in pairwise(["", *words])
+            ]
+            found += run(mutant, path, *words)[1] + _svg(folder / "out.svg", tuple(command))
         return found + _COMMANDS.get(mutant.kind, _plain)(mutant, rng, path)
     finally:
         for entry in folder.iterdir():
