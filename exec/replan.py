@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,14 +74,16 @@ def replanned(
     search: bool = True,
     time_limit_s: float | None = None,
     jobs: int = 1,
+    quick: bool = False,
     progress: Progress = SILENT,
 ) -> Replan:
     """The schedule to use on ``network``: ``current``, one of ``others``, or a new one for the collective.
 
     ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
     ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
-    ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much.
-    Raises UsageError where the network lacks a link of a schedule.
+    ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much;
+    ``quick`` asks no solver, and predicts of each method only what simulates fastest. Raises UsageError
+    where the network lacks a link of a schedule.
     """
     before_s = Forecast(current).time_s(network)
     request = Request(
@@ -91,18 +94,30 @@ def replanned(
         seed=current.seed,
         time_limit_s=time_limit_s,
         jobs=jobs,
+        solving=not quick,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
     timed = [(Forecast(one).time_s(network), one) for one in others]
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
-        found = synthesize(request, progress, settle=soonest).schedule
+        settle = _soonest_of_each if quick else soonest
+        found = synthesize(request, progress, settle=settle).schedule
         timed.append((Forecast(found).time_s(network), found))
     after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
     if before_s < least_gain * after_s:
         return Replan(before_s, before_s, bound_s, None, searched)
     return Replan(before_s, after_s, bound_s, chosen, searched)
+
+
+def _soonest_of_each(schedules: Sequence[Schedule]) -> Schedule:
+    """What `soonest` takes of the fastest by simulation of each method, the first of ``schedules`` first."""
+    fastest: dict[str, tuple[float, Schedule]] = {}
+    for one in schedules[1:]:
+        time_s = replay(one).time_s
+        if one.method != schedules[0].method and time_s < fastest.get(one.method, (math.inf, one))[0]:
+            fastest[one.method] = time_s, one
+    return soonest([schedules[0], *(one for _, one in fastest.values())])
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:

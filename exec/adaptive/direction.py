@@ -57,6 +57,7 @@ class Direction:
         self.coordinator.severed = self._severed.pairs
         self._measure_due = False
         self._replanner = Replanner(self._planned, session.replan_s)
+        self._warmed = False
         self._plans: list[Replanned] = []
         self._version, self._measuring = 0, 0
         # After a rank is lost the ranks go on with rings.
@@ -92,6 +93,9 @@ class Direction:
     def tick(self) -> None:
         """Decide anew, as time has passed."""
         now_s = time.monotonic()
+        if self._session.profile_every and not self._warmed and self._session.schedules:
+            self._warmed = True
+            self._replanner.warm(self._network(), self._session.schedules)
         while self._plans:
             self._install(self._plans.pop())
         if self._anew and self._is_settled() and not self._replanner.busy:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import os
+import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from exec.adaptive.messages import Request
 from exec.relays.late_bases import PIECES
@@ -17,12 +22,19 @@ from probes.errors import UsageError
 from synth.network import Network
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.schedule import Schedule
+from synth.simulation.relocate import moved_to
 from synth.stages import synthesize
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 
 # What is less faster is not worth new contexts, and measurements have noise.
 _LEAST_GAIN = 1.03
+# How often a search is begun, where its process dies.
+_TRIES = 2
+# How much of the budget methods are begun in; the last of them may take longer, and a judge comes after.
+_SEARCHING = 0.6
+# How many schedules of a request are remembered.
+_KNOWN = 4
 # Bytes of the largest element.
 _ELEMENT_BYTES = 8
 
@@ -65,63 +77,161 @@ def good_schedules(
 
 
 class Replanner:
-    """One process at a time that looks for better schedules; ``found`` is called with them on a thread."""
+    """One process that looks for better schedules, kept for search after search.
+
+    ``found`` is called on a thread with what a search came to. A search takes ``budget_s`` seconds, counted
+    from when the process has loaded its compiled loops; what it has found by then counts. A process that
+    dies is replaced, and it ends with this one, whichever way this one ends.
+    """
 
     def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
         self._found, self._budget_s = found, budget_s
-        self._thread: threading.Thread | None = None
         self._context = multiprocessing.get_context("spawn")
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._process: Any = None
+        self._pipe: Any = None
+        self._closed = False
 
     @property
     def busy(self) -> bool:
         """Whether a search is under way."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def pid(self) -> int | None:
+        """The process that searches; None where there is none."""
+        process = self._process
+        return process.pid if process is not None and process.is_alive() else None
+
+    def warm(self, network: Network, now: Mapping[Request, Schedule]) -> None:
+        """Start the process where there is none, and have it plan these once, for nobody; returns at once."""
+        with self._lock:
+            if self._closed or self.pid is not None:
+                return
+            near, far = self._context.Pipe()
+            self._process = self._context.Process(target=_serve, args=(far,), daemon=True)
+            self._process.start()
+            far.close()
+            self._pipe = near
+            near.send(_Search(network, dict(now), self._budget_s, wanted=False))
+
     def start(self, network: Network, now: Mapping[Request, Schedule]) -> None:
         """Look for schedules that are faster on ``network`` than those in use."""
-        self._thread = threading.Thread(
-            target=self._run, args=(network, dict(now)), name="replanner", daemon=True
-        )
+        search = _Search(network, dict(now), self._budget_s)
+        self._thread = threading.Thread(target=self._run, args=(search,), name="replanner", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the process, if there is one."""
-        if self._process is not None and self._process.is_alive():
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _run(self, search: _Search) -> None:
+        found = None
+        for _ in range(_TRIES):
+            with contextlib.suppress(OSError, EOFError):
+                self.warm(search.network, search.now)
+                found = self._asked(search)
+            if found is not None or self._closed:
+                break
+        self._found(found or Replanned({}, 1.0))
+
+    def _asked(self, search: _Search) -> Replanned:
+        """What the process answers within the budget; raises EOFError or OSError where it dies."""
+        best, pipe = Replanned({}, 1.0), self._pipe
+        pipe.send(search)
+        pipe.recv()  # it begins
+        until_s = time.monotonic() + self._budget_s
+        while pipe.poll(max(0.0, until_s - time.monotonic())):
+            best, over = pipe.recv()
+            if over:
+                return best
+        # A search that is deep in compiled loops hears nothing.
+        with self._lock:
+            self._end()
+        return best
+
+    def _end(self) -> None:
+        if self._process is not None:
             self._process.kill()
             self._process.join(2)
 
-    def _run(self, network: Network, now: dict[Request, Schedule]) -> None:
-        near, far = self._context.Pipe(duplex=False)
-        self._process = self._context.Process(
-            target=_replan, args=(far, network, now, self._budget_s), daemon=True
-        )
-        self._process.start()
-        far.close()
-        try:
-            found = near.recv()
-        except EOFError:
-            found = Replanned({}, 1.0)
-        self._process.join(5)
-        self._found(found)
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What the process is asked: each request anew, ``budget_s`` for all. ``wanted``: say what is found."""
+
+    network: Network
+    now: Mapping[Request, Schedule]
+    budget_s: float
+    wanted: bool = True
 
 
-def _replan(pipe: Any, network: Network, now: dict[Request, Schedule], budget_s: float) -> None:
-    """In the process: every request anew, in the time that is left for it."""
+def _serve(pipe: Any) -> None:
+    """In the process: search until nobody is there to ask."""
     os.nice(10)
-    better, gain = {}, 1.0
-    for request, schedule in now.items():
+    asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+    known: dict[Request, list[Schedule]] = {}
+    while True:
+        search = asked.get()
+        if search.wanted:
+            pipe.send(None)
+        for found, over in _replanned(search, known):
+            if search.wanted:
+                pipe.send((found, over))
+
+
+def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
+    """On a thread of the process: hear what is asked, and end the process once the other end is gone."""
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            asked.put(pipe.recv())
+    os._exit(0)
+
+
+def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterator[tuple[Replanned, bool]]:
+    """What is better so far, after each request, and whether that is all.
+
+    ``known`` are schedules of earlier searches: links that recover want what they had.
+    """
+    better, gain = dict[Request, Schedule](), 1.0
+    for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
+        others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
             schedule,
-            network,
+            search.network,
             least_gain=_LEAST_GAIN,
-            size_bytes=_planned_bytes(network, request),
-            time_limit_s=budget_s / len(now),
+            size_bytes=_planned_bytes(search.network, request),
+            others=[one for one in others if one.network.ranks == search.network.ranks],
+            time_limit_s=search.budget_s * _SEARCHING / len(search.now),
+            jobs=0,
+            quick=True,
         )
         if plan.schedule is not None:
-            better[request], gain = plan.schedule, max(gain, plan.gain)
-    pipe.send(Replanned(better, gain))
-    pipe.close()
+            chosen = moved_to(plan.schedule, search.network, plan.schedule.chunk_bytes)
+            _remember(known[request], chosen)
+            better[request], gain = chosen, max(gain, plan.gain)
+        yield Replanned(better, gain), left == 1
+
+
+def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:
+    """Put ``schedule`` among the last few; those that are not the same as it."""
+    others = [one for one in known if not _alike(one, schedule)]
+    known[:] = [*others, schedule][-_KNOWN:]
+    return others
+
+
+def _alike(one: Schedule, other: Schedule) -> bool:
+    """Whether both send the same chunks over the same links, in one order."""
+    return (
+        one.network.ranks == other.network.ranks
+        and one.chunk_bytes == other.chunk_bytes
+        and np.array_equal(one.chunk, other.chunk)
+        and np.array_equal(one.link, other.link)
+    )
 
 
 def _planned_bytes(network: Network, request: Request) -> int:
