@@ -18,8 +18,8 @@ rpc: the round trip between workers and the coordinator, 8 ranks on this host at
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
+import itertools
 import math
 import os
 import pickle
@@ -31,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,16 +40,14 @@ import numpy as np
 import psutil
 
 from exec.adaptive.coordinator import Policy
-from exec.adaptive.iterations import Iterations, IterationsReport
+from exec.adaptive.iterations import Iterations, IterationsReport, iterations_task
 from exec.lab import lifecycle
 from exec.lab.iproute import ip
 from exec.lab.model import Lab, LabHost
 from exec.lab.run import files, started
 from probes.progress import Safekeeping
 
-TRACE = Path(__file__).parents[1] / "../shared/data/topologies/traces/adapcc-bandwidth-hw.txt"
 MBIT = 125_000
-BASE_GBIT = 14.7
 
 
 def lab_of(name: str, hosts: int, mbit: float) -> Lab:
@@ -105,34 +103,56 @@ def inside(folder: Path) -> None:
 
     how, asked = pickle.loads((folder / "asked").read_bytes())
     hosts = os.environ.get("CCCTL_HOSTS")
-    os.environ["ADAPTIVE_LAB_STARTED"] = str(folder / "started")
-    sys.path.insert(0, str(Path(__file__).parent))
     try:
         if how == "mpi":
-            found: Any = launch("adaptive_lab:mpi_task", asked, hosts=hosts, timeout_s=1000)
+            given = asked, str(folder / "started")
+            found: Any = launch("adaptive_lab:mpi_task", given, hosts=hosts, timeout_s=1000)
         else:
             found = launch(
-                "exec.adaptive.iterations:iterations_task",
-                asked,
+                "adaptive_lab:session_task",
+                (asked, str(folder / "started")),
                 ranks=None if hosts else 4,
                 hosts=hosts,
                 wires="sockets",
                 survive=True,
                 timeout_s=1000,
-                keep=lambda piece: (folder / "started").touch(),
             )
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
     (folder / "found").write_bytes(pickle.dumps(found))
 
 
-def mpi_task(comm: Any, asked: Iterations, progress: Safekeeping) -> float:
+class _Started:
+    """Progress that leaves a file at the first request."""
+
+    def __init__(self, progress: Safekeeping, file: str) -> None:
+        self._progress, self._file = progress, Path(file)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._progress, name)
+
+    def update(self, done: int, total: int, detail: str = "") -> None:
+        if not done:
+            self._file.touch()
+        self._progress.update(done, total, detail)
+
+
+def session_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> IterationsReport | None:
+    """The job on a session."""
+    asked, file = given
+    started: Any = _Started(progress, file)
+    return iterations_task(comm, asked, started)
+
+
+def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> float:
     """The same job by the MPI library: its makespan in seconds."""
+    asked, file = given
+    started = _Started(progress, file)
     send, recv = np.ones(asked.count, asked.dtype), np.zeros(asked.count, asked.dtype)
     comm.Barrier()
     started_s = time.monotonic()
     for seq in range(asked.iterations):
-        progress.update(seq, asked.iterations, "")
+        started.update(seq, asked.iterations)
         comm.Allreduce(send, recv)
     return time.monotonic() - started_s
 
@@ -159,7 +179,6 @@ def rpc(options: argparse.Namespace) -> None:
     """Print percentiles of the round trip."""
     from exec import launch
 
-    sys.path.insert(0, str(Path(__file__).parent))
     took_s = sorted(launch("adaptive_lab:rpc_task", options.iterations, ranks=8, wires="sockets"))
     share = {percent: took_s[int(percent / 100 * (len(took_s) - 1))] * 1e3 for percent in (50, 90, 99)}
     print(", ".join(f"{percent} % within {value:.2f} ms" for percent, value in share.items()))
@@ -171,70 +190,132 @@ def makespan_s(report: IterationsReport) -> float:
     return max(float(one.done_s[-1]) for one in report.times) - first
 
 
-def trace(amplify: float, hosts: int, mbit: float) -> Iterator[list[float]]:
-    """For each moment the rate of each host: the trace from another place on, amplified."""
-    values = [value if value < 25 else value / 1000 for value in ast.literal_eval(TRACE.read_text())]
-    for at in range(len(values)):
-        row = []
-        for host in range(hosts):
-            value = values[(at + host * len(values) // hosts + len(values) // 3) % len(values)] / BASE_GBIT
-            share = (
-                value * (1 - amplify) if value < 0.97 else value * (1 + amplify) if value > 1.03 else value
-            )
-            row.append(max(1.0, mbit * share))
-        yield row
-
-
 def volatile(options: argparse.Namespace) -> None:
     """Print the makespans and their ratios."""
+    from volatile_trace import forecasts, network_of, rates
+    from volatile_trace import makespan_s as simulated_s
+
+    from exec.adaptive.messages import Request
+    from exec.adaptive.replanner import good_schedules
+
     lab = lab_of("volatile", 4, options.mbit)
-    asked = Iterations(options.iterations, options.bytes // 4, profile_every=options.every)
+    hosts, count = len(lab.hosts), options.bytes // 4
+    even = network_of([options.mbit] * hosts)
+    asked = Iterations(options.iterations, count, network=even)
+    static = good_schedules(even, [Request("all_reduce", "sum", "float32", count, 4)], asked.replan_s)
     print(
         f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
+        f"rates change every {options.hold:g} s, links measured every {options.every} and on drift"
     )
-    print(f"rates change every {options.hold:g} s")
     with standing(lab) as folder:
+        _restarted(lab, folder, asked)
         for amplify in options.amplify:
+            moments = list(itertools.islice(rates(amplify, hosts, options.mbit), options.moments))
+            seen = forecasts(*static.values(), moments)
+            follow = _Follow(lab, folder, [moment.rates for moment in seen], options.hold)
             found = {}
-            for how in ("static", "adaptive", "mpi"):
-
-                def follow(over: threading.Event, amplify: float = amplify) -> None:
-                    now = lab
-                    for rates in trace(amplify, len(lab.hosts), options.mbit):
-                        after = replace(
-                            now,
-                            hosts=tuple(
-                                replace(host, egress_bytes_per_s=rate * MBIT, ingress_bytes_per_s=rate * MBIT)
-                                for host, rate in zip(lab.hosts, rates, strict=True)
-                            ),
-                        )
-                        lifecycle.shape(now, after)
-                        now = after
-                        if over.wait(options.hold):
-                            break
-                    lifecycle.shape(now, lab)
-
-                given = asked if how == "adaptive" else replace(asked, profile_every=0)
+            for how in options.how or ("static", "adaptive", "mpi"):
+                given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
                 came = run_inside(lab, folder, given, "mpi" if how == "mpi" else "session", follow)
                 if isinstance(came, str):
                     print(f"x={amplify}: {how}: {came}")
                     continue
-                found[how] = came if how == "mpi" else makespan_s(came)
+                found[how] = came
                 if how == "adaptive":
                     _events(came)
-            ratios = {how: found[how] / found["adaptive"] for how in ("static", "mpi") if how in found}
-            told = ", ".join(f"{how} / adaptive {ratio:.2f}" for how, ratio in ratios.items())
-            print(f"x={amplify}: " + ", ".join(f"{how} {s:.1f} s" for how, s in found.items()) + f": {told}")
+            _moments(seen, found, options.hold)
+            took_s = {how: one if how == "mpi" else makespan_s(one) for how, one in found.items()}
+            bound = [
+                simulated_s([getattr(one, which) for one in seen], options.iterations, options.hold)
+                for which in ("static_s", "best_s")
+            ]
+            print(f"x={amplify}: " + ", ".join(f"{how} {s:.1f} s" for how, s in took_s.items()))
+            if "adaptive" in took_s:
+                others = [how for how in took_s if how != "adaptive"]
+                print(", ".join(f"{how} / adaptive {took_s[how] / took_s['adaptive']:.2f}" for how in others))
+            ratio = f"{bound[0] / bound[1]:.2f} ({bound[0]:.1f} s, {bound[1]:.1f} s)"
+            print(f"static / clairvoyant by simulation {ratio}", flush=True)
+
+
+class _Follow:
+    """Shapes the lab's hosts to the rates of one moment after the other, from the first request on."""
+
+    def __init__(self, lab: Lab, folder: Path, rates: Sequence[Sequence[float]], hold_s: float) -> None:
+        self.lab, self.folder, self.rates, self.hold_s = lab, folder, rates, hold_s
+
+    def __call__(self, over: threading.Event) -> None:
+        while not (self.folder / "started").exists():
+            if over.wait(0.02):
+                return
+        now, begun_s = self.lab, time.monotonic()
+        for at, mbit in enumerate(self.rates):
+            after = replace(
+                self.lab,
+                hosts=tuple(
+                    replace(host, egress_bytes_per_s=rate * MBIT, ingress_bytes_per_s=rate * MBIT)
+                    for host, rate in zip(self.lab.hosts, mbit, strict=True)
+                ),
+            )
+            lifecycle.shape(now, after)
+            now = after
+            if over.wait(max(0.0, begun_s + (at + 1) * self.hold_s - time.monotonic())):
+                break
+        over.wait()
+        lifecycle.shape(now, self.lab)
+
+
+def _restarted(lab: Lab, folder: Path, asked: Iterations) -> None:
+    """What ending the job and starting it anew takes, until its first result and its end."""
+    took_s = []
+    for _ in range(3):
+        started_s = time.monotonic()
+        came = run_inside(lab, folder, replace(asked, iterations=1, network=None), "session", _nothing)
+        took_s.append(time.monotonic() - started_s)
+        if isinstance(came, str):
+            print(f"one iteration: {came}")
+            return
+    run_s = makespan_s(came)
+    print(f"ending the job and starting it anew: {statistics.median(took_s) - run_s:.2f} s", flush=True)
+
+
+def _nothing(over: threading.Event) -> None:
+    """Beside a job that nothing happens to."""
+
+
+def _moments(seen: Sequence[Any], found: dict[str, Any], hold_s: float) -> None:
+    """For each moment: rates, predictions, and the median of what iterations took that began in it."""
+    kinds = [how for how in found if how != "mpi"]
+    print("  Mbit/s of the hosts: predicted ms of static, best; measured ms of " + ", ".join(kinds))
+    for at, moment in enumerate(seen):
+        told = []
+        for how in kinds:
+            one = found[how].times[0]
+            took_s = (one.done_s - one.ready_s)[(one.ready_s - one.ready_s[0]) // hold_s == at]
+            told.append(f"{np.median(took_s) * 1e3:5.0f}" if took_s.size else "    -")
+        if any(one.strip() != "-" for one in told):
+            rates = " ".join(f"{rate:4.0f}" for rate in moment.rates)
+            print(f"  {rates}: {moment.static_s * 1e3:5.0f} {moment.best_s * 1e3:5.0f}; {' '.join(told)}")
 
 
 def _events(report: IterationsReport) -> None:
     """Reconstruction by phase (Fig. 19c): how long each took, and how long the job stood still."""
-    for what in ("measured", "planned", "swapped"):
-        events = [event for event in report.events if event.what == what]
+    stood_s, whole_s = 0.0, 0.0
+    for what in ("measured", "planned", "built", "swapped"):
+        events = [event for event in report.events if event.what == what and not event.detail.get("late")]
         if events:
             took = statistics.median(event.seconds for event in events)
             stood = statistics.median(event.stood_s for event in events)
+            stood_s, whole_s = stood_s + stood, whole_s + took
             print(f"  {what}: {len(events)} times, median {took:.3f} s, the job stood {stood:.4f} s")
+    all_s = sum(event.stood_s for event in report.events)
+    drifts = sum(event.what == "drift" for event in report.events)
+    print(f"  a reconstruction: {whole_s:.3f} s, the job stood {stood_s:.4f} s; {all_s:.2f} s in all")
+    print(f"  {drifts} times on drift")
+    for event in report.events:
+        if event.what in ("drift", "planned", "swapped"):
+            print(
+                f"    {event.at_s - report.setup_s:6.1f} s {event.what} {event.seconds:.2f} s {event.detail}"
+            )
 
 
 def stragglers(options: argparse.Namespace) -> None:
@@ -386,12 +467,15 @@ def main() -> None:
     options.add_argument("--amplify", type=float, action="append")
     options.add_argument("--every", type=int, default=50)
     options.add_argument("--hold", type=float, default=15.0)
+    options.add_argument("--moments", type=int, default=40)
+    options.add_argument("--how", choices=("static", "adaptive", "mpi"), action="append")
     options.add_argument("--late", type=float, default=0.6)
     options.add_argument("--trials", type=int, default=20)
     options.add_argument("--kind", choices=("kill", "stop", "host"), default="kill")
     options.add_argument("--here", action="store_true", help="kills: on this host instead of in a lab")
     options.add_argument("--seed", type=int, default=0)
     asked = options.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent))
     usual = {
         "volatile": (300, 8 << 20, 400),
         "stragglers": (40, 1 << 20, 100),

@@ -5,6 +5,6 @@ meanwhile.
 
 Read `session`, the public face, with `backend` (what each rank carries out) and `direction` (what the
 coordinating rank does around `coordinator`, which decides); `messages` between them; `contexts`, plans on
-registered buffers; `links_now` and `replanner`, new costs and new schedules; `severed`, hosts that do not
-reach each other. `iterations` is a job to try it with.
+registered buffers; `drift`, `links_now` and `replanner`, when links are measured, new costs and new
+schedules; `severed`, hosts that do not reach each other. `iterations` is a job to try it with.
 """

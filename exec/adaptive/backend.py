@@ -8,6 +8,7 @@ import itertools
 import queue
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from exec.adaptive.contexts import Contexts, Result, Version
@@ -26,6 +27,7 @@ from exec.adaptive.messages import (
     Regroup,
     Request,
     Resume,
+    Reveal,
     Stalled,
     State,
     Swap,
@@ -133,20 +135,21 @@ class Backend:
             version = self._contexts.version
             schedules = {**version.schedules, **self.group.bcast(made)}
             self._contexts.version = Version(version.number, schedules)
-        self._prepare(self._contexts, request)
+        self._contexts.prepare(request, range(self.group.Get_size()), first=True)
+        for part, first in self._late_parts(request):
+            self._contexts.prepare(request, part, first=first)
 
-    def _prepare(self, contexts: Contexts, request: Request) -> None:
-        """Make the contexts for all ranks and for few late ones; others are made as they occur."""
-        ranks = range(contexts.group.Get_size())
-        contexts.prepare(request, ranks, first=True)
+    def _late_parts(self, request: Request) -> Iterator[tuple[Sequence[int], bool]]:
+        """The parts with few late ranks, and whether each is the first; others are prepared as they occur."""
+        ranks = range(self.group.Get_size())
         if not self._session.policy.relays or request.kind not in PARTIAL or len(ranks) < 3:
             return
         pairs = len(ranks) <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
         for count in range(1, 3 if pairs else 2):
             for late in itertools.combinations(ranks, count):
                 if len(ranks) - count > 1:
-                    contexts.prepare(request, [rank for rank in ranks if rank not in late], first=True)
-                contexts.prepare(request, late, first=False)
+                    yield [rank for rank in ranks if rank not in late], True
+                yield late, False
 
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""
@@ -228,6 +231,9 @@ class Backend:
             self._building.put(decision)
         elif isinstance(decision, Swap):
             self._swap(decision)
+        elif isinstance(decision, Reveal):
+            if self._contexts.version.number == decision.version:
+                self._contexts.reveal()
         elif isinstance(decision, Measure):
             self._measure(decision)
 
@@ -294,7 +300,8 @@ class Backend:
         lost = {rank: how for rank, how in regroup.lost.items() if rank not in self.lost}
         for rank, how in regroup.lost.items():
             self.group.mesh.lose(rank, how)
-        self._contexts.close()
+        for contexts in (self._contexts, *self._ready.values()):
+            contexts.close()
         self._ready.clear()
         self.group.close()
         self.lost |= regroup.lost
@@ -357,34 +364,44 @@ class Backend:
 
     def _measure(self, measure: Measure) -> None:
         started_s = time.monotonic()
-        guess = float(self._network.beta_s_per_byte.min())
         self._take_severed(measure.severed)
-        found = measured_links(self.group.named(f"measure {measure.number}"), guess, measure.severed)
+        found = measured_links(self.group.named(f"measure {measure.number}"), measure.severed)
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)
-        self._report(Measured(self.epoch, measure.number, links))
+        self._report(Measured(self.epoch, measure.number, seconds, links))
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:
-        """Make the contexts of new schedules beside the work."""
+        """Make the contexts of new schedules beside the work: of all ranks, then for late ones."""
         while (install := self._building.get()).version >= 0:
-            started_s = time.monotonic()
-            group = self.group
             if install.epoch != self.epoch:
                 continue
+            group = self.group.named(f"version {install.version}")
+            schedules = {**self._contexts.version.schedules, **install.schedules}
+            places = [self._first.index(rank) for rank in group.members]
+            contexts = Contexts(group, Version(install.version, schedules), places)
             try:
-                named = group.named(f"version {install.version}")
-                schedules = {**self._contexts.version.schedules, **install.schedules}
-                places = [self._first.index(rank) for rank in group.members]
-                contexts = Contexts(named, Version(install.version, schedules), places)
+                started_s = time.monotonic()
                 for request in schedules:
-                    self._prepare(contexts, request)
+                    contexts.prepare(request, range(group.Get_size()), first=True)
+                self._ready[install.version] = contexts
+                self._built(install, started_s, late=False)
+                started_s = time.monotonic()
+                beside = self.group.named(f"version {install.version}, late")
+                for request in schedules:
+                    for part, first in self._late_parts(request):
+                        contexts.prepare_beside(beside, request, part, first=first)
+                self._built(install, started_s, late=True)
             except (CcctlError, OSError):
-                continue
-            self._ready[install.version] = contexts
-            self._session.tell("built", time.monotonic() - started_s, detail={"version": install.version})
-            self._report(Installed(self.epoch, install.version))
+                # The epoch is over, or a rank has no room: whoever uses them closes them.
+                if install.version not in self._ready and contexts is not self._contexts:
+                    contexts.close()
+
+    def _built(self, install: Install, started_s: float, *, late: bool) -> None:
+        detail = {"version": install.version, "late": late}
+        self._session.tell("built", time.monotonic() - started_s, detail=detail)
+        self._report(Installed(install.epoch, install.version, late))
 
     def _report(self, message: Any) -> None:
         self._session.send(self._session.coordinator, message)

@@ -31,6 +31,10 @@ from synth.stages import compile as compile_
 __all__ = ["Contexts", "Result", "Version"]
 
 
+# A request, the ranks of a part, and whether it is the first part.
+_Key = tuple[Request, tuple[int, ...], bool]
+
+
 @dataclass(frozen=True, eq=False)
 class Version:
     """Schedules by request; ranks in them are those of the group."""
@@ -76,26 +80,42 @@ class Contexts:
     """The contexts of one group of ranks for one version of the schedules.
 
     What makes a context is collective, in one order on all ranks; ranks are numbers of the group, whose
-    members were at ``places`` in the group of the session's start.
+    members were at ``places`` in the group of the session's start. Contexts that are made beside the work,
+    on another thread, serve once all ranks `reveal` them before the same request.
     """
 
     def __init__(self, group: Group, version: Version, places: Sequence[int]) -> None:
         self.group, self.version, self._places = group, version, list(places)
         self._late_bases: dict[Request, tuple[Schedule, ...]] = {}
         self._free: dict[tuple[str, str, int], Array] = {}
-        self._made: dict[tuple[Request, tuple[int, ...], bool], _Context] = {}
+        self._made: dict[_Key, _Context] = {}
+        self._beside: dict[_Key, _Context] = {}
 
     def prepare(self, request: Request, part: Sequence[int], *, first: bool) -> None:
         """Make the context of a part; collective."""
-        key = (request, tuple(part), first or len(part) == self.group.Get_size())
+        key = self._key(request, part, first)
         if key not in self._made:
-            self._made[key] = self._context(*key)
+            self._made[key] = self._context(self.group, *key)
+
+    def prepare_beside(self, group: Group, request: Request, part: Sequence[int], *, first: bool) -> None:
+        """Make the context of a part for later, by messages of ``group``; collective."""
+        key = self._key(request, part, first)
+        if key not in self._beside:
+            self._beside[key] = self._context(group, *key)
+
+    def reveal(self) -> None:
+        """Use what was made beside the work; the same on all ranks, between the same requests."""
+        beside, self._beside = self._beside, {}
+        for key, context in beside.items():
+            # Where one was needed sooner, all ranks have made it then.
+            if self._made.setdefault(key, context) is not context:
+                context.plan.abandon()
 
     def run(self, request: Request, part: Sequence[int], data: Array | None, result: Result) -> None:
         """Carry out one part with this rank's ``data``, None on relays, into ``result``; collective."""
         first = not result.parts
         self.prepare(request, part, first=first)
-        context = self._made[(request, tuple(part), first or len(part) == self.group.Get_size())]
+        context = self._made[self._key(request, part, first)]
         if data is not None and context.send.size:
             self._fill(context, request, data)
         context.plan.run()
@@ -103,9 +123,14 @@ class Contexts:
 
     def close(self) -> None:
         """Free the contexts of this rank, whatever the others do."""
-        for context in self._made.values():
-            context.plan.abandon()
-        self._made.clear()
+        for made in (self._made, self._beside):
+            for context in made.values():
+                context.plan.abandon()
+            made.clear()
+
+    def _key(self, request: Request, part: Sequence[int], first: bool) -> _Key:
+        """A part of all ranks is the same whether it is the first or not."""
+        return request, tuple(part), first or len(part) == self.group.Get_size()
 
     def _fill(self, context: _Context, request: Request, data: Array) -> None:
         if request.kind in ("reduce_scatter", "all_to_all"):
@@ -118,7 +143,7 @@ class Contexts:
         padded[: data.size] = data
         context.send[:] = input_of(context.phase, self.group.Get_rank(), padded)
 
-    def _context(self, request: Request, part: tuple[int, ...], first: bool) -> _Context:
+    def _context(self, group: Group, request: Request, part: tuple[int, ...], first: bool) -> _Context:
         schedule, rank = self.version.schedules[request], self.group.Get_rank()
         phase = partial_phase(schedule, part) if first else fastest_late_phase(self._bases(request), part)
         program = compile_(phase.schedule)
@@ -131,7 +156,7 @@ class Contexts:
         layout = Layout(program, count)
         send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
         recv = self._shared("out", request.dtype, layout.elements(rank, OUTPUT))
-        return _Context(Plan(layout, self.group, send, recv, _op(request)), phase, send, recv)
+        return _Context(Plan(layout, group, send, recv, _op(request)), phase, send, recv)
 
     def _bases(self, request: Request) -> tuple[Schedule, ...]:
         if request not in self._late_bases:

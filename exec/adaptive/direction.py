@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from exec.adaptive.coordinator import Coordinator
+from exec.adaptive.drift import Level
 from exec.adaptive.links_now import LinkNow, with_links
 from exec.adaptive.messages import (
     Decision,
@@ -20,6 +19,7 @@ from exec.adaptive.messages import (
     Measured,
     PartDone,
     Request,
+    Reveal,
     Stalled,
     Swap,
     Tried,
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Direction"]
 
-# How many runs tell what one takes; so much more than that is a reason to measure the links.
-_REMEMBERED, _DRIFT = 9, 1.3
+# Between measuring because runs have changed the job works so many times as long as measuring held it up:
+# links that change faster than that are not followed.
+_REST = 25
 # What psutil calls a process that does nothing any more.
 _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 
@@ -62,10 +63,12 @@ class Direction:
         self._version, self._measuring = 0, 0
         # After a rank is lost the ranks go on with rings.
         self._anew = False
-        self._installing: dict[int, set[int]] = {}
+        self._installing: dict[Installed, set[int]] = {}
         self._rows: dict[int, Measured] = {}
-        self._usual_s: dict[Request, float] = {}
-        self._ran_s: dict[Request, deque[float]] = {}
+        self._levels: dict[Request, Level] = {}
+        self._gains: dict[int, Mapping[Request, float]] = {}
+        # When links may be measured again although it is not their turn.
+        self._rested_s = 0.0
         self._under_way: dict[int, Request] = {}
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
@@ -118,8 +121,9 @@ class Direction:
     def _begin_anew(self) -> None:
         """What was under way ends with its epoch, whose members go on with first schedules."""
         self._installing.clear()
+        self._gains.clear()
+        self._levels.clear()
         self._rows.clear()
-        self._forget_times()
         self._anew = True
 
     def _sever_and_heal(self, now_s: float) -> None:
@@ -209,6 +213,7 @@ class Direction:
             for dst, each in self._rows.items()
             for src, alpha_s, beta in each.links
         ]
+        self._rested_s = time.monotonic() + _REST * max(each.seconds for each in self._rows.values())
         self._rows = {}
         for link in found:
             if link.beta_s_per_byte == math.inf:
@@ -243,41 +248,42 @@ class Direction:
         if any(schedule.network.ranks != ranks for schedule in found.schedules.values()):
             return
         self._version += 1
-        self._installing[self._version] = set()
+        self._gains[self._version] = found.gains
         self._send([Install(self.coordinator.epoch, self._version, found.schedules)])
 
     def _installed(self, rank: int, message: Installed) -> None:
-        if message.epoch != self.coordinator.epoch or message.version not in self._installing:
+        """Once all have made them: change to the contexts of a version, and later to those for late ranks."""
+        if message.epoch != self.coordinator.epoch:
             return
-        ranks = self._installing[message.version]
+        ranks = self._installing.setdefault(message, set())
         ranks.add(rank)
         if ranks == set(self.coordinator.members):
-            del self._installing[message.version]
-            self._forget_times()
-            self._send([Swap(self.coordinator.epoch, message.version)])
+            del self._installing[message]
+            if message.late:
+                self._send([Reveal(message.epoch, message.version)])
+                return
+            for request, gain in self._gains.pop(message.version).items():
+                self._levels[request] = self._level(request).changed(gain)
+            self._send([Swap(message.epoch, message.version)])
 
     def _watch(self, done: PartDone) -> None:
-        """Measure when runs have become slower for good."""
-        if not done.last or done.number or not self._session.profile_every:
+        """Measure when runs have become slower or faster for good."""
+        if not done.last or done.number:
             return
         request = self._under_way.pop(done.seq, None)
-        if request is None:
+        # What looks for schedules or makes contexts takes time from the runs beside it.
+        if request is None or self._replanner.busy or self._gains:
             return
-        ran_s = self._ran_s.setdefault(request, deque(maxlen=_REMEMBERED))
-        ran_s.append(done.seconds)
-        if len(ran_s) < _REMEMBERED:
-            return
-        now_s = statistics.median(ran_s)
-        usual_s = self._usual_s.setdefault(request, now_s)
-        if now_s > _DRIFT * usual_s:
-            self._session.tell("drift", detail={"usual_s": usual_s, "now_s": now_s})
-            self._forget_times()
+        level = self._level(request)
+        has_left = level.take(done.seconds)
+        if has_left and self._session.profile_every and time.monotonic() > self._rested_s:
+            self._levels[request] = level.left()
+            detail = {"usual_s": level.usual_s, "now_s": self._levels[request].usual_s}
+            self._session.tell("drift", detail=detail)
             self.measure()
 
-    def _forget_times(self) -> None:
-        """What runs take is learned anew: the links or the schedules have changed."""
-        self._usual_s.clear()
-        self._ran_s.clear()
+    def _level(self, request: Request) -> Level:
+        return self._levels.setdefault(request, Level())
 
     def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
         """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
@@ -294,9 +300,9 @@ class Direction:
         else:
             both_s = costs.phases(every - here).two_s + costs.phases(every - left_out).two_s
             extra_s = both_s - costs.phases(every - here - left_out).two_s
-        ran_s = self._ran_s.get(request)
-        if ran_s:
-            extra_s *= max(1.0, statistics.median(ran_s) / costs.whole_s)
+        usual_s = self._level(request).usual_s
+        if usual_s is not None:
+            extra_s *= max(1.0, usual_s / costs.whole_s)
         return max(CYCLE_S, extra_s)
 
     def _costs_of(self, request: Request) -> SimulatedCosts:

@@ -2,12 +2,15 @@
 
 First within hosts, then between them in N - 1 rounds: in round i a host sends to the one i places on, so
 that each NIC carries one flow each way. A receiver times the arrival of what is sent, and leaves out the
-first part, which goes into buffers on the way; no clocks are compared. A link that carries nothing ends the
-wait after some seconds.
+first part, which goes into buffers on the way; no clocks are compared. How much is sent follows from how
+fast the first of it arrives: a slow link is not given what a fast one takes in that time. A link that
+carries nothing ends the wait after some seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import threading
 import time
@@ -24,12 +27,12 @@ from synth.network import Link, Network, build
 __all__ = ["LinkNow", "guessed_network", "measured_links", "with_links"]
 
 # Long enough for a rate, short enough for a job that waits.
-_TARGET_S, _LEAST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
+_TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
 _PIECE_BYTES = 16 << 10
 _PINGS = 5
 _COPIES, _COPY_BYTES = 4, 256 << 10
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
-_PING, _PONG, _TRAIN, _TOLD, _HEARD = range(1, 6)
+_PING, _PONG, _TRAIN, _CAME = range(1, 5)
 # Over a link that carries anything the exchange takes a small part of this.
 _PATIENCE_S = 3.0
 
@@ -44,10 +47,8 @@ class LinkNow:
     beta_s_per_byte: float
 
 
-def measured_links(
-    group: Group, guess_s_per_byte: float, severed: Iterable[tuple[int, int]] = ()
-) -> list[LinkNow]:
-    """The links into this rank; collective. ``guess_s_per_byte`` chooses how much is sent between hosts.
+def measured_links(group: Group, severed: Iterable[tuple[int, int]] = ()) -> list[LinkNow]:
+    """The links into this rank; collective.
 
     The first rank of a host measures for all of its ranks, which share its NIC. Between hosts of ``severed``
     pairs (lowest ranks, as the mesh numbers them) nothing is measured. A link over which nothing comes for
@@ -65,9 +66,7 @@ def measured_links(
         if rank == hosts[mine][0]:
             sending = None
             if frozenset((name_of[mine], name_of[to])) not in apart:
-                there = hosts[to][0]
-                size = _train_bytes(guess_s_per_byte)
-                sending = threading.Thread(target=_send_train, args=(group, there, size), daemon=True)
+                sending = threading.Thread(target=_send_train, args=(group, hosts[to][0]), daemon=True)
                 sending.start()
             if frozenset((name_of[mine], name_of[of])) not in apart:
                 alpha_s, beta = _received_train(group, hosts[of][0])
@@ -135,56 +134,71 @@ def _within(group: Group) -> list[LinkNow]:
     return [LinkNow(peer, rank, alpha_s, beta) for peer in peers if peer != rank]
 
 
-def _train_bytes(guess_s_per_byte: float) -> int:
-    return min(_MOST_BYTES, max(_LEAST_BYTES, int(_TARGET_S / guess_s_per_byte)))
-
-
-def _send_train(group: Group, there: int, size: int) -> None:
-    """Answer the pings of ``there``, then send it ``size`` bytes; both ends agree whether that went well."""
-    ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
-    try:
-        group.send(size, there, _TOLD)
+def _send_train(group: Group, there: int) -> None:
+    """Answer the pings of ``there``, then send it data; both ends agree whether that went well."""
+    ball, deadline_s, said = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S, 1
+    # Whoever is lost is so for the other end and for the next call as well.
+    with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
             group.Send(ball, there, _PONG, deadline_s)
             group.Recv(ball, there, _PING, deadline_s)
-        group.Send(np.zeros(size, np.uint8), there, _TRAIN, deadline_s)
-    except (TimeoutError, LostRankError):
-        # Whoever is lost is so for the other end and for the next call as well.
-        pass
-    if not _hears(group, there):
+        said = _send_batches(group, there, deadline_s)
+    with contextlib.suppress(LostRankError):
+        while said > 0:
+            said = int(group.recv(there, _CAME))
+    if said:
         group.drop_flow(there, (_PONG, _TRAIN), outgoing=True)
         group.drop_flow(there, (_PING,), outgoing=False)
 
 
-def _hears(group: Group, there: int) -> bool:
-    try:
-        heard: bool = group.recv(there, _HEARD)
-    except LostRankError:
-        return False
-    return heard
+def _send_batches(group: Group, there: int, deadline_s: float) -> int:
+    """Send for about `_TARGET_S`: each batch twice as large, two on their way; what ``there`` said last.
+
+    That is how many bytes have come, 0 once all have, and -1 where they do not.
+    """
+    started_s, sent, size, came = time.perf_counter(), 0, _FIRST_BYTES, 1
+    for number in itertools.count():
+        if number > 1:
+            came = int(group.recv(there, _CAME))
+            if came < 0:
+                break
+            rate = came / (time.perf_counter() - started_s)
+            room = int(min(_MOST_BYTES, rate * _TARGET_S)) - sent
+            size = max(0, min(2 * size, room // _PIECE_BYTES * _PIECE_BYTES))
+        group.Send(np.array([size], np.int64), there, _TRAIN, deadline_s)
+        if not size:
+            break
+        group.Send(np.zeros(size, np.uint8), there, _TRAIN, deadline_s)
+        sent += size
+    return came
 
 
 def _received_train(group: Group, back: int) -> tuple[float, float]:
     """(alpha in s, beta in s/byte) from ``back``; beta is infinite where nothing comes."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
-    pieces = int(group.recv(back, _TOLD)) // _PIECE_BYTES
-    piece, at_s, times_s = np.zeros(_PIECE_BYTES, np.uint8), [], []
+    size, piece = np.zeros(1, np.int64), np.zeros(_PIECE_BYTES, np.uint8)
+    at_s, times_s = list[float](), list[float]()
     try:
         for _ in range(_PINGS):
             group.Recv(ball, back, _PONG, deadline_s)
             started_s = time.perf_counter()
             group.Send(ball, back, _PING, deadline_s)
             times_s.append(started_s)
-        for _ in range(pieces):
-            group.Recv(piece, back, _TRAIN, deadline_s)
-            at_s.append(time.perf_counter())
+        while True:
+            group.Recv(size, back, _TRAIN, deadline_s)
+            if not size[0]:
+                break
+            for _ in range(int(size[0]) // _PIECE_BYTES):
+                group.Recv(piece, back, _TRAIN, deadline_s)
+                at_s.append(time.perf_counter())
+            group.send(len(at_s) * _PIECE_BYTES, back, _CAME)
     except TimeoutError:
         group.drop_flow(back, (_PONG, _TRAIN), outgoing=False)
         group.drop_flow(back, (_PING,), outgoing=True)
-        group.send(False, back, _HEARD)
+        group.send(-1, back, _CAME)
         return _LEAST_ALPHA_S, math.inf
-    group.send(True, back, _HEARD)
-    first = pieces // 4
+    group.send(0, back, _CAME)
+    first, pieces = len(at_s) // 4, len(at_s)
     beta = (at_s[-1] - at_s[first]) / ((pieces - 1 - first) * _PIECE_BYTES)
     alpha_s = min(np.diff(times_s)) / 2
     return max(_LEAST_ALPHA_S, float(alpha_s)), max(_LEAST_BETA, beta)

@@ -28,6 +28,7 @@ __all__ = [
     "Regroup",
     "Request",
     "Resume",
+    "Reveal",
     "Stalled",
     "State",
     "Swap",
@@ -116,10 +117,14 @@ class State:
 
 @dataclass(frozen=True)
 class Installed:
-    """A worker has made its contexts for a version of the schedules, beside the work."""
+    """A worker has made contexts for a version of the schedules, beside the work.
+
+    First those that all ranks' data needs; ``late``: those for late ranks, too.
+    """
 
     epoch: int
     version: int
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,12 @@ class Tried:
 class Measured:
     """What the links into a worker carried now: (source, alpha in s, beta in s/byte) each.
 
-    Beta is infinite where nothing came.
+    Beta is infinite where nothing came. The job stood still for ``seconds``.
     """
 
     epoch: int
     number: int
+    seconds: float
     links: tuple[tuple[int, float, float], ...]
 
 
@@ -203,6 +209,13 @@ class Install(Decision):
 @dataclass(frozen=True)
 class Swap(Decision):
     """From now on the contexts of ``version`` are used."""
+
+    version: int
+
+
+@dataclass(frozen=True)
+class Reveal(Decision):
+    """From now on the contexts for late ranks of ``version`` are used, as far as it is the one in use."""
 
     version: int
 

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ _LEAST_GAIN = 1.03
 _TRIES = 2
 # How much of the budget methods are begun in; the last of them may take longer, and a judge comes after.
 _SEARCHING = 0.6
+# A search that takes so many times its budget is ended, and its process with it.
+_PATIENCE = 5
 # How many schedules of a request are remembered.
 _KNOWN = 4
 # Bytes of the largest element.
@@ -41,10 +43,15 @@ _ELEMENT_BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """What a search found: schedules that are faster than those in use, ``gain`` times; none if empty."""
+    """What a search found: schedules that are faster than those in use, and how many times each is."""
 
-    schedules: Mapping[Request, Schedule]
-    gain: float
+    schedules: Mapping[Request, Schedule] = field(default_factory=dict)
+    gains: Mapping[Request, float] = field(default_factory=dict)
+
+    @property
+    def gain(self) -> float:
+        """The largest of ``gains``; 1.0 where nothing is faster."""
+        return max(self.gains.values(), default=1.0)
 
 
 def first_schedules(
@@ -79,8 +86,8 @@ def good_schedules(
 class Replanner:
     """One process that looks for better schedules, kept for search after search.
 
-    ``found`` is called on a thread with what a search came to. A search takes ``budget_s`` seconds, counted
-    from when the process has loaded its compiled loops; what it has found by then counts. A process that
+    ``found`` is called on a thread with what a search came to. After ``budget_s`` seconds, counted from when
+    the process has loaded its compiled loops, a search takes the best that it has found. A process that
     dies is replaced, and it ends with this one, whichever way this one ends.
     """
 
@@ -136,14 +143,15 @@ class Replanner:
                 found = self._asked(search)
             if found is not None or self._closed:
                 break
-        self._found(found or Replanned({}, 1.0))
+        self._found(found or Replanned())
 
     def _asked(self, search: _Search) -> Replanned:
         """What the process answers within the budget; raises EOFError or OSError where it dies."""
-        best, pipe = Replanned({}, 1.0), self._pipe
+        best: Replanned = Replanned()
+        pipe = self._pipe
         pipe.send(search)
         pipe.recv()  # it begins
-        until_s = time.monotonic() + self._budget_s
+        until_s = time.monotonic() + _PATIENCE * self._budget_s
         while pipe.poll(max(0.0, until_s - time.monotonic())):
             best, over = pipe.recv()
             if over:
@@ -197,7 +205,7 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
 
     ``known`` are schedules of earlier searches: links that recover want what they had.
     """
-    better, gain = dict[Request, Schedule](), 1.0
+    better, gains = dict[Request, Schedule](), dict[Request, float]()
     for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
         others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
@@ -213,8 +221,8 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
         if plan.schedule is not None:
             chosen = moved_to(plan.schedule, search.network, plan.schedule.chunk_bytes)
             _remember(known[request], chosen)
-            better[request], gain = chosen, max(gain, plan.gain)
-        yield Replanned(better, gain), left == 1
+            better[request], gains[request] = chosen, plan.gain
+        yield Replanned(better, gains), left == 1
 
 
 def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:

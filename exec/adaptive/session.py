@@ -36,8 +36,6 @@ TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
-# A network that nobody has profiled is taken for slow at first: too much data would take long to send.
-_SLOW_S_PER_BYTE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -309,10 +307,6 @@ class Session:
 
 
 def _measured(group: Group) -> Network:
-    """The network of ``group`` as it is now: measured with little data, then with what its links take."""
-    network, guess = guessed_network(group), _SLOW_S_PER_BYTE
-    for _ in range(2):
-        rows = group.allgather(measured_links(group, guess))
-        network = with_links(network, [one for each in rows for one in each])
-        guess = float(network.beta_s_per_byte.min(initial=_SLOW_S_PER_BYTE))
-    return network
+    """The network of ``group`` as it is now."""
+    rows = group.allgather(measured_links(group))
+    return with_links(guessed_network(group), [one for each in rows for one in each])

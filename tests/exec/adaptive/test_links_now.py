@@ -63,7 +63,7 @@ def test_a_link_that_carries_nothing_is_infinitely_slow_and_the_others_are_measu
     monkeypatch.setattr(Mesh, "_opened", opened_or_not)
 
     def measure(rank, severed=()):
-        return measured_links(Group(meshes[rank], range(SIZE), "0"), 1e-8, severed)
+        return measured_links(Group(meshes[rank], range(SIZE), "0"), severed)
 
     try:
         rates = pairs_of(on_all(measure))
