@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from exec.predict import MOST_SENDS, predicted_s, soonest
+from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.collective import Collective
 from synth.compiler.lower import lower
@@ -21,6 +23,9 @@ from synth.simulation.relocate import moved_to
 from synth.simulation.schedule import replay
 
 __all__ = ["Forecast", "Replan", "replanned", "requests_of"]
+
+# What is asked where time is short. Forests use links that differ best, the others those that are alike.
+_QUICK = ("forest", "ring", "direct", "greedy")
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,8 @@ def replanned(
     ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
     ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
     ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much;
-    ``quick`` asks no solver, and predicts of each method only what simulates fastest. Raises UsageError
-    where the network lacks a link of a schedule.
+    ``quick`` asks few methods, the most promising first. Raises UsageError where the network lacks a link
+    of a schedule.
     """
     before_s = Forecast(current).time_s(network)
     request = Request(
@@ -94,15 +99,13 @@ def replanned(
         seed=current.seed,
         time_limit_s=time_limit_s,
         jobs=jobs,
-        solving=not quick,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
     timed = [(Forecast(one).time_s(network), one) for one in others]
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
-        settle = _soonest_of_each if quick else soonest
-        found = synthesize(request, progress, settle=settle).schedule
+        found = _quickly(request) if quick else synthesize(request, progress, settle=soonest).schedule
         timed.append((Forecast(found).time_s(network), found))
     after_s, chosen = min(timed, key=lambda pair: pair[0], default=(before_s, current))
     if before_s < least_gain * after_s:
@@ -110,14 +113,21 @@ def replanned(
     return Replan(before_s, after_s, bound_s, chosen, searched)
 
 
-def _soonest_of_each(schedules: Sequence[Schedule]) -> Schedule:
-    """What `soonest` takes of the fastest by simulation of each method, the first of ``schedules`` first."""
-    fastest: dict[str, tuple[float, Schedule]] = {}
-    for one in schedules[1:]:
-        time_s = replay(one).time_s
-        if one.method != schedules[0].method and time_s < fastest.get(one.method, (math.inf, one))[0]:
-            fastest[one.method] = time_s, one
-    return soonest([schedules[0], *(one for _, one in fastest.values())])
+def _quickly(request: Request) -> Schedule:
+    """The soonest of what few methods find; after the first, as many as there is time for."""
+    started_s, found = time.monotonic(), list[Schedule]()
+    for method in _QUICK:
+        left_s = None
+        if request.time_limit_s is not None and found:
+            left_s = request.time_limit_s - (time.monotonic() - started_s)
+            if left_s <= 0:
+                break
+        with contextlib.suppress(UsageError):
+            asked = replace(request, method=method, time_limit_s=left_s)
+            found.append(synthesize(asked).schedule)
+    if not found:
+        return synthesize(request).schedule
+    return soonest(sorted(found, key=lambda one: replay(one).time_s))
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:

@@ -114,7 +114,7 @@ class Backend:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._left = threading.Event()
-        self._building: queue.SimpleQueue[Install] = queue.SimpleQueue()
+        self._building: queue.SimpleQueue[Install | Contexts] = queue.SimpleQueue()
         for run in (self._run, self._build):
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True).start()
 
@@ -214,9 +214,9 @@ class Backend:
                 broken_s, self._broken_epoch = time.monotonic(), self.epoch
             except Exception as error:
                 self.fail(error)
-        self._building.put(Install(-1, -1, {}))
         self._contexts.close()
         self._left.set()
+        self._building.put(Install(-1, -1, {}))
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Regroup):
@@ -359,7 +359,7 @@ class Backend:
         started_s = time.monotonic()
         contexts = self._ready.pop(swap.version)
         old, self._contexts = self._contexts, contexts
-        old.close()
+        self._building.put(old)
         self._session.tell("swapped", stood_s=time.monotonic() - started_s, detail={"version": swap.version})
 
     def _measure(self, measure: Measure) -> None:
@@ -374,7 +374,12 @@ class Backend:
 
     def _build(self) -> None:
         """Make the contexts of new schedules beside the work: of all ranks, then for late ones."""
-        while (install := self._building.get()).version >= 0:
+        while not self._left.is_set():
+            install = self._building.get()
+            if isinstance(install, Contexts):
+                # Nobody uses them any more; to free them takes a while.
+                install.close()
+                continue
             if install.epoch != self.epoch:
                 continue
             group = self.group.named(f"version {install.version}")

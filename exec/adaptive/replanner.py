@@ -31,7 +31,7 @@ __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 _LEAST_GAIN = 1.03
 # How often a search is begun, where its process dies.
 _TRIES = 2
-# How much of the budget methods are begun in; the last of them may take longer, and a judge comes after.
+# How much of the budget methods are begun in; the last of them may take longer, and predictions come after.
 _SEARCHING = 0.6
 # A search that takes so many times its budget is ended, and its process with it.
 _PATIENCE = 5
