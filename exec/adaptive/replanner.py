@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,9 +139,13 @@ class Replanner:
     def _run(self, search: _Search) -> None:
         found = None
         for _ in range(_TRIES):
-            with contextlib.suppress(OSError, EOFError):
+            try:
                 self.warm(search.network, search.now)
                 found = self._asked(search)
+            except (OSError, EOFError):
+                # A process closes its pipe a moment before it counts as dead.
+                with self._lock:
+                    self._end()
             if found is not None or self._closed:
                 break
         self._found(found or Replanned())
@@ -197,7 +202,7 @@ def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
     with contextlib.suppress(OSError, EOFError):
         while True:
             asked.put(pipe.recv())
-    os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterator[tuple[Replanned, bool]]:
