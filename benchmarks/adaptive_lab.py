@@ -202,7 +202,8 @@ def volatile(options: argparse.Namespace) -> None:
     hosts, count = len(lab.hosts), options.bytes // 4
     even = network_of([options.mbit] * hosts)
     asked = Iterations(options.iterations, count, network=even)
-    static = good_schedules(even, [Request("all_reduce", "sum", "float32", count, 4)], asked.replan_s)
+    request = Request("all_reduce", "sum", "float32", count, 4)
+    static = good_schedules(even, [request], range(hosts), asked.replan_s)
     print(
         f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
         f"rates change every {options.hold:g} s, links measured every {options.every} and on drift"

@@ -136,12 +136,11 @@ class Backend:
             schedules = {**version.schedules, **self.group.bcast(made)}
             self._contexts.version = Version(version.number, schedules)
         self._contexts.prepare(request, range(self.group.Get_size()), first=True)
-        for part, first in self._late_parts(request):
+        for part, first in self._late_parts(range(self.group.Get_size()), request):
             self._contexts.prepare(request, part, first=first)
 
-    def _late_parts(self, request: Request) -> Iterator[tuple[Sequence[int], bool]]:
+    def _late_parts(self, ranks: range, request: Request) -> Iterator[tuple[Sequence[int], bool]]:
         """The parts with few late ranks, and whether each is the first; others are prepared as they occur."""
-        ranks = range(self.group.Get_size())
         if not self._session.policy.relays or request.kind not in PARTIAL or len(ranks) < 3:
             return
         pairs = len(ranks) <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
@@ -382,7 +381,8 @@ class Backend:
                 continue
             if install.epoch != self.epoch:
                 continue
-            group = self.group.named(f"version {install.version}")
+            now = self.group
+            group = now.named(f"version {install.version}")
             schedules = {**self._contexts.version.schedules, **install.schedules}
             places = [self._first.index(rank) for rank in group.members]
             contexts = Contexts(group, Version(install.version, schedules), places)
@@ -393,9 +393,9 @@ class Backend:
                 self._ready[install.version] = contexts
                 self._built(install, started_s, late=False)
                 started_s = time.monotonic()
-                beside = self.group.named(f"version {install.version}, late")
+                beside = now.named(f"version {install.version}, late")
                 for request in schedules:
-                    for part, first in self._late_parts(request):
+                    for part, first in self._late_parts(range(group.Get_size()), request):
                         contexts.prepare_beside(beside, request, part, first=first)
                 self._built(install, started_s, late=True)
             except (CcctlError, OSError):

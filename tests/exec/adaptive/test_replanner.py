@@ -29,7 +29,7 @@ from test_replanner import ASKED, hosts
 from exec.adaptive.replanner import Replanner, first_schedules
 if __name__ == "__main__":
     replanner = Replanner(lambda found: None, 20.0)
-    replanner.warm(hosts(), first_schedules(hosts(), [ASKED]))
+    replanner.warm(hosts(), first_schedules(hosts(), [ASKED], range(4)))
     print(replanner.pid, flush=True)
     time.sleep(1000)
 """
@@ -67,7 +67,7 @@ def searches():
 
 def test_one_process_serves_search_after_search_and_a_dead_one_is_replaced(searches):
     replanner, search = searches
-    now = first_schedules(hosts(), [ASKED])
+    now = first_schedules(hosts(), [ASKED], range(4))
     first = search(with_slow(2), now)
     assert first.gain > 1.1
     assert not check(first.schedules[ASKED])
@@ -86,7 +86,7 @@ def test_one_process_serves_search_after_search_and_a_dead_one_is_replaced(searc
 def test_a_search_that_goes_beyond_its_budget_ends(searches):
     replanner, search = searches
     replanner._budget_s = 0.0
-    assert not search(with_slow(2), first_schedules(hosts(), [ASKED])).schedules
+    assert not search(with_slow(2), first_schedules(hosts(), [ASKED], range(4))).schedules
     assert replanner.pid is None
 
 
