@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from exec.adaptive.contexts import Contexts, Result, Version
 from exec.adaptive.coordinator import PARTIAL
-from exec.adaptive.links_now import measured_links
+from exec.adaptive.links_now import betas_of, measured_links
 from exec.adaptive.messages import (
     Decision,
     Go,
@@ -364,7 +364,8 @@ class Backend:
     def _measure(self, measure: Measure) -> None:
         started_s = time.monotonic()
         self._take_severed(measure.severed)
-        found = measured_links(self.group.named(f"measure {measure.number}"), measure.severed)
+        group = self.group.named(f"measure {measure.number}")
+        found = measured_links(group, measure.severed, betas_of(self._network))
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)

@@ -26,6 +26,7 @@ from exec.adaptive.messages import (
 )
 from exec.adaptive.replanner import Replanned, Replanner
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
+from exec.adaptive.slow_parts import Slow, SlowParts
 from exec.relays.buy_cost import SimulatedCosts
 from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
@@ -57,11 +58,12 @@ class Direction:
         self._severed = Severed(group.mesh.host, session.severed, time.monotonic())
         self.coordinator.severed = self._severed.pairs
         self._measure_due = False
+        self._slow, self._slow_of = SlowParts(self._links_of(session.capability)), self.coordinator.members
         self._replanner = Replanner(self._planned, session.replan_s)
         self._warmed = False
         self._plans: list[Replanned] = []
         self._version, self._measuring = 0, 0
-        # After a rank is lost the ranks go on with rings.
+        # Ranks go on with rings after one is lost; or links changed while schedules were looked for.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
         self._rows: dict[int, Measured] = {}
@@ -195,8 +197,8 @@ class Direction:
             self.measure()
 
     def measure(self) -> bool:
-        """Have all ranks measure their links before the next request, if nothing is under way; whether so."""
-        if self._rows or self._replanner.busy:
+        """Have all ranks measure their links before the next request, if they do not already; whether so."""
+        if self._rows:
             return False
         self._measuring += 1
         self._send([Measure(self.coordinator.epoch, self._measuring, self._severed.pairs)])
@@ -219,10 +221,23 @@ class Direction:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
         self._now = with_links(self._now, found)
-        self._replan()
+        if not (self._name_slow() and self.measure()):
+            self._replan()
+
+    def _name_slow(self) -> bool:
+        """Say what has become slow, and what no longer is; whether that takes one more measurement."""
+        if self._slow_of != self.coordinator.members:
+            self._slow = SlowParts(self._links_of(self._session.capability))
+            self._slow_of = self.coordinator.members
+        found = self._slow.judge(self._links_of(self._now), time.time())
+        for what, parts in (("slow", found.slow), ("recovered", found.recovered)):
+            for part in parts:
+                self._session.tell(what, detail=_told(part))
+        return found.doubtful
 
     def _replan(self) -> None:
         if self._replanner.busy:
+            self._anew = True
             return
         self._replan_started_s = time.monotonic()
         self._replanner.start(self._network(), self._session.schedules)
@@ -230,10 +245,14 @@ class Direction:
 
     def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
         """The links between the members, as they are now, without those of severed pairs."""
-        members = self.coordinator.members
-        network, _ = restricted(self._now, [self._first.members.index(rank) for rank in members])
         pairs = self._severed.pairs if severed is None else severed
-        return without_pairs(network, self._first.mesh.host, members, pairs)
+        mesh = self._first.mesh
+        return without_pairs(self._links_of(self._now), mesh.host, self.coordinator.members, pairs)
+
+    def _links_of(self, network: Network) -> Network:
+        """The part of a network of all ranks that joins the members."""
+        members = self.coordinator.members
+        return restricted(network, [self._first.members.index(rank) for rank in members])[0]
 
     def _planned(self, found: Replanned) -> None:
         self._plans.append(found)
@@ -311,3 +330,8 @@ class Direction:
         if costs is None or costs.schedule is not schedule:
             costs = self._costs[request] = SimulatedCosts(schedule)
         return costs
+
+
+def _told(part: Slow) -> dict[str, Any]:
+    kind = ("all", "host", "link")[len(part.hosts)]
+    return {"kind": kind, "hosts": part.hosts, "way": part.way, "factor": part.factor}

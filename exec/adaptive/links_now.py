@@ -14,8 +14,9 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from probes.columns import floats
 from probes.errors import LostRankError
 from synth.network import Link, Network, build
 
-__all__ = ["LinkNow", "guessed_network", "measured_links", "with_links"]
+__all__ = ["LinkNow", "betas_of", "guessed_network", "measured_links", "steady_s", "with_links"]
 
 # Long enough for a rate, short enough for a job that waits.
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
@@ -35,6 +36,10 @@ _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
 # Over a link that carries anything the exchange takes a small part of this.
 _PATIENCE_S = 3.0
+# A train so many times slower than usual is sent again, up to so many trains.
+_DOUBTED, _TRAINS = 1.1, 3
+# What a receiver says of a train instead of how many bytes have come.
+_ALL, _AGAIN, _NOTHING = 0, -1, -2
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,17 @@ class LinkNow:
     beta_s_per_byte: float
 
 
-def measured_links(group: Group, severed: Iterable[tuple[int, int]] = ()) -> list[LinkNow]:
+def measured_links(
+    group: Group,
+    severed: Iterable[tuple[int, int]] = (),
+    usual: Mapping[tuple[int, int], float] | None = None,
+) -> list[LinkNow]:
     """The links into this rank; collective.
 
     The first rank of a host measures for all of its ranks, which share its NIC. Between hosts of ``severed``
     pairs (lowest ranks, as the mesh numbers them) nothing is measured. A link over which nothing comes for
-    some seconds has infinite beta.
+    some seconds has infinite beta. One that seems slower than ``usual`` (s/byte, by ranks of the group) is
+    tried again before that is believed: ranks that wait for a core look like slow links.
     """
     within = _within(group)
     group.Barrier()
@@ -69,7 +79,8 @@ def measured_links(group: Group, severed: Iterable[tuple[int, int]] = ()) -> lis
                 sending = threading.Thread(target=_send_train, args=(group, hosts[to][0]), daemon=True)
                 sending.start()
             if frozenset((name_of[mine], name_of[of])) not in apart:
-                alpha_s, beta = _received_train(group, hosts[of][0])
+                usual_s = (usual or {}).get((hosts[of][0], rank), math.inf)
+                alpha_s, beta = _received_trains(group, hosts[of][0], usual_s)
                 found += [LinkNow(src, dst, alpha_s, beta) for src in hosts[of] for dst in hosts[mine]]
             if sending is not None:
                 sending.join()
@@ -79,16 +90,30 @@ def measured_links(group: Group, severed: Iterable[tuple[int, int]] = ()) -> lis
 
 def guessed_network(group: Group, alpha_s: float = 1e-4, beta_s_per_byte: float = 1e-9) -> Network:
     """Every rank linked to every other; the NIC of a host is one port out and one in."""
-    hosts = _by_host(group)
-    host_of = {rank: at for at, ranks in enumerate(hosts) for rank in ranks}
+    names = _host_names(group)
     links = []
-    for src in range(group.Get_size()):
-        for dst in range(group.Get_size()):
+    for src, here in enumerate(names):
+        for dst, there in enumerate(names):
             if src != dst:
-                here, there = host_of[src], host_of[dst]
-                ports = () if here == there else (f"host {here} out", f"host {there} in")
+                ports = () if here == there else (f"{here} out", f"{there} in")
                 links.append(Link(src, dst, alpha_s, beta_s_per_byte, ports))
-    return build("session", [f"host {host_of[rank]}" for rank in range(group.Get_size())], links)
+    return build("session", names, links)
+
+
+def _host_names(group: Group) -> list[str]:
+    """What the host of each rank calls itself, or a number where two bear one name."""
+    hosts = _by_host(group)
+    called = [group.mesh.names[group.members[ranks[0]]] for ranks in hosts]
+    if len({*called}) < len(called):
+        called = [f"host {at}" for at in range(len(hosts))]
+    name_of = {rank: name for name, ranks in zip(called, hosts, strict=True) for rank in ranks}
+    return [name_of[rank] for rank in range(group.Get_size())]
+
+
+def betas_of(network: Network) -> dict[tuple[int, int], float]:
+    """Seconds a byte of each link, by its ends."""
+    ends = zip(network.src.tolist(), network.dst.tolist(), strict=True)
+    return dict(zip(ends, network.beta_s_per_byte.tolist(), strict=True))
 
 
 def with_links(network: Network, found: Sequence[LinkNow]) -> Network:
@@ -135,32 +160,40 @@ def _within(group: Group) -> list[LinkNow]:
 
 
 def _send_train(group: Group, there: int) -> None:
-    """Answer the pings of ``there``, then send it data; both ends agree whether that went well."""
-    ball, deadline_s, said = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S, 1
+    """Answer the pings of ``there``, then send it data as often as it asks; both ends agree how that went."""
+    ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     # Whoever is lost is so for the other end and for the next call as well.
     with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
             group.Send(ball, there, _PONG, deadline_s)
             group.Recv(ball, there, _PING, deadline_s)
-        said = _send_batches(group, there, deadline_s)
-    with contextlib.suppress(LostRankError):
-        while said > 0:
-            said = int(group.recv(there, _CAME))
-    if said:
-        group.drop_flow(there, (_PONG, _TRAIN), outgoing=True)
+    said = _AGAIN
+    while said == _AGAIN:
+        said = 1
+        with contextlib.suppress(TimeoutError, LostRankError):
+            said = _send_batches(group, there, deadline_s)
+        try:
+            while said > 0:
+                said = int(group.recv(there, _CAME))
+        except LostRankError:
+            return
+        # A new connection for each train: an old one would still go slowly after what it has lost before.
+        group.drop_flow(there, (_TRAIN,), outgoing=True)
+    if said == _NOTHING:
+        group.drop_flow(there, (_PONG,), outgoing=True)
         group.drop_flow(there, (_PING,), outgoing=False)
 
 
 def _send_batches(group: Group, there: int, deadline_s: float) -> int:
     """Send for about `_TARGET_S`: each batch twice as large, two on their way; what ``there`` said last.
 
-    That is how many bytes have come, 0 once all have, and -1 where they do not.
+    That is how many bytes have come, or how the train went.
     """
     started_s, sent, size, came = time.perf_counter(), 0, _FIRST_BYTES, 1
     for number in itertools.count():
         if number > 1:
             came = int(group.recv(there, _CAME))
-            if came < 0:
+            if came <= 0:
                 break
             rate = came / (time.perf_counter() - started_s)
             room = int(min(_MOST_BYTES, rate * _TARGET_S)) - sent
@@ -173,32 +206,63 @@ def _send_batches(group: Group, there: int, deadline_s: float) -> int:
     return came
 
 
-def _received_train(group: Group, back: int) -> tuple[float, float]:
-    """(alpha in s, beta in s/byte) from ``back``; beta is infinite where nothing comes."""
+def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[float, float]:
+    """(alpha in s, beta in s/byte) from ``back``, the best of some trains; infinite beta if nothing comes."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
-    size, piece = np.zeros(1, np.int64), np.zeros(_PIECE_BYTES, np.uint8)
-    at_s, times_s = list[float](), list[float]()
+    times_s, best = list[float](), math.inf
     try:
         for _ in range(_PINGS):
             group.Recv(ball, back, _PONG, deadline_s)
-            started_s = time.perf_counter()
+            times_s.append(time.perf_counter())
             group.Send(ball, back, _PING, deadline_s)
-            times_s.append(started_s)
-        while True:
-            group.Recv(size, back, _TRAIN, deadline_s)
-            if not size[0]:
+        for left in reversed(range(_TRAINS)):
+            at_s = _arrivals(group, back, deadline_s)
+            group.drop_flow(back, (_TRAIN,), outgoing=False)
+            best = min(best, max(_LEAST_BETA, steady_s(at_s) / _PIECE_BYTES))
+            if best <= _DOUBTED * usual_s_per_byte or not left:
                 break
-            for _ in range(int(size[0]) // _PIECE_BYTES):
-                group.Recv(piece, back, _TRAIN, deadline_s)
-                at_s.append(time.perf_counter())
-            group.send(len(at_s) * _PIECE_BYTES, back, _CAME)
+            group.send(_AGAIN, back, _CAME)
     except TimeoutError:
         group.drop_flow(back, (_PONG, _TRAIN), outgoing=False)
         group.drop_flow(back, (_PING,), outgoing=True)
-        group.send(-1, back, _CAME)
-        return _LEAST_ALPHA_S, math.inf
-    group.send(0, back, _CAME)
-    first, pieces = len(at_s) // 4, len(at_s)
-    beta = (at_s[-1] - at_s[first]) / ((pieces - 1 - first) * _PIECE_BYTES)
-    alpha_s = min(np.diff(times_s)) / 2
-    return max(_LEAST_ALPHA_S, float(alpha_s)), max(_LEAST_BETA, beta)
+        group.send(_NOTHING, back, _CAME)
+    else:
+        group.send(_ALL, back, _CAME)
+    alpha_s = float(min(np.diff(times_s), default=0.0)) / 2
+    return max(_LEAST_ALPHA_S, alpha_s), best
+
+
+def _arrivals(group: Group, back: int, deadline_s: float) -> list[float]:
+    """When the pieces of one train had arrived, in seconds."""
+    size, at_s = np.zeros(1, np.int64), list[float]()
+    while True:
+        group.Recv(size, back, _TRAIN, deadline_s)
+        if not size[0]:
+            return at_s
+        at_s += group.arrivals(back, _TRAIN, int(size[0]) // _PIECE_BYTES, _PIECE_BYTES, deadline_s)
+        group.send(len(at_s) * _PIECE_BYTES, back, _CAME)
+
+
+def steady_s(at_s: Sequence[float]) -> float:
+    """Seconds from one arrival of equal pieces to the next, where some are seen late but none early.
+
+    The slope of the line below all arrivals that is nearest to them on average: the edge in the middle of
+    their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter went into buffers.
+    """
+    first = len(at_s) // 4
+    hull: list[tuple[int, float]] = []
+    for point in enumerate(at_s[first:]):
+        while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    middle = (len(at_s) - first - 1) / 2
+    (left, left_s), (right, right_s) = next(
+        (one, other) for one, other in pairwise(hull) if one[0] <= middle <= other[0]
+    )
+    return (right_s - left_s) / (right - left)
+
+
+def _is_above(left: tuple[int, float], middle: tuple[int, float], right: tuple[int, float]) -> bool:
+    """Whether ``middle`` is on the line from ``left`` to ``right``, or above it."""
+    rise = (right[1] - left[1]) * (middle[0] - left[0])
+    return rise <= (middle[1] - left[1]) * (right[0] - left[0])

@@ -19,7 +19,7 @@ from typing import Any
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
-from exec.adaptive.links_now import guessed_network, measured_links, with_links
+from exec.adaptive.links_now import LinkNow, guessed_network, measured_links, with_links
 from exec.adaptive.messages import REDUCING, SERVED, Decision, Regroup, Request, Tried
 from exec.program.dtypes import Array, dtype_name, dtype_of, ufunc_of
 from exec.sockets.group import Group
@@ -36,6 +36,8 @@ TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
+# How often links are measured at the start.
+_MEASURED = 3
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,11 @@ class Session:
 
 
 def _measured(group: Group) -> Network:
-    """The network of ``group`` as it is now."""
-    rows = group.allgather(measured_links(group))
-    return with_links(guessed_network(group), [one for each in rows for one in each])
+    """The network of ``group`` as it is now: the middle one of some measurements is what a link can carry."""
+    found: dict[tuple[int, int], list[LinkNow]] = {}
+    for _ in range(_MEASURED):
+        for each in group.allgather(measured_links(group)):
+            for one in each:
+                found.setdefault((one.src, one.dst), []).append(one)
+    middle = [sorted(each, key=lambda one: one.beta_s_per_byte)[_MEASURED // 2] for each in found.values()]
+    return with_links(guessed_network(group), middle)

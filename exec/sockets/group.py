@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import select
+import socket
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -24,6 +26,10 @@ from probes.errors import LostRankError
 __all__ = ["Group", "join"]
 
 _POLL_MS = 50
+# asm-generic/socket.h; Python has no name for it.
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@ll")
+_TOLD_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 def join(rank: int, size: int, exchange: Exchange, key: bytes) -> Group:
@@ -153,6 +159,36 @@ class Group:
                 self._lost(source, EOFError("closed its connection"))
             got += count
 
+    def arrivals(self, source: int, tag: int, count: int, piece_bytes: int, deadline_s: float) -> list[float]:
+        """When each of ``count`` pieces that ``source`` sends had arrived at this host, in seconds.
+
+        By the kernel's clock, so that a reader which waits for a core does not matter. Raises as ``Recv``.
+        """
+        end = self.mesh.incoming(self.members[source], self._flow(tag), deadline_s)
+        end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        piece, found = bytearray(piece_bytes), list[float]()
+        for _ in range(count):
+            got, at_s = 0, time.time()
+            while got < piece_bytes:
+                try:
+                    size, told, *_ = end.recvmsg_into([memoryview(piece)[got:]], _TOLD_BYTES)
+                except BlockingIOError:
+                    self._poll(end, select.POLLIN, deadline_s)
+                    continue
+                except OSError as error:
+                    self._lost(source, error)
+                if not size:
+                    self._lost(source, EOFError("closed its connection"))
+                got += size
+                at_s = _arrived_s(told)
+            found.append(at_s)
+        return found
+
+    def expect_to_send(self, dest: int, tag: int, size: int, deadline_s: float) -> None:
+        """Have the kernel take as much as it will of ``size`` bytes at once."""
+        end = self.mesh.outgoing(self.members[dest], self._flow(tag), deadline_s)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
         """Close connections for data to or from one member; the next call makes others."""
         for tag in tags:
@@ -184,6 +220,15 @@ class Group:
     def _lost(self, rank: int, error: Exception) -> NoReturn:
         self.check()
         raise LostRankError(f"rank {rank}: {error}") from error
+
+
+def _arrived_s(told: Sequence[tuple[int, int, bytes]]) -> float:
+    """The time of arrival among what the kernel tells of a message; else now."""
+    for level, kind, data in told:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            return float(seconds + 1e-9 * nanoseconds)
+    return time.time()
 
 
 def _bytes_of(data: Any) -> memoryview:

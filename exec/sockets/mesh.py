@@ -67,7 +67,7 @@ class Mesh:
     """The connections of ``rank`` to the other ranks of a run of ``size``; collective to make.
 
     Raises UnavailableError where a rank cannot be reached. ``host[r]`` is the lowest rank on the
-    host of r, ``pids[r]`` its process.
+    host of r, ``names[r]`` what that host calls itself, ``pids[r]`` its process.
     """
 
     def __init__(self, rank: int, size: int, exchange: Exchange, key: bytes) -> None:
@@ -291,6 +291,7 @@ class Mesh:
         keys = [key for _, key, _ in hosts]
         self.host = [keys.index(key) for key in keys]
         self.pids = [pid for _, _, pid in hosts]
+        self.names = [name for name, _, _ in hosts]
         others = sorted({name for name, key, _ in hosts if key != keys[self.rank]})
         addresses = own_addresses_towards(others) if others else ["127.0.0.1"]
         listeners = [_server(address) for address in addresses] or [_server("0.0.0.0")]

@@ -300,7 +300,7 @@ class _Judge:
     ) -> Iterator[tuple[str, Indices]]:
         """The links that changed: all at once, those of one host that moved alike, then one by one."""
         everyone = np.arange(len(self.pairs))
-        if len(everyone) > 3 and abs(float(np.median(moved))) > limit_of_all and matters.mean() > _MOST_OF:
+        if len(everyone) > 3 and self._everywhere(moved, limit_of_all) and matters.mean() > _MOST_OF:
             yield f"all {len(everyone)} links", everyone
             return
         left = far.copy()
@@ -315,6 +315,16 @@ class _Judge:
         names = Names(self.hosts)
         for row in np.flatnonzero(left).tolist():
             yield names.link(*self.pairs[row]), np.array([row])
+
+    def _everywhere(self, moved: Floats, limit: float) -> bool:
+        """Whether the middle link moved, and not for one host's sake, which has half of the links of few."""
+        ends = np.array([[self.hosts[rank] for rank in pair] for pair in self.pairs])
+        middle = [float(np.median(moved))]
+        for host in dict.fromkeys(self.hosts):
+            others = (ends != host).all(axis=1)
+            if others.any():
+                middle.append(float(np.median(moved[others])))
+        return min(middle) > limit or max(middle) < -limit
 
     def _rows_of(self, host: str, end: int) -> Indices:
         """The links to other hosts, or from them, of one host."""

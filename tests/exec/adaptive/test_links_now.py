@@ -3,8 +3,11 @@
 import math
 import threading
 
+import numpy as np
+import pytest
+
 from exec.adaptive import links_now
-from exec.adaptive.links_now import guessed_network, measured_links, with_links
+from exec.adaptive.links_now import guessed_network, measured_links, steady_s, with_links
 from exec.sockets.group import Group
 from exec.sockets.mesh import Mesh
 
@@ -87,3 +90,25 @@ def test_a_link_that_gave_no_rate_keeps_its_own():
     finally:
         for mesh in meshes:
             mesh.close()
+
+
+def test_arrivals_that_are_seen_late_do_not_make_a_link_slow():
+    chance = np.random.default_rng(4)
+    for _ in range(200):
+        count, rate_s = int(chance.integers(12, 200)), float(chance.uniform(1e-5, 1e-2))
+        at_s = 5.0 + rate_s * np.arange(count)
+        # The reader comes late now and then, and finds all that has come meanwhile.
+        for start in chance.integers(count // 4 + 2, count, 3):
+            at_s[start : start + count // 8] = np.maximum(
+                at_s[start : start + count // 8], at_s[min(count - 1, start + count // 8)]
+            )
+        assert steady_s(at_s) == pytest.approx(rate_s, rel=0.05)
+
+
+def test_what_arrives_at_once_before_the_flow_is_steady_is_left_out():
+    at_s = [0.0] * 10 + [0.01 * step for step in range(30)]
+    assert steady_s(at_s) == pytest.approx(0.01)
+
+
+def test_two_arrivals_make_a_rate():
+    assert steady_s([1.0, 1.5]) == pytest.approx(0.5)

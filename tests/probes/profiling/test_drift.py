@@ -136,3 +136,12 @@ def test_links_that_one_side_lacks_are_counted():
     back = compare(profile(pairs=some, seed=1), profile())
     assert (back.compared, back.unmeasured, back.added) == (20, 0, 10)
     assert "10 links were not measured in the baseline" in back.notes
+
+
+@pytest.mark.parametrize("hosts", [3, 4, 5])
+@pytest.mark.parametrize("share", [0.75, 0.2])
+def test_one_host_of_few_that_is_slow_both_ways_is_not_everybody(hosts, share):
+    names = HOSTS[:hosts]
+    slow = profile(lambda src, dst: 10e9 * (share if 1 in (src, dst) else 1), seed=1, hosts=names)
+    found = compare(profile(hosts=names), slow).findings
+    assert [text.split(" (")[0] for text in found] == ["host gpu1 sends", "host gpu1 receives"]
