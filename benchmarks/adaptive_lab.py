@@ -202,40 +202,54 @@ def volatile(options: argparse.Namespace) -> None:
     hosts, count = len(lab.hosts), options.bytes // 4
     even = network_of([options.mbit] * hosts)
     asked = Iterations(options.iterations, count, network=even)
-    request = Request("all_reduce", "sum", "float32", count, 4)
-    static = good_schedules(even, [request], range(hosts), asked.replan_s)
+    rows = {
+        x: list(itertools.islice(rates(x, hosts, options.mbit), options.moments)) for x in options.amplify
+    }
     print(
         f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
         f"rates change every {options.hold:g} s, links measured every {options.every} and on drift"
     )
     with standing(lab) as folder:
-        _restarted(lab, folder, asked)
-        for amplify in options.amplify:
-            moments = list(itertools.islice(rates(amplify, hosts, options.mbit), options.moments))
-            seen = forecasts(*static.values(), moments)
-            follow = _Follow(lab, folder, [moment.rates for moment in seen], options.hold)
-            found = {}
-            for how in options.how or ("static", "adaptive", "mpi"):
-                given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
-                came = run_inside(lab, folder, given, "mpi" if how == "mpi" else "session", follow)
-                if isinstance(came, str):
-                    print(f"x={amplify}: {how}: {came}")
-                    continue
-                found[how] = came
-                if how == "adaptive":
-                    _events(came)
-            _moments(seen, found, options.hold)
-            took_s = {how: one if how == "mpi" else makespan_s(one) for how, one in found.items()}
-            bound = [
-                simulated_s([getattr(one, which) for one in seen], options.iterations, options.hold)
-                for which in ("static_s", "best_s")
-            ]
-            print(f"x={amplify}: " + ", ".join(f"{how} {s:.1f} s" for how, s in took_s.items()))
-            if "adaptive" in took_s:
-                others = [how for how in took_s if how != "adaptive"]
-                print(", ".join(f"{how} / adaptive {took_s[how] / took_s['adaptive']:.2f}" for how in others))
-            ratio = f"{bound[0] / bound[1]:.2f} ({bound[0]:.1f} s, {bound[1]:.1f} s)"
-            print(f"static / clairvoyant by simulation {ratio}", flush=True)
+        _restarted(lab, folder, asked, options.restarts)
+        came = {
+            amplify: _volatile_runs(lab, folder, asked, list(moments), options)
+            for amplify, moments in rows.items()
+        }
+    # Once the lab is down: it takes the cores.
+    request = Request("all_reduce", "sum", "float32", count, 4)
+    static = good_schedules(even, [request], range(hosts), asked.replan_s)[request]
+    for amplify, found in came.items():
+        longest_s = max((makespan_s(one) for how, one in found.items() if how != "mpi"), default=0.0)
+        seen = forecasts(static, rows[amplify][: int(longest_s // options.hold) + 1])
+        _moments(seen, found, options.hold)
+        bound = [
+            simulated_s([getattr(one, which) for one in seen], options.iterations, options.hold)
+            for which in ("static_s", "best_s")
+        ]
+        ratio = f"{bound[0] / bound[1]:.2f} ({bound[0]:.1f} s, {bound[1]:.1f} s)"
+        print(f"x={amplify}: static / clairvoyant by simulation {ratio}", flush=True)
+
+
+def _volatile_runs(
+    lab: Lab, folder: Path, asked: Iterations, moments: list[tuple[float, ...]], options: argparse.Namespace
+) -> dict[str, Any]:
+    """What each way of running came to, after its makespan is printed."""
+    follow, found = _Follow(lab, folder, moments, options.hold), dict[str, Any]()
+    for how in options.how or ("static", "adaptive", "mpi"):
+        given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
+        came = run_inside(lab, folder, given, "mpi" if how == "mpi" else "session", follow)
+        if isinstance(came, str):
+            print(f"{how}: {came}", flush=True)
+            continue
+        found[how] = came
+        print(f"{how} {came if how == 'mpi' else makespan_s(came):.1f} s", flush=True)
+        if how == "adaptive":
+            _events(came)
+    took_s = {how: one if how == "mpi" else makespan_s(one) for how, one in found.items()}
+    if "adaptive" in took_s:
+        others = [how for how in took_s if how != "adaptive"]
+        print(", ".join(f"{how} / adaptive {took_s[how] / took_s['adaptive']:.2f}" for how in others))
+    return found
 
 
 class _Follow:
@@ -265,18 +279,18 @@ class _Follow:
         lifecycle.shape(now, self.lab)
 
 
-def _restarted(lab: Lab, folder: Path, asked: Iterations) -> None:
+def _restarted(lab: Lab, folder: Path, asked: Iterations, times: int) -> None:
     """What ending the job and starting it anew takes, until its first result and its end."""
     took_s = []
-    for _ in range(3):
+    for _ in range(times):
         started_s = time.monotonic()
         came = run_inside(lab, folder, replace(asked, iterations=1, network=None), "session", _nothing)
         took_s.append(time.monotonic() - started_s)
         if isinstance(came, str):
             print(f"one iteration: {came}")
             return
-    run_s = makespan_s(came)
-    print(f"ending the job and starting it anew: {statistics.median(took_s) - run_s:.2f} s", flush=True)
+    if took_s:
+        print(f"ending the job and starting it anew: {statistics.median(took_s):.2f} s", flush=True)
 
 
 def _nothing(over: threading.Event) -> None:
@@ -468,6 +482,7 @@ def main() -> None:
     options.add_argument("--amplify", type=float, action="append")
     options.add_argument("--every", type=int, default=50)
     options.add_argument("--hold", type=float, default=15.0)
+    options.add_argument("--restarts", type=int, default=3)
     options.add_argument("--moments", type=int, default=40)
     options.add_argument("--how", choices=("static", "adaptive", "mpi"), action="append")
     options.add_argument("--late", type=float, default=0.6)

@@ -32,6 +32,7 @@ from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
 from synth.network import Network
 from synth.networks.subnetwork import restricted
+from synth.simulation.schedule import replay
 
 if TYPE_CHECKING:
     from exec.adaptive.session import Session
@@ -302,7 +303,10 @@ class Direction:
             self.measure()
 
     def _level(self, request: Request) -> Level:
-        return self._levels.setdefault(request, Level())
+        """What runs take; at first as simulated, as links may differ from the profile from the start."""
+        if request not in self._levels:
+            self._levels[request] = Level(replay(self._session.schedules[request]).time_s)
+        return self._levels[request]
 
     def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
         """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
