@@ -201,7 +201,8 @@ def volatile(options: argparse.Namespace) -> None:
     lab = lab_of("volatile", 4, options.mbit)
     hosts, count = len(lab.hosts), options.bytes // 4
     even = network_of([options.mbit] * hosts)
-    asked = Iterations(options.iterations, count, network=even)
+    # The hosts of the lab share few cores: a busy one may be silent for long.
+    asked = Iterations(options.iterations, count, network=even, policy=Policy(silent_s=20.0))
     rows = {
         x: list(itertools.islice(rates(x, hosts, options.mbit), options.moments)) for x in options.amplify
     }
