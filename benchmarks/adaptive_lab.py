@@ -9,10 +9,14 @@ rank is ready until all are done, with relays over without; how often each rank 
 kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host cut off, at a random moment:
 do the survivors go on with exact results, and how long after?
 
+rounds: all_reduces of random sizes, types and operators on 2 to 6 ranks of this host. In each of them random
+ranks come late, so that those whose data goes first are random, too; every element must be exact.
+
 rpc: the round trip between workers and the coordinator, 8 ranks on this host at once (Fig. 19d).
 
     python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
     python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
+    python -P benchmarks/adaptive_lab.py rounds [--trials 1000] [--seed 0]
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +50,7 @@ from exec.lab import lifecycle
 from exec.lab.iproute import ip
 from exec.lab.model import Lab, LabHost
 from exec.lab.run import files, started
+from exec.program.dtypes import Array, ufunc_of
 from probes.progress import Safekeeping
 
 MBIT = 125_000
@@ -173,6 +179,76 @@ def rpc_task(comm: Any, rounds: int, progress: Safekeeping) -> list[float] | Non
         time.sleep(0.005)
     every = comm.gather(took_s)
     return [one for each in every for one in each] if every else None
+
+
+OPERATORS = ("sum", "min", "max", "prod")
+TYPES = ("float32", "float64", "int32", "int64")
+SIZES = (1, 7, 501, 4096, 20_011, 100_003)
+SHAPES, SESSIONS = 3, 5
+
+
+def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tuple[int, int, int] | None:
+    """So many requests from this seed, of those that are set up, by ranks that are late at random.
+
+    Returns the wrong elements on all ranks, the requests that went on without a late rank, and how many
+    different sets of ranks were the first.
+    """
+    from exec.adaptive.session import Session
+
+    (rounds, seed), rank, size = asked, comm.Get_rank(), comm.Get_size()
+    chance = random.Random(seed)
+    shapes = [(chance.choice(SIZES), chance.choice(TYPES), chance.choice(OPERATORS)) for _ in range(SHAPES)]
+    session = Session(comm, replan_s=1.0)
+    for shape in shapes:
+        session.setup(*shape)
+    wrong = 0
+    for seq in range(rounds):
+        progress.update(seq, rounds, "rounds")
+        count, dtype, op = chance.choice(shapes)
+        late_s = [chance.choice((0.0, 0.0, 0.004, 0.02)) * chance.random() for _ in range(size)]
+        every = [_drawn((seed, seq, of), count, dtype, op) for of in range(size)]
+        time.sleep(late_s[rank])
+        found = session.all_reduce(every[rank], op).wait(300)
+        wrong += int(np.count_nonzero(found != reduce(ufunc_of(op), every)))
+    wrong = sum(comm.named("wrong").allgather(wrong))
+    report = None
+    if rank == session.coordinator:
+        parts = [one.parts for one in session.seen]
+        report = wrong, sum(len(one) > 1 for one in parts), len({one[0] for one in parts})
+    session.close()
+    return report
+
+
+def _drawn(seed: tuple[int, ...], count: int, dtype: str, op: str) -> Array:
+    """Whole numbers whose sums are exact, or powers of two whose products are."""
+    numbers = np.random.default_rng(seed).integers(-1000, 1000, count)
+    return (2 ** (numbers % 3) if op == "prod" else numbers).astype(dtype)
+
+
+def rounds(options: argparse.Namespace) -> None:
+    """Print what each session found, and the sum."""
+    from exec import launch
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    wrong = relayed = done = 0
+    for session in range(SESSIONS):
+        count = (session + 1) * options.trials // SESSIONS - done
+        seed, ranks = options.seed + session, 2 + session
+        bad, without, sets = launch(
+            "adaptive_lab:rounds_task",
+            (count, seed),
+            ranks=ranks,
+            wires="sockets",
+            survive=True,
+            timeout_s=600,
+        )
+        print(
+            f"{ranks} ranks: {count} rounds, {without} without a late rank at first, "
+            f"{sets} sets of first ranks, {bad} wrong elements",
+            flush=True,
+        )
+        done, wrong, relayed = done + count, wrong + bad, relayed + without
+    print(f"{done} rounds, {relayed} without a late rank at first, {wrong} wrong elements")
 
 
 def rpc(options: argparse.Namespace) -> None:
@@ -475,7 +551,7 @@ def recovery_s(report: IterationsReport, struck_s: float) -> float:
 def main() -> None:
     """Run what is asked for."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("what", choices=("volatile", "stragglers", "kills", "rpc", "inside"))
+    options.add_argument("what", choices=("volatile", "stragglers", "kills", "rounds", "rpc", "inside"))
     options.add_argument("folder", nargs="?")
     options.add_argument("--iterations", type=int)
     options.add_argument("--bytes", type=int)
@@ -487,7 +563,7 @@ def main() -> None:
     options.add_argument("--moments", type=int, default=40)
     options.add_argument("--how", choices=("static", "adaptive", "mpi"), action="append")
     options.add_argument("--late", type=float, default=0.6)
-    options.add_argument("--trials", type=int, default=20)
+    options.add_argument("--trials", type=int)
     options.add_argument("--kind", choices=("kill", "stop", "host"), default="kill")
     options.add_argument("--here", action="store_true", help="kills: on this host instead of in a lab")
     options.add_argument("--seed", type=int, default=0)
@@ -497,6 +573,7 @@ def main() -> None:
         "volatile": (300, 8 << 20, 400),
         "stragglers": (40, 1 << 20, 100),
         "kills": (100, 1 << 18, 100),
+        "rounds": (0, 0, 0),
         "rpc": (300, 0, 0),
     }
     if asked.what == "inside":
@@ -504,8 +581,10 @@ def main() -> None:
         return
     iterations, size, mbit = usual[asked.what]
     asked.iterations, asked.bytes = asked.iterations or iterations, asked.bytes or size
+    asked.trials = asked.trials or (1000 if asked.what == "rounds" else 20)
     asked.mbit, asked.amplify = asked.mbit or mbit, asked.amplify or [0.0, 0.3, 0.6]
-    {"volatile": volatile, "stragglers": stragglers, "kills": kills, "rpc": rpc}[asked.what](asked)
+    act = {"volatile": volatile, "stragglers": stragglers, "kills": kills, "rounds": rounds, "rpc": rpc}
+    act[asked.what](asked)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,118 @@
+"""All_reduce where one rank is slow: what it costs beyond the even network and beyond the bound, simulated.
+
+    python benchmarks/one_slow_rank.py [--ranks 8,16] [--percent 50,90] [--bytes 67108864]
+    python benchmarks/one_slow_rank.py --solving [--most-s 20]
+
+A switch, one port out and one in for each rank; rank 0 has 50 to 100 % of the others' bandwidth. OptCC
+(arXiv 2606.01680) reports 2 to 6 % beyond the even ring for its pipeline, and up to 57 % for what there was
+before. A link has one rate: who sends to the slow rank is busy for as long as that takes. A ring pays the
+slow rank in full: 1 / share of the even time.
+
+--solving: how long AdapCC's integer programs take for M sub-collectives on the paper's testbed (its Fig. 19a
+varies M), and what the strategy then reaches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from probes.columns import floats
+from synth.bounds.bounds import bounds
+from synth.check.schedule import check
+from synth.collective import Kind
+from synth.methods import adapcc
+from synth.network import Network
+from synth.networks.families import family
+from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.simulation.schedule import replay
+
+ALPHA_S, BYTES_PER_S = 5e-6, 12.5e9
+RANKS = (8, 16, 32, 64, 128, 256, 512)
+PERCENT = (100, 90, 80, 70, 60, 50)
+SUB_COLLECTIVES = (1, 2, 4, 8, 16)
+
+
+def network_of(ranks: int, share: float) -> Network:
+    """Ranks on one switch, of which rank 0 has ``share`` of the others' bandwidth, both ways."""
+    even = family(f"switch:{ranks}", [ALPHA_S], [BYTES_PER_S])
+    slow = (even.src == 0) | (even.dst == 0)
+    beta = np.where(slow, even.beta_s_per_byte / share, even.beta_s_per_byte)
+    return replace(even, name=f"{even.name}, rank 0 at {share:.0%}", beta_s_per_byte=floats(beta))
+
+
+def slow_rank(all_ranks: list[int], percents: list[int], size_bytes: int) -> None:
+    """Print a row for each number of ranks and each share; the portfolio has each schedule checked."""
+    warm()
+    print("ranks  slow at  method      chunks   time ms  over even  at least  over bound  CPU s  bound")
+    for ranks in all_ranks:
+        even_s = 2 * (ranks - 1) / ranks * size_bytes / BYTES_PER_S
+        for percent in percents:
+            begun_s = time.process_time()
+            request = Request(network_of(ranks, percent / 100), "all_reduce", size_bytes=size_bytes)
+            schedule = synthesize(request).schedule
+            took_s = time.process_time() - begun_s
+            outcome = schedule.outcome
+            assert outcome is not None
+            time_s, bound_s = outcome.time_s, outcome.binding.time_s
+            print(
+                f"{ranks:5}  {percent:5} %  {schedule.method:10}{schedule.collective.chunks:8}"
+                f"{time_s * 1e3:10.3f}{time_s / even_s - 1:11.1%}{max(0.0, bound_s / even_s - 1):10.1%}"
+                f"{time_s / bound_s - 1:12.1%}{took_s:7.1f}  {outcome.binding.name}",
+                flush=True,
+            )
+
+
+def solving(most_s: float) -> None:
+    """Print how long the programs take for each M."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from adapcc_testbed import SIZE_BYTES, cpu_seconds, testbed
+
+    network = testbed()
+    kinds: tuple[Kind, ...] = ("reduce", "all_reduce")
+    print("collective   M   solve s  CPU s   time ms  of bound  gap left")
+    for kind in kinds:
+        for count in SUB_COLLECTIVES:
+            begun_s, cpu_s = time.perf_counter(), cpu_seconds()
+            schedule, plan = adapcc.choose(
+                network, kind, SIZE_BYTES, time_limit_s=most_s, sub_collectives=count
+            )
+            took_s, cpu_s = time.perf_counter() - begun_s, cpu_seconds() - cpu_s
+            if findings := check(schedule):
+                sys.exit(f"{kind}: {findings[0]}")
+            time_s = replay(schedule).time_s
+            shape, chunk_bytes = schedule.collective, schedule.chunk_bytes
+            bound_s = max(bound.time_s for bound in bounds(network, shape, chunk_bytes, fluid=True))
+            print(
+                f"{kind:11}{count:4}{took_s:9.1f}{cpu_s:7.1f}{time_s * 1e3:10.2f}{bound_s / time_s:10.1%}"
+                f"{plan.gap:9.1%}",
+                flush=True,
+            )
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    """Run what is asked for."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    options.add_argument("--ranks", type=_numbers, default=list(RANKS))
+    options.add_argument("--percent", type=_numbers, default=list(PERCENT))
+    options.add_argument("--bytes", type=int, default=64 << 20)
+    options.add_argument("--solving", action="store_true")
+    options.add_argument("--most-s", type=float, default=20.0, help="seconds for the solver, for each M")
+    asked = options.parse_args()
+    if asked.solving:
+        solving(asked.most_s)
+    else:
+        slow_rank(asked.ranks, asked.percent, asked.bytes)
+
+
+if __name__ == "__main__":
+    main()
