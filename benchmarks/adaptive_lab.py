@@ -404,7 +404,7 @@ def _events(report: IterationsReport) -> None:
     print(f"  a reconstruction: {whole_s:.3f} s, the job stood {stood_s:.4f} s; {all_s:.2f} s in all")
     print(f"  {drifts} times on drift")
     for event in report.events:
-        if event.what in ("drift", "planned", "swapped"):
+        if event.what not in ("measured", "built"):
             print(
                 f"    {event.at_s - report.setup_s:6.1f} s {event.what} {event.seconds:.2f} s {event.detail}"
             )

@@ -69,6 +69,7 @@ class Direction:
         self._installing: dict[Installed, set[int]] = {}
         self._rows: dict[int, Measured] = {}
         self._levels: dict[Request, Level] = {}
+        self._is_measuring = False
         self._gains: dict[int, Mapping[Request, float]] = {}
         # When links may be measured again although it is not their turn.
         self._rested_s = 0.0
@@ -127,6 +128,7 @@ class Direction:
         self._gains.clear()
         self._levels.clear()
         self._rows.clear()
+        self._is_measuring = False
         self._anew = True
 
     def _sever_and_heal(self, now_s: float) -> None:
@@ -199,8 +201,9 @@ class Direction:
 
     def measure(self) -> bool:
         """Have all ranks measure their links before the next request, if they do not already; whether so."""
-        if self._rows:
+        if self._is_measuring:
             return False
+        self._is_measuring = True
         self._measuring += 1
         self._send([Measure(self.coordinator.epoch, self._measuring, self._severed.pairs)])
         return True
@@ -217,7 +220,7 @@ class Direction:
             for src, alpha_s, beta in each.links
         ]
         self._rested_s = time.monotonic() + _REST * max(each.seconds for each in self._rows.values())
-        self._rows = {}
+        self._rows, self._is_measuring = {}, False
         for link in found:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
