@@ -182,7 +182,8 @@ def carry_out(lab: Lab, trial: Trial, told: Told, process: subprocess.Popen[byte
     now = slowed(lab, trial.fault, trial.factor) if trial.fault else lab
     lifecycle.shape(lab, now)
     try:
-        if waited(process, told, lambda: bool(told.since("slow", trial.at_s)), NAMED_S):
+        limit_s = NAMED_S if trial.fault else NAMED_S / 2
+        if waited(process, told, lambda: bool(told.since("slow", trial.at_s)), limit_s):
             trial.named_s = told.since("slow", trial.at_s)[0][1] - trial.at_s
             time.sleep(ADAPTED_S)
     finally:
@@ -249,7 +250,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--mbit", type=float, default=100.0)
     options.add_argument("--bytes", type=int, default=512 << 10)
-    options.add_argument("--every", type=int, default=20)
+    options.add_argument("--every", type=int, default=10)
     options.add_argument("-o", "--output", type=Path, default=Path("fail_slow.jsonl"))
     options.add_argument("--summary", type=Path)
     options.add_argument("--inside", type=Path)

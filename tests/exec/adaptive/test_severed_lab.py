@@ -1,5 +1,6 @@
-"""Two hosts of a lab no longer reach each other, though both live: the job goes on round them, and back."""
+"""Two hosts of a lab no longer reach each other, or slowly: named, gone round, and back."""
 
+import dataclasses
 import json
 import sys
 import time
@@ -8,6 +9,7 @@ import pytest
 from lab_traffic import sample_lab
 
 from exec.lab import lifecycle
+from exec.lab.model import PairRate
 from exec.lab.run import files, started
 
 pytestmark = pytest.mark.netns
@@ -19,7 +21,7 @@ from exec import launch
 
 if __name__ == "__main__":
     how = {"hosts": "a,b,c", "wires": "sockets", "survive": True, "timeout_s": 400}
-    found = launch("job_with_a_cut:works", sys.argv[1], **how)
+    found = launch("job_with_a_cut:" + sys.argv[2], sys.argv[1], **how)
     open(sys.argv[1] + "/found.part", "w").write(json.dumps(found))
 """
 
@@ -32,7 +34,13 @@ from exec.adaptive.session import Session
 
 COUNT = 100_003
 
-def works(comm, arguments, progress):
+def is_cut(comm, arguments, progress):
+    return works(comm, arguments, progress, ("severed", "healed", "swapped"))
+
+def is_slow(comm, arguments, progress):
+    return works(comm, arguments, progress, ("slow", "recovered"))
+
+def works(comm, arguments, progress, awaited):
     session = Session(comm, policy=Policy(silent_s=3.0), fence=progress.fence, replan_s=1.0)
     session.setup(COUNT)
     rank, size, seq = comm.Get_rank(), comm.Get_size(), 0
@@ -58,15 +66,15 @@ def works(comm, arguments, progress):
         run()
     if rank == 0:
         Path(arguments, "runs").touch()
-    until("severed")
-    around = [used(schedule) for schedule in session.schedules.values()]
-    until("healed")
-    until("swapped")
+    session.profile(every=20 if "slow" in awaited else 0)
+    schedules = []
+    for what in awaited:
+        until(what)
+        schedules.append([used(schedule) for schedule in session.schedules.values()])
     events = [(event.what, event.detail) for event in session.events]
-    whole = [used(schedule) for schedule in session.schedules.values()]
     left = session.members, session.epoch, session.severed
     session.close()
-    return [events, around, whole, left]
+    return [events, schedules, left]
 
 def used(schedule):
     network = schedule.network
@@ -100,7 +108,9 @@ def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp
     made, folder = lab
     (tmp_path / "job_with_a_cut.py").write_text(JOB)
     hosts = [made.hosts[rank].name for rank in pair]
-    with started(made, "a", [sys.executable, "-P", "-c", PROGRAM, str(tmp_path)], folder) as process:
+    with started(
+        made, "a", [sys.executable, "-P", "-c", PROGRAM, str(tmp_path), "is_cut"], folder
+    ) as process:
         try:
             waited_for(tmp_path / "runs", process)
             lifecycle.set_route(made, *hosts, connected=False)
@@ -108,7 +118,7 @@ def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp
         finally:
             lifecycle.set_route(made, *hosts, connected=True)
         assert process.wait(350) == 0
-    events, around, whole, left = json.loads((tmp_path / "found.part").read_text())
+    events, (around, _, whole), left = json.loads((tmp_path / "found.part").read_text())
     assert left == [[0, 1, 2], 1, []]
     (severed,) = [detail for what, detail in events if what == "severed"]
     assert severed["ranks"] == list(pair)
@@ -116,3 +126,29 @@ def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp
     for schedules, uses in ((around, False), (whole, True)):
         found = {tuple(link) for schedule in schedules for link in schedule}
         assert bool(found & {pair, pair[::-1]}) == uses
+
+
+@pytest.mark.parametrize("fault", [("b",), ("a", "c")])
+def test_a_host_or_link_that_becomes_slow_is_named_and_so_is_its_recovery(lab, tmp_path, fault):
+    made, folder = lab
+    rate = made.hosts[0].egress_bytes_per_s
+    pairs = tuple(PairRate(*fault, rate / 4) for _ in fault[1:])
+    hosts = made.hosts
+    if not pairs:
+        slow = dataclasses.replace(hosts[1], egress_bytes_per_s=rate / 4, ingress_bytes_per_s=rate / 4)
+        hosts = (hosts[0], slow, hosts[2])
+    after = dataclasses.replace(made, hosts=hosts, pairs=pairs)
+    (tmp_path / "job_with_a_cut.py").write_text(JOB)
+    command = [sys.executable, "-P", "-c", PROGRAM, str(tmp_path), "is_slow"]
+    with started(made, "a", command, folder) as process:
+        waited_for(tmp_path / "runs", process)
+        lifecycle.shape(made, after)
+        try:
+            waited_for(tmp_path / "slow", process)
+        finally:
+            lifecycle.shape(after, made)
+        assert process.wait(350) == 0
+    events, _, left = json.loads((tmp_path / "found.part").read_text())
+    assert left == [[0, 1, 2], 0, []]
+    for what in ("slow", "recovered"):
+        assert list(fault) in [detail["hosts"] for told, detail in events if told == what]
