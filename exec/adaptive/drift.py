@@ -32,7 +32,8 @@ class Level:
     """
 
     def __init__(self, expected_s: float | None = None) -> None:
-        self._expected_s = expected_s
+        # One rank alone sends nothing, which takes no time.
+        self._expected_s = expected_s or None
         self._at: deque[float] = deque(maxlen=_REMEMBERED)
         self._off: deque[float] = deque(maxlen=_IN_A_ROW)
 

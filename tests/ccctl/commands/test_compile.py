@@ -199,7 +199,7 @@ def test_nothing_is_told_of_what_is_not_proven(run_ccctl, ring_file, schedule, s
     for command, says in (
         (("simulate", "wrong.json"), "send "),
         (("simulate", "wrong.json", "--size", "1G", "--json"), "send "),
-        (("simulate", "several.json"), "ranges[0], 1 bytes: send "),
+        (("simulate", "several.json"), "ranges[0], 1 bytes a chunk: send "),
         (("simulate", "several.json", "--size", "1M", "--trace", "-"), "send "),
         (("simulate", "program.json", *where), "writes o[7:8]"),
         (("simulate", "ring.py", "-p", "wrong=true", *where), "must end with chunk"),

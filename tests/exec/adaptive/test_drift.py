@@ -84,3 +84,8 @@ def test_what_is_far_from_the_prediction_is_told_once():
     assert told == [2]
     assert level.usual_s == pytest.approx(0.4)
     assert not alarms([0.25] * 50, usual.changed(2.0))[0]
+
+
+def test_what_is_expected_to_take_no_time_is_held_against_nothing():
+    level = Level(0.0)
+    assert not any(level.take(1e-5) for _ in range(20))
