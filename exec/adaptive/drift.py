@@ -18,6 +18,8 @@ _LEARNED, _REMEMBERED = 3, 9
 _IN_A_ROW = 3
 # How far off they must be: a factor, more where runs scatter more (so many of their standard deviations).
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
+# Runs that are learned while rates change scatter for that: what is so far off is news in any case.
+_MOST = math.log(1.5)
 # A standard deviation of normal noise is so many times the median of the absolute ones.
 _NORMAL = 1.4826
 # Predictions of other schedules are off by up to a third: only what is further from them is news.
@@ -72,7 +74,7 @@ class Level:
     def _band(self) -> float:
         middle = statistics.median(self._at)
         deviation = _NORMAL * statistics.median(abs(log - middle) for log in self._at)
-        return max(_LEAST, _DEVIATIONS * deviation)
+        return min(_MOST, max(_LEAST, _DEVIATIONS * deviation))
 
     def _is_unforeseen(self) -> bool:
         if self._expected_s is None or len(self._at) < _LEARNED:

@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from exec.adaptive.messages import Request
+from exec.predict import soonest
 from exec.relays.late_bases import PIECES
 from exec.replan import replanned
 from probes.errors import UsageError
 from synth.network import Network
+from synth.portfolio.attempts import Request as SynthesisRequest
 from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.synthesize import synthesize
 from synth.schedule import Schedule
 from synth.simulation.relocate import moved_to
-from synth.stages import synthesize
 
 __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 
@@ -262,6 +264,15 @@ def _synthesized(
     budget_s: float | None = None,
     method: str = "auto",
 ) -> Schedule:
+    """The schedule whose program is predicted to be done soonest: ports of hosts are shared."""
     asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
-    size_bytes = _planned_bytes(network, request)
-    return synthesize(network, asked, size_bytes, method=method, time_limit_s=budget_s).schedule
+    search = SynthesisRequest(
+        network=network,
+        kind=request.kind,
+        collectives=(asked,),
+        size_bytes=_planned_bytes(network, request),
+        method=method,
+        time_limit_s=budget_s,
+        jobs=0,
+    )
+    return synthesize(search, settle=soonest).schedule

@@ -89,3 +89,9 @@ def test_what_is_far_from_the_prediction_is_told_once():
 def test_what_is_expected_to_take_no_time_is_held_against_nothing():
     level = Level(0.0)
     assert not any(level.take(1e-5) for _ in range(20))
+
+
+def test_a_level_that_was_learned_from_two_rates_is_left_all_the_same():
+    told, level = alarms([0.4, 0.9, 0.5, *[0.9] * 10])
+    assert told == [5]
+    assert level.usual_s == pytest.approx(0.9)
