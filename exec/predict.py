@@ -48,14 +48,14 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
     """The schedule whose program is predicted to end first, if clearly before the first of them.
 
-    The first is taken, too, where it is long. Of those that are not clearly later than the soonest a forest
-    is taken where links between hosts differ: what is predicted of forests was measured, to 5 %; other trees,
-    in which a slow rank passes sums on while results are on their way to it, took up to a third longer. On
-    one host, where each message costs its ranks more than a model of links knows, it is the one with the
-    fewest sends.
+    The first is taken, too, where it is long, or where one rank is alone. Of those that are not clearly later
+    than the soonest a forest is taken where links between hosts differ: what is predicted of forests was
+    measured, to 5 %; other trees, in which a slow rank passes sums on while results are on their way to it,
+    took up to a third longer. On one host, where each message costs its ranks more than a model of links
+    knows, it is the one with the fewest sends.
     """
     first, *others = schedules
-    if first.sends > MOST_SENDS:
+    if first.sends > MOST_SENDS or not first.network.links:
         return first
     compared = [first, *(one for one in others if one.sends <= MOST_SENDS)]
     # On one host, too, what steps cost decides: by links alone a forest of a thousand chunks would win.

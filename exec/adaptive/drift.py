@@ -19,7 +19,7 @@ _IN_A_ROW = 3
 # How far off they must be: a factor, more where runs scatter more (so many of their standard deviations).
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
 # Runs that are learned while rates change scatter for that: what is so far off is news in any case.
-_MOST = math.log(1.5)
+_MOST = math.log(1.3)
 # A standard deviation of normal noise is so many times the median of the absolute ones.
 _NORMAL = 1.4826
 # Predictions of other schedules are off by up to a third: only what is further from them is news.
