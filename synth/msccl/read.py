@@ -10,7 +10,7 @@ import numpy as np
 
 from probes.columns import Indices, bytes_of, ints, offsets
 from probes.errors import DataError
-from probes.numbers import whole
+from probes.numbers import LARGEST, whole
 from probes.wording import first_of
 from synth.collective import MOST_CHUNKS, Collective, custom
 from synth.msccl.elements import Elements, parse
@@ -100,8 +100,8 @@ def _program(elements: Elements, found: list[str]) -> Program:
         tb_channel=ints(channel),
         out_of_place=apart or bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
         in_place=in_place and not apart,
-        min_bytes=_number(algo, "minBytes", found, 0),
-        max_bytes=_number(algo, "maxBytes", found, 0),
+        min_bytes=_number(algo, "minBytes", found, 0, LARGEST),
+        max_bytes=_number(algo, "maxBytes", found, 0, LARGEST),
         input_chunks=() if known else tuple(sizes[:, 0].tolist()),
         output_chunks=() if known else tuple(sizes[:, 1].tolist()),
         **columns,
@@ -223,12 +223,18 @@ def _stop(found: list[str]) -> None:
         raise _Unreadable
 
 
-def _number(attributes: Mapping[str, str], name: str, found: list[str], default: int | None = None) -> int:
+def _number(
+    attributes: Mapping[str, str],
+    name: str,
+    found: list[str],
+    default: int | None = None,
+    most: int = _LARGEST,
+) -> int:
     text = attributes.get(name)
     if text is None and default is not None:
         return default
-    value = None if text is None else whole(text.strip(), -_LARGEST, _LARGEST)
+    value = None if text is None else whole(text.strip(), -most, most)
     if value is None:
-        found.append(f"{name}: expected a whole number below 2^62, found {str(text)[:40]!r}")
+        found.append(f"{name}: expected a whole number up to {most}, found {str(text)[:40]!r}")
         return default or 0
     return value

@@ -275,3 +275,9 @@ def test_what_would_grow_without_end_is_refused(content, problem):
 def test_a_name_that_no_xml_may_hold_is_written_without_what_is_forbidden(samples):
     text = write_xml(replace(samples["program"], name="a\x00b\ud800"))
     assert read_xml(text, "odd").name == "a\ufffdb\ufffd"
+
+
+@pytest.mark.parametrize("most", [0, (1 << 63) - 1])
+def test_the_largest_limit_of_a_size_is_read_again(samples, most):
+    text = write_xml(replace(samples["program"], min_bytes=(1 << 63) - 1, max_bytes=most))
+    assert read_xml(text, "large").min_bytes == (1 << 63) - 1
