@@ -76,7 +76,8 @@ def _sends(rng: random.Random, body: dict[str, Any]) -> None:
     if not rows:
         return
     at, other = rng.randrange(len(rows)), rng.randrange(len(rows))
-    chunks, links = max(row[0] for row in rows) + 1, max(row[1] for row in rows) + 1
+    # What was changed before may be below 0.
+    chunks, links = (max(0, *(row[column] for row in rows)) + 1 for column in range(2))
     pick = rng.randrange(12)
     if pick == 0:
         del rows[at]
