@@ -30,6 +30,9 @@ __all__ = [
     "place",
 ]
 
+# In GB/s or GT/s: more than any source is read as.
+_MOST_RATE = 1e12
+
 
 @dataclass(frozen=True)
 class NumaNode:
@@ -289,6 +292,19 @@ def _repeated(names: Iterator[str]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in Counter(names).items() if count > 1]
 
 
+def _rate_problems(host: Host) -> Iterator[str]:
+    """Rates of links that no machine has; products and sums of the others are finite."""
+    for label, rows, names in (
+        ("pci", host.pci, ("speed_gts", "max_speed_gts", "raw_gbs")),
+        ("fabric", host.fabric, ("gbs",)),
+    ):
+        for row, link in enumerate(rows):
+            for name in names:
+                rate = getattr(link, name)
+                if rate is not None and not 0 <= rate <= _MOST_RATE:
+                    yield f"{label}[{row}].{name}: expected a rate from 0 to {_MOST_RATE:g}, found {rate:g}"
+
+
 def _host_problems(host: Host) -> Iterator[str]:
     for label, keys in (
         ("numa", (str(node.index) for node in host.numa)),
@@ -308,6 +324,7 @@ def _host_problems(host: Host) -> Iterator[str]:
             yield f"fabric[{row}].source: there is no GPU {link.source}"
         if link.count < 1:
             yield f"fabric[{row}].count: expected a number ≥ 1, found {link.count}"
+    yield from _rate_problems(host)
     yield from _matrix_problems(host)
 
 

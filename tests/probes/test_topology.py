@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, Topology
@@ -34,6 +36,14 @@ def test_links_to_unknown_ends_do_not_count():
         (
             Host("h", "m", gpus=(Gpu("a", "m"),), fabric=(link("a", "b", 0),)),
             "fabric[0].count: expected a number ≥ 1, found 0",
+        ),
+        (
+            Host("h", "m", gpus=(Gpu("a", "m"),), fabric=(replace(link("a", "b", 1), gbs=-1e308),)),
+            "fabric[0].gbs: expected a rate from 0 to 1e+12, found -1e+308",
+        ),
+        (
+            Host("h", "m", pci=(PciDevice("a", "m", max_speed_gts=1e200),)),
+            "pci[0].max_speed_gts: expected a rate from 0 to 1e+12, found 1e+200",
         ),
     ],
 )
