@@ -7,9 +7,23 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bytes", "Floats", "Indices", "Ints", "Mask", "bytes_of", "floats", "ints", "offsets", "spans"]
+__all__ = [
+    "Bytes",
+    "Floats",
+    "Indices",
+    "Ints",
+    "Longs",
+    "Mask",
+    "bytes_of",
+    "floats",
+    "ints",
+    "longs",
+    "offsets",
+    "spans",
+]
 
 Ints: TypeAlias = NDArray[np.int32]
+Longs: TypeAlias = NDArray[np.int64]
 Indices: TypeAlias = NDArray[np.integer[Any]]
 Floats: TypeAlias = NDArray[np.float64]
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -30,6 +44,13 @@ def spans(first: Indices, counts: Indices) -> Indices:
 def ints(values: object) -> Ints:
     """A read-only int32 column."""
     column: Ints = np.array(values, dtype=np.int32)
+    column.setflags(write=False)
+    return column
+
+
+def longs(values: object) -> Longs:
+    """A read-only int64 column."""
+    column: Longs = np.array(values, dtype=np.int64)
     column.setflags(write=False)
     return column
 

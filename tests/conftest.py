@@ -11,11 +11,14 @@ import tempfile
 import pytest
 
 from exec.benchmark.report import Measurement, Report, Row
-from probes.columns import bytes_of, floats, ints
+from probes.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
 from probes.topology import Host, Nic, NumaNode, Topology
 from synth.collective import collective
+from synth.fusion.costs import RingCosts
+from synth.fusion.methods import fusion_plan
+from synth.fusion.model import Model
 from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
@@ -137,7 +140,19 @@ def samples(schedule):
         wait_tb=ints([-1, -1, -1]),
         wait_step=ints([-1, -1, -1]),
     )
+    model = Model(
+        name="two layers",
+        layers=("first", "last"),
+        forward_s=floats([1e-3, 2e-3]),
+        backward_s=floats([2e-3, 4e-3]),
+        tensors=("first.weight", "first.bias", "last.weight"),
+        tensor_layer=ints([0, 0, 1]),
+        tensor_bytes=longs([4 << 20, 4 << 10, 1 << 20]),
+        origin="made up",
+    )
     return {
+        "model": model,
+        "fusion": fusion_plan(model, RingCosts(4, 1e-5, 1e-9)),
         "topology": Topology(hosts=(host,)),
         "profile": Profile(ranks, links, (SharedPort("bus", (0, 1), "test"),), "mpi", "test", 1.0, 1),
         "schedule": schedule,

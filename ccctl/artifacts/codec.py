@@ -35,6 +35,8 @@ KINDS: dict[str, tuple[str, int]] = {
     "program": ("synth.program:Program", 1),
     "report": ("exec.benchmark.report:Report", 1),
     "history": ("probes.profiling.history:History", 1),
+    "model": ("synth.fusion.model:Model", 1),
+    "fusion": ("synth.fusion.plan:FusionPlan", 1),
 }
 # What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
 # bytes, 4 a number of 40, and 7 an object with a key of 360.
@@ -118,7 +120,7 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
 
 
 def load(path: str | os.PathLike[str], *kinds: str) -> Any:
-    """Return the value in an artifact: a Topology, Profile, Schedule, Selection, Program, Report or History.
+    """Return the value in an artifact: a Topology, a Profile, a Schedule or another kind's.
 
     ``kinds`` are those that will do, "profile" for one; any by default. MSCCL XML is read as a program, and
     what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem of the file.
@@ -135,7 +137,7 @@ def load(path: str | os.PathLike[str], *kinds: str) -> Any:
 
 
 def save(path: str | os.PathLike[str], value: object) -> None:
-    """Write a Topology, Profile, Schedule, Selection, Program, Report or History: all of it or nothing.
+    """Write the value of an artifact, such as a Topology or a Schedule: all of it or nothing.
 
     A name that ends in ``.gz`` is compressed, and a program whose name ends in ``.xml`` is MSCCL XML. Raises
     TypeError for what is no artifact, CannotWriteError where the file cannot be made.
@@ -143,14 +145,14 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     >>> import ccctl
     >>> ccctl.save("notes.json", "a text")
     Traceback (most recent call last):
-    TypeError: expected a Topology, Profile, Schedule, Selection, Program, Report or History, found a str
+    TypeError: expected a value of an artifact, such as a Schedule, found a str
     """
     home = f"{type(value).__module__}:{type(value).__qualname__}"
     kind = next((kind for kind, (name, _) in KINDS.items() if name == home), None)
     if kind is None:
-        *some, last = (name.partition(":")[2] for name, _ in KINDS.values())
-        found = type(value).__name__
-        raise TypeError(f"expected a {', '.join(some)} or {last}, found a {found}")
+        raise TypeError(
+            f"expected a value of an artifact, such as a Schedule, found a {type(value).__name__}"
+        )
     write(os.fspath(path), kind, value)
 
 

@@ -8,6 +8,7 @@ from ccctl.commands.bench import bench
 from ccctl.commands.compile import compile  # noqa: A004 - a command is a function of its name
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
+from ccctl.commands.fusion import fusion
 from ccctl.commands.lab import lab
 from ccctl.commands.profile import profile
 from ccctl.commands.relay import relay
@@ -30,6 +31,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     simulate,
     run,
     bench,
+    fusion,
     relay,
     watch,
     show,

@@ -28,6 +28,7 @@ EXAMPLES = (
 )
 
 _JUDGED = ("schedule", "selection")
+_TRAINING = ("model", "fusion")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points")
 
@@ -49,7 +50,7 @@ def show(
     output: Output = None,
     json: Json = False,
 ) -> None:
-    """Draw an artifact as text: topology, profile, schedule, selection, program, report or history.
+    """Draw an artifact as text: a topology, a profile, a schedule or any other kind.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule or selection that is wrong no times are shown.
@@ -74,7 +75,8 @@ def show(
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    picture = importlib.import_module(f"ccctl.render.text.{found.kind}")
+    home = "training." if found.kind in _TRAINING else ""
+    picture = importlib.import_module(f"ccctl.render.text.{home}{found.kind}")
     limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings

@@ -16,7 +16,7 @@ from driver import call
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.artifacts import codec
-from probes.columns import floats, ints
+from probes.columns import floats, ints, longs
 
 __all__ = ["Sample", "corpus"]
 
@@ -202,6 +202,7 @@ def _all(whole: bool) -> Iterator[Sample]:
     yield from _profiles()
     yield from _reports()
     yield from _histories()
+    yield from _models()
     yield from _topologies(whole)
     yield from _texts()
     yield from _xml_programs(whole)
@@ -335,6 +336,25 @@ def _histories() -> Iterator[Sample]:
             floats([0.0, 60.0]), floats([0.0, 0.0]), floats([1e-9] * 2 if runs else []), events,
         )  # fmt: skip
         yield _artifact(f"history of {runs}", "history", body)
+
+
+def _models() -> Iterator[Sample]:
+    from synth.fusion.costs import RingCosts
+    from synth.fusion.methods import METHODS, fusion_plan
+    from synth.fusion.model import Model
+
+    for layers in (1, 3):
+        tensors = 2 * layers - 1
+        times = floats([1e-3 * (1 + at) for at in range(layers)])
+        body = Model(
+            f"{layers} layers", tuple(f"layer{at}" for at in range(layers)), times, times,
+            tuple(f"tensor{at}" for at in range(tensors)), ints([at // 2 for at in range(tensors)]),
+            longs([1000 << at for at in range(tensors)]), "made up",
+        )  # fmt: skip
+        yield _artifact(f"model of {layers}", "model", body)
+        for method in METHODS:
+            plan = fusion_plan(body, RingCosts(4, 1e-5, 1e-9), method)
+            yield _artifact(f"{method} of {layers} layers", "fusion", plan)
 
 
 def _reports() -> Iterator[Sample]:

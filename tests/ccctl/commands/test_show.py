@@ -25,6 +25,17 @@ SAYS = {
         "1970-01-01 00:01:00Z  drift: 1 → 0",
         "1 → 0     2       0.5    1   0.5",
     ],
+    "model": [
+        "two layers: 3 tensors of 2 layers, 5.004M",
+        "made up",
+        "last         1  1M      2 ms     4 ms",
+    ],
+    "fusion": [
+        "two layers by dear, buffer 25M: 1 bucket",
+        "4 ranks",
+        "first.weight  last.weight",
+        "of at most",
+    ],
     "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "0.90x", "1.00x", "#wrong"],
 }
 

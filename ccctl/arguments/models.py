@@ -1,0 +1,30 @@
+"""The model that an argument means: a shipped one by its name, or an artifact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl.artifacts import codec
+from ccctl.artifacts.files import exists
+from ccctl.errors import UsageError
+from probes.errors import quoted
+
+if TYPE_CHECKING:
+    from synth.fusion.model import Model
+
+__all__ = ["load_model"]
+
+
+def load_model(spec: str) -> tuple[Model, dict[str, str]]:
+    """(model, digests of the artifact it came from); raises UsageError, MissingInputError and DataError."""
+    from synth.fusion.model import shape, shapes
+
+    if spec in shapes() and not exists(spec):
+        return shape(spec), {}
+    if spec != "-" and not exists(spec) and "/" not in spec and "." not in spec:
+        raise UsageError(
+            f"MODEL {quoted(spec)}: neither a file nor a model that has a name",
+            hint=f"models: {', '.join(shapes())}; or model.json",
+        )
+    read = codec.read(spec, "model")
+    return read.body, {"model": read.sha256}

@@ -1,0 +1,238 @@
+"""`ccctl fusion`: what an iteration of training takes by each way of overlapping its communication."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccctl import console
+from ccctl.arguments.models import load_model
+from ccctl.arguments.networks import load_network
+from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, Quiet, Verbose
+from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
+from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.fusion.costs import RingCosts
+    from synth.fusion.methods import Overheads
+    from synth.fusion.model import Model
+    from synth.fusion.plan import FusionPlan
+
+__all__ = ["EXAMPLES", "fusion"]
+
+EXAMPLES = (
+    (
+        "ccctl fusion resnet-50 --ranks 64 --alpha 26us --bandwidth 10Gbit/s",
+        "what 64 ranks take for an iteration, by each method",
+    ),
+    (
+        "ccctl fusion bert-base --network profile.json --buffer 8M -o fusion.json",
+        "on the measured network, with buckets of 8 MiB; the plan of DeAR is written",
+    ),
+    (
+        "ccctl fusion bert-base --ranks 64 --alpha 26us --bandwidth 10Gbit/s --svg iteration.svg"
+        " --trace iteration.json.gz",
+        "draw what processor and network do in an iteration, as a picture and for Perfetto",
+    ),
+)
+
+
+def _written(value: str | None) -> str | None:
+    if value is not None and value != "-":
+        refuse_unwritable(Path(value))
+    return value
+
+
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model artifact, - is stdin; or resnet-50, densenet-201, inception-v4, bert-base, bert-large.",
+    ),
+]
+NetworkSpec = Annotated[
+    str | None,
+    typer.Option(
+        "--network", metavar="NETWORK|FILE", help="What collectives cost: those of a ring on it, simulated."
+    ),
+]
+RankCount = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        "--ranks",
+        metavar="N",
+        min=2,
+        max=MOST_RANKS,
+        help="Without --network: a ring of N ranks with --alpha and --bandwidth.",
+    ),
+]
+MethodName = Annotated[
+    str, typer.Option("--method", metavar="METHOD", help="Whose plan is written and summed up.")
+]
+Buffer = Annotated[
+    str | None,
+    typer.Option("--buffer", metavar="SIZE", help="The largest bucket of all methods; else each one's own."),
+]
+Compute = Annotated[
+    str | None,
+    typer.Option(
+        "--compute", metavar="TIME", help="Forward and backward together take this, each layer its share."
+    ),
+]
+Cycle = Annotated[
+    str, typer.Option("--cycle", metavar="TIME", help="How often Horovod looks for ready tensors.")
+]
+Negotiation = Annotated[
+    str | None,
+    typer.Option(
+        "--negotiation",
+        metavar="TIME",
+        help="What ByteScheduler's ranks take to agree on a part; else an alpha for each step of a tree.",
+    ),
+]
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace", metavar="FILE", callback=_written, help="Write a trace of every method for Perfetto."
+    ),
+]
+SvgFile = Annotated[
+    str | None,
+    typer.Option("--svg", metavar="FILE.svg", callback=_written, help="Draw an iteration of every method."),
+]
+
+
+def fusion(
+    model: ModelName,
+    network: NetworkSpec = None,
+    ranks: RankCount = None,
+    alpha: Alpha = None,
+    bandwidth: Bandwidth = None,
+    method: MethodName = "dear",
+    buffer: Buffer = None,
+    compute: Compute = None,
+    cycle: Cycle = "5ms",
+    negotiation: Negotiation = None,
+    trace: TraceFile = None,
+    svg: SvgFile = None,
+    json: Json = False,
+    output: Output = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Predict the time of a training iteration by each way of overlapping communication with computation.
+
+    WFBP, DDP, MG-WFBP and Horovod all_reduce behind the backward pass; ByteScheduler reorders parts of
+    tensors; DeAR reduce_scatters behind the backward pass and all_gathers behind the next forward pass, in
+    buckets of --buffer. dear-nl takes four layers a bucket, dear-backpipe and dear-feedpipe overlap one half
+    only; -tuned has the buffer that is best in the simulation.
+
+    S_max is the largest speed-up over one rank that DeAR can have (its equation 6). The plan of --method can
+    be written with -o: the bucket of each tensor, and the timeline.
+    """
+    from ccctl.render.text.training import fusion as text
+    from ccctl.render.text.training.model import headline
+
+    found, digests = load_model(model)
+    if compute is not None:
+        if (compute_s := parse_seconds(compute, "--compute")) <= 0:
+            raise UsageError(f"--compute: expected a time > 0, found {compute}")
+        found = found.taking(compute_s)
+    costs, measured = _costs(network, ranks, alpha, bandwidth)
+    plans = _plans(found, costs, buffer, _overheads(cycle, negotiation))
+    if method not in plans:
+        raise UsageError(f"--method: expected one of {', '.join(plans)}, found {method!r}")
+    chosen = plans[method]
+    _draw(found, plans, trace, svg)
+    if output is not None:
+        codec.write(output, "fusion", chosen, digests | measured)
+    to_stdout = "-" in (output, trace, svg)
+    if json and not to_stdout:
+        told: dict[str, Any] = {"model": found.name, "ranks": costs.ranks, "method": method}
+        told |= {"alpha_s": costs.alpha_s, "beta_s_per_byte": costs.beta_s_per_byte}
+        told |= text.figures(chosen)
+        console.summary(told | {"methods": {name: text.figures(plan) for name, plan in plans.items()}})
+    elif not to_stdout:
+        console.data(headline(found))
+        console.data(text.costs_line(costs))
+        text.table(plans)
+        console.data(
+            f"S_max {chosen.speedup_max:.1f}: at most so many times faster than one rank, each half of an "
+            "all_reduce behind its pass"
+        )
+    console.next_step(
+        f"ccctl show {output}" if output not in (None, "-") else f"ccctl fusion {model} -o fusion.json"
+    )
+
+
+def _costs(
+    network: str | None, ranks: int | None, alpha: str | None, bandwidth: str | None
+) -> tuple[RingCosts, dict[str, str]]:
+    """(costs of collectives, digests of the artifact that they come from)."""
+    from synth.fusion.costs import RingCosts, ring_costs
+
+    if (network is None) == (ranks is None):
+        raise UsageError(
+            "expected one of --network and --ranks: what collectives cost",
+            hint="For example --ranks 64 --alpha 26us --bandwidth 10Gbit/s, or --network profile.json.",
+        )
+    if network is not None:
+        loaded, digests = load_network(network, alpha, bandwidth)
+        if loaded.ranks < 2:
+            raise UsageError(f"--network: expected at least 2 ranks, found {loaded.ranks}")
+        return ring_costs(loaded), digests
+    if bandwidth is None:
+        raise UsageError(
+            "--ranks: expected the --bandwidth between two of them", hint="Add --bandwidth 10Gbit/s."
+        )
+    rate = parse_rate(bandwidth, "--bandwidth")
+    return RingCosts(int(ranks or 0), parse_seconds(alpha or "0", "--alpha"), 1 / rate), {}
+
+
+def _overheads(cycle: str, negotiation: str | None) -> Overheads:
+    from synth.fusion.methods import Overheads
+
+    cycle_s = parse_seconds(cycle, "--cycle")
+    if cycle_s <= 0:
+        raise UsageError(f"--cycle: expected a time > 0, found {cycle}")
+    return Overheads(
+        cycle_s=cycle_s,
+        negotiation_s=None if negotiation is None else parse_seconds(negotiation, "--negotiation"),
+    )
+
+
+def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overheads) -> dict[str, FusionPlan]:
+    """The plan of every method, and of those whose buffer is tuned."""
+    from synth.fusion.methods import METHODS, fusion_plan
+    from synth.fusion.search import best_plan
+
+    buffer_bytes = 0 if buffer is None else parse_size(buffer, "--buffer")
+    plans: dict[str, FusionPlan] = {}
+    for name in METHODS:
+        # A buffer is a bucket of several tensors, which ByteScheduler has none of.
+        given = 0 if name == "bytescheduler" else buffer_bytes
+        plans[name] = fusion_plan(model, costs, name, given, overheads)
+        if name in ("horovod", "dear"):
+            plans[f"{name}-tuned"] = best_plan(model, costs, name, overheads)
+    return plans
+
+
+def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: str | None) -> None:
+    if trace is not None:
+        from ccctl.render.chrome_trace import write_trace
+        from ccctl.render.iteration_trace import iteration_blocks, iteration_tracks
+
+        write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
+    if svg is not None:
+        from ccctl.render.svg.timelines import picture
+
+        content = picture(plans)
+        if svg == "-":
+            console.raw(content)
+        else:
+            write_atomically(Path(svg), content)

@@ -1,0 +1,1 @@
+"""What planning for training found, as text: models and fusion plans."""

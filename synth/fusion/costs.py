@@ -1,0 +1,89 @@
+"""What collectives and iterations cost in closed form: DeAR's equations 3 to 9.
+
+Sizes are of the whole gradient on a rank. Computation overlaps as the paper has it: reduce_scatter with the
+backward pass, all_gather with the forward pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from synth.collective import collective
+from synth.methods import ring
+from synth.network import Network
+from synth.simulation.schedule import replay
+
+__all__ = ["RingCosts", "baseline_s", "pipelined_s", "ring_costs", "saving_s", "speedup_max"]
+
+_LARGE_CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class RingCosts:
+    """A ring of ``ranks``, each step of which takes ``alpha_s`` and ``beta_s_per_byte`` (Sec. III-A)."""
+
+    ranks: int
+    alpha_s: float
+    beta_s_per_byte: float
+
+    def reduce_scatter_s(self, size_bytes: float) -> float:
+        """Equation 3."""
+        return (self.ranks - 1) * (self.alpha_s + size_bytes / self.ranks * self.beta_s_per_byte)
+
+    def all_gather_s(self, size_bytes: float) -> float:
+        """Equation 4."""
+        return self.reduce_scatter_s(size_bytes)
+
+    def all_reduce_s(self, size_bytes: float) -> float:
+        """Equation 5."""
+        return self.reduce_scatter_s(size_bytes) + self.all_gather_s(size_bytes)
+
+    @property
+    def startup_s(self) -> float:
+        """What an all_reduce of no bytes takes."""
+        return self.all_reduce_s(0)
+
+    @property
+    def negotiation_s(self) -> float:
+        """What it takes that all ranks agree on a tensor: to a root and back along a binary tree."""
+        return 2 * (self.ranks - 1).bit_length() * self.alpha_s
+
+
+def ring_costs(network: Network) -> RingCosts:
+    """The costs of a ring on ``network``: alpha and beta from its all_gather, simulated at two sizes.
+
+    Raises NotApplicableError where no ring leads through all ranks.
+    """
+    gather = collective("all_gather", network.ranks, 1)
+    schedule = ring.synthesize(network, gather, _LARGE_CHUNK_BYTES)
+    steps = network.ranks - 1
+    small_s, large_s = (replay(schedule, chunk_bytes=size).time_s / steps for size in (1, _LARGE_CHUNK_BYTES))
+    beta_s = (large_s - small_s) / (_LARGE_CHUNK_BYTES - 1)
+    return RingCosts(network.ranks, max(0.0, small_s - beta_s), beta_s)
+
+
+def speedup_max(
+    ranks: int, forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float
+) -> float:
+    """The largest speed-up of ``ranks`` over one where each half overlaps with its pass (equation 6)."""
+    compute_s = forward_s + backward_s
+    exposed_s = reduce_scatter_s + all_gather_s
+    exposed_s -= min(reduce_scatter_s, backward_s) + min(all_gather_s, forward_s)
+    return ranks * compute_s / (compute_s + exposed_s)
+
+
+def pipelined_s(forward_s: float, backward_s: float, reduce_scatter_s: float, all_gather_s: float) -> float:
+    """The shortest iteration of DeAR, where all overlaps that may (equation 7)."""
+    return max(forward_s, all_gather_s) + max(backward_s, reduce_scatter_s)
+
+
+def baseline_s(forward_s: float, backward_s: float, all_reduce_s: float) -> float:
+    """The shortest iteration where only the backward pass overlaps with communication (equation 8)."""
+    return forward_s + max(backward_s, all_reduce_s)
+
+
+def saving_s(forward_s: float, all_gather_s: float) -> float:
+    """Equation 8 less equation 7, where the backward pass takes twice the forward pass (equation 9)."""
+    if all_gather_s <= forward_s:
+        return 0.0
+    return all_gather_s - forward_s if all_gather_s <= 2 * forward_s else forward_s

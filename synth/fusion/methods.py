@@ -1,0 +1,202 @@
+"""How an iteration is scheduled: WFBP, DDP, MG-WFBP, Horovod, ByteScheduler and DeAR, simulated.
+
+An iteration is counted from the start of one backward pass to that of the next: then all that was
+communicated has arrived, whichever the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import ints
+from probes.errors import UsageError, quoted
+from synth.fusion.buckets import (
+    Bucket,
+    by_count,
+    by_cycle,
+    by_layer,
+    by_size,
+    by_tensor,
+    by_torch,
+    layer_of,
+    merged,
+    size_of,
+)
+from synth.fusion.costs import RingCosts
+from synth.fusion.model import Model
+from synth.fusion.plan import FusionPlan
+from synth.fusion.timeline import ALL_GATHER, ALL_REDUCE, BACKWARD, FORWARD, REDUCE_SCATTER, Task, simulate
+
+__all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
+
+_MIB = 1 << 20
+# What each method takes for its buffer where nothing is said: PyTorch's and Horovod's defaults, and the size
+# of ByteScheduler's partitions. 0: it has none.
+DEFAULT_BUFFER_BYTES = {
+    "wfbp": 0,
+    "ddp": 25 * _MIB,
+    "mg-wfbp": 0,
+    "horovod": 64 * _MIB,
+    "bytescheduler": 4 * _MIB,
+    "dear": 25 * _MIB,
+    "dear-nl": 0,
+    "dear-backpipe": 25 * _MIB,
+    "dear-feedpipe": 25 * _MIB,
+}
+METHODS = tuple(DEFAULT_BUFFER_BYTES)
+_NEARBY_LAYERS = 4
+_MOST_PARTS = 100_000
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """What methods cost besides collectives.
+
+    Horovod looks for ready tensors every ``cycle_s``. ByteScheduler's ranks agree on every part before it is
+    sent, which takes ``negotiation_s`` (None: what the network's latency makes of it). DDP's first bucket has
+    ``first_bytes``.
+    """
+
+    cycle_s: float = 5e-3
+    negotiation_s: float | None = None
+    first_bytes: int = _MIB
+
+
+def fusion_plan(
+    model: Model,
+    costs: RingCosts,
+    method: str = "dear",
+    buffer_bytes: int = 0,
+    overheads: Overheads | None = None,
+) -> FusionPlan:
+    """Simulate an iteration of ``model`` by ``method``; ``buffer_bytes`` 0 is the method's own.
+
+    ``wfbp`` all_reduces layer by layer behind the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
+    bucket by bucket. ``bytescheduler`` cuts tensors into parts and sends those first that the next forward
+    pass needs first. ``dear`` reduce_scatters behind the backward pass and all_gathers behind the forward
+    pass; ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the first half, and
+    ``dear-feedpipe`` only the second. Raises UsageError for another method.
+    """
+    if method not in METHODS:
+        raise UsageError(f": expected one of {', '.join(METHODS)}, found {quoted(method)}", argument="method")
+    extra = overheads or Overheads()
+    buffer = buffer_bytes or DEFAULT_BUFFER_BYTES[method]
+    buckets = _buckets(model, costs, method, buffer, extra)
+    tasks = _backward(model)
+    if method == "bytescheduler":
+        tasks += _by_priority(model, costs, buckets, buffer, extra, len(tasks))
+    elif method.startswith("dear"):
+        tasks += _decoupled(model, costs, buckets, method, len(tasks))
+    else:
+        tasks += _all_reduced(model, costs, buckets, len(tasks))
+    timeline = simulate(tasks)
+    number = np.repeat(np.arange(len(buckets)), [one.end - one.first for one in buckets])
+    return FusionPlan(
+        model=model.name,
+        method=method,
+        ranks=costs.ranks,
+        alpha_s=costs.alpha_s,
+        beta_s_per_byte=costs.beta_s_per_byte,
+        buffer_bytes=buffer if DEFAULT_BUFFER_BYTES[method] else 0,
+        iteration_s=timeline.time_s,
+        tensors=model.tensors,
+        tensor_bytes=model.tensor_bytes,
+        bucket=ints(number[::-1]),
+        timeline=timeline,
+    )
+
+
+def _buckets(
+    model: Model, costs: RingCosts, method: str, buffer_bytes: int, overheads: Overheads
+) -> list[Bucket]:
+    if method == "ddp":
+        return by_torch(model, buffer_bytes, min(buffer_bytes, overheads.first_bytes))
+    if method == "horovod":
+        return by_cycle(model, buffer_bytes, overheads.cycle_s)
+    if method == "mg-wfbp":
+        return merged(model, costs)
+    if method == "bytescheduler":
+        return by_tensor(model)
+    if method == "dear-nl":
+        return by_count(model, _NEARBY_LAYERS)
+    return by_layer(model) if method == "wfbp" else by_size(model, buffer_bytes)
+
+
+def _backward(model: Model) -> list[Task]:
+    """The layers from the last to the first; task n is that of the n-th layer from the end."""
+    layers = range(len(model.layers))
+    return [
+        Task(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())
+        for at, layer in enumerate(reversed(layers))
+    ]
+
+
+def _done(model: Model, bucket: Bucket) -> int:
+    """The task with which the gradients of a bucket are complete."""
+    return len(model.layers) - 1 - layer_of(model, bucket)
+
+
+def _forward(model: Model, first: int, waits: dict[int, list[int]], barrier: Sequence[int]) -> list[Task]:
+    """The layers in order, as tasks from number ``first`` on; ``waits`` has what a layer waits for."""
+    before = [len(model.layers) - 1, *barrier]
+    tasks = []
+    for layer, seconds in enumerate(model.forward_s.tolist()):
+        tasks.append(Task(FORWARD, layer, seconds, (*before, *waits.get(layer, ()))))
+        before = [first + layer]
+    return tasks
+
+
+def _all_reduced(model: Model, costs: RingCosts, buckets: list[Bucket], first: int) -> list[Task]:
+    """Each bucket behind the backward pass, in its order; the forward pass waits for all."""
+    tasks = [
+        Task(ALL_REDUCE, at, costs.all_reduce_s(size_of(model, one)), (_done(model, one),), at, one.release_s)
+        for at, one in enumerate(buckets)
+    ]
+    return tasks + _forward(model, first + len(tasks), {}, range(first, first + len(tasks)))
+
+
+def _decoupled(model: Model, costs: RingCosts, buckets: list[Bucket], method: str, first: int) -> list[Task]:
+    """BackPipe and FeedPipe (DeAR, Sec. III-B), each overlapped unless the method says otherwise."""
+    count, last_layer = len(buckets), len(model.layers) - 1
+    tasks = []
+    for at, one in enumerate(buckets):
+        after = last_layer if method == "dear-feedpipe" else _done(model, one)
+        tasks.append(Task(REDUCE_SCATTER, at, costs.reduce_scatter_s(size_of(model, one)), (after,), at))
+    scattered = tuple(range(first, first + count))
+    waits: dict[int, list[int]] = {}
+    for place, (at, one) in enumerate(reversed(list(enumerate(buckets)))):
+        gather = first + count + place
+        tasks.append(
+            Task(ALL_GATHER, at, costs.all_gather_s(size_of(model, one)), scattered[-1:], count + place)
+        )
+        waits.setdefault(0 if method == "dear-backpipe" else layer_of(model, one), []).append(gather)
+    return tasks + _forward(model, first + len(tasks), waits, scattered[-1:])
+
+
+def _by_priority(
+    model: Model,
+    costs: RingCosts,
+    buckets: list[Bucket],
+    part_bytes: int,
+    overheads: Overheads,
+    first: int,
+) -> list[Task]:
+    """All_reduces of parts of tensors, those of the lowest layer first, each agreed on before it starts."""
+    if model.total_bytes // part_bytes > _MOST_PARTS:
+        raise UsageError(
+            f": expected parts of which the model has at most {_MOST_PARTS}, found {part_bytes} bytes",
+            argument="buffer",
+        )
+    negotiation_s = costs.negotiation_s if overheads.negotiation_s is None else overheads.negotiation_s
+    tasks: list[Task] = []
+    waits: dict[int, list[int]] = {}
+    for at, one in enumerate(buckets):
+        size, layer = size_of(model, one), layer_of(model, one)
+        for begin in range(0, size, part_bytes):
+            waits.setdefault(layer, []).append(first + len(tasks))
+            seconds = negotiation_s + costs.all_reduce_s(min(part_bytes, size - begin))
+            tasks.append(Task(ALL_REDUCE, at, seconds, (_done(model, one),), one.first))
+    return tasks + _forward(model, first + len(tasks), waits, ())

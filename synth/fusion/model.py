@@ -1,0 +1,135 @@
+"""The model artifact: the layers of a neural network, their times, and their parameter tensors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.resources import files
+from math import isfinite
+
+import numpy as np
+
+from probes.columns import Floats, Ints, Longs, floats, ints, longs
+from probes.errors import UsageError, quoted
+
+__all__ = ["Model", "shape", "shapes"]
+
+_MOST_ENTRIES = 100_000
+_MOST_TENSOR_BYTES = 1 << 50
+_MOST_S = 1e6
+_MOST_TOLD = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Layers and tensors in the order of the forward pass.
+
+    ``forward_s`` and ``backward_s`` hold the seconds that each layer takes. ``tensor_layer`` is the number
+    of the layer that each tensor belongs to, rising, and ``tensor_bytes`` the size of its gradient. A tensor
+    that several layers share belongs to the first of them: its gradient is complete last there. ``origin``
+    says where the numbers come from.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    forward_s: Floats
+    backward_s: Floats
+    tensors: tuple[str, ...]
+    tensor_layer: Ints
+    tensor_bytes: Longs
+    origin: str = ""
+
+    @property
+    def total_bytes(self) -> int:
+        return int(self.tensor_bytes.sum())
+
+    @cached_property
+    def forward_total_s(self) -> float:
+        return float(self.forward_s.sum())
+
+    @cached_property
+    def backward_total_s(self) -> float:
+        return float(self.backward_s.sum())
+
+    @cached_property
+    def ready_s(self) -> Floats:
+        """For each layer when its backward pass ends, in seconds after that of the last layer began."""
+        return floats(np.cumsum(self.backward_s[::-1])[::-1])
+
+    def taking(self, compute_s: float) -> Model:
+        """The same model where all layers together take ``compute_s``, each its share of before."""
+        share = compute_s / (self.forward_total_s + self.backward_total_s)
+        return replace(
+            self, forward_s=floats(self.forward_s * share), backward_s=floats(self.backward_s * share)
+        )
+
+    def problems(self) -> list[str]:
+        """Every inconsistency between the columns, as ``path: what is wrong``."""
+        found = [
+            f"{name}: expected {count} values like {like}, found {len(getattr(self, name))}"
+            for name, count, like in (
+                ("forward_s", len(self.layers), "layers"),
+                ("backward_s", len(self.layers), "layers"),
+                ("tensor_layer", len(self.tensors), "tensors"),
+                ("tensor_bytes", len(self.tensors), "tensors"),
+            )
+            if len(getattr(self, name)) != count
+        ]
+        found += [
+            f"{name}: expected 1 to {_MOST_ENTRIES} entries, found {len(getattr(self, name))}"
+            for name in ("layers", "tensors")
+            if not 1 <= len(getattr(self, name)) <= _MOST_ENTRIES
+        ]
+        return found or [*self._wrong_times(), *self._wrong_tensors()]
+
+    def _wrong_times(self) -> list[str]:
+        found = [
+            f"{name}[{row}]: expected seconds from 0 to {_MOST_S:g}, found {value:g}"
+            for name in ("forward_s", "backward_s")
+            for row, value in enumerate(getattr(self, name).tolist())
+            if not (isfinite(value) and 0 <= value <= _MOST_S)
+        ]
+        if not found and not (self.forward_total_s > 0 and self.backward_total_s > 0):
+            found.append("forward_s: expected layers that take time, forward and backward")
+        return found
+
+    def _wrong_tensors(self) -> list[str]:
+        layer, size = self.tensor_layer.tolist(), self.tensor_bytes.tolist()
+        found = [
+            f"tensor_bytes[{row}]: expected 1 to {_MOST_TENSOR_BYTES}, found {value}"
+            for row, value in enumerate(size)
+            if not 1 <= value <= _MOST_TENSOR_BYTES
+        ]
+        for row, value in enumerate(layer):
+            if not 0 <= value < len(self.layers):
+                found.append(f"tensor_layer[{row}]: there is no layer {value}")
+            elif row and value < layer[row - 1]:
+                found.append(f"tensor_layer[{row}]: expected at least {layer[row - 1]}, found {value}")
+        twice = [name for name, count in Counter(self.tensors).items() if count > 1]
+        found += [f"tensors: {quoted(name)} stands there twice" for name in twice[:_MOST_TOLD]]
+        return found
+
+
+def shapes() -> tuple[str, ...]:
+    """The names of the models that are shipped: those of DeAR's Table I."""
+    folder = files("synth.fusion") / "shapes"
+    return tuple(sorted(entry.name.removesuffix(".json") for entry in folder.iterdir()))
+
+
+def shape(name: str) -> Model:
+    """A shipped model; raises UsageError where there is none of that name."""
+    if name not in shapes():
+        raise UsageError(f"model: expected one of {', '.join(shapes())}, found {quoted(name)}")
+    body = json.loads((files("synth.fusion") / "shapes" / f"{name}.json").read_text())["body"]
+    return Model(
+        name=body["name"],
+        layers=tuple(body["layers"]),
+        forward_s=floats(body["forward_s"]),
+        backward_s=floats(body["backward_s"]),
+        tensors=tuple(body["tensors"]),
+        tensor_layer=ints(body["tensor_layer"]),
+        tensor_bytes=longs(body["tensor_bytes"]),
+        origin=body["origin"],
+    )

@@ -1,0 +1,122 @@
+"""The fusion artifact: the bucket of every tensor, and what happens when in an iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from probes.columns import Ints, Longs
+from synth.fusion.costs import RingCosts, speedup_max
+from synth.fusion.timeline import BACKWARD, FORWARD, Timeline
+
+__all__ = ["FusionPlan"]
+
+# Times are sums of thousands of numbers in another order.
+_NEAR = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class FusionPlan:
+    """How a method overlaps the communication of a model with its computation.
+
+    ``tensors`` stand in forward order, ``bucket`` has the number of each one's bucket: bucket 0 is ready
+    first and holds the last tensors. ``buffer_bytes`` is the size of a bucket that was asked for, 0 where the
+    method has none. The ``timeline`` is from the start of one backward pass to the end of the next forward
+    pass, which is an iteration: no communication crosses these two moments.
+    """
+
+    model: str
+    method: str
+    ranks: int
+    alpha_s: float
+    beta_s_per_byte: float
+    buffer_bytes: int
+    iteration_s: float
+    tensors: tuple[str, ...]
+    tensor_bytes: Longs
+    bucket: Ints
+    timeline: Timeline
+
+    @property
+    def buckets(self) -> int:
+        return int(self.bucket.max(initial=-1)) + 1
+
+    @property
+    def costs(self) -> RingCosts:
+        """What collectives were taken to cost."""
+        return RingCosts(self.ranks, self.alpha_s, self.beta_s_per_byte)
+
+    @property
+    def compute_s(self) -> float:
+        return self.timeline.busy_s(0)
+
+    @property
+    def exposed_s(self) -> float:
+        """Communication during which nothing is computed."""
+        return max(0.0, self.iteration_s - self.compute_s)
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster all ranks together are than one alone."""
+        return self.ranks * self.compute_s / self.iteration_s
+
+    @property
+    def speedup_max(self) -> float:
+        """Equation 6 of DeAR, with collectives that take no time but that of their bytes."""
+        line = self.timeline
+        passes = [float((line.end_s - line.start_s)[line.kind == kind].sum()) for kind in (FORWARD, BACKWARD)]
+        half_s = RingCosts(self.ranks, 0.0, self.beta_s_per_byte).reduce_scatter_s(
+            int(self.tensor_bytes.sum())
+        )
+        return speedup_max(self.ranks, passes[0], passes[1], half_s, half_s)
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``."""
+        count = len(self.tensors)
+        found = [
+            f"{name}: expected {count} values like tensors, found {len(getattr(self, name))}"
+            for name in ("tensor_bytes", "bucket")
+            if len(getattr(self, name)) != count
+        ]
+        found += [] if count else ["tensors: empty"]
+        found += [] if 2 <= self.ranks <= 1 << 20 else [f"ranks: expected 2 to {1 << 20}, found {self.ranks}"]
+        found += [
+            f"{name}: expected a number from 0 to {most:g}, found {value:g}"
+            for name, value, most in (
+                ("alpha_s", self.alpha_s, 1e6),
+                ("beta_s_per_byte", self.beta_s_per_byte, 1.0),
+                ("buffer_bytes", self.buffer_bytes, float(1 << 50)),
+            )
+            if not 0 <= value <= most
+        ]
+        found += [f"timeline.{problem}" for problem in self.timeline.problems()]
+        return found or [*self._wrong_buckets(), *self._wrong_times()]
+
+    def _wrong_buckets(self) -> list[str]:
+        step = np.diff(self.bucket)
+        found = [
+            f"bucket[{row + 1}]: expected {self.bucket[row]} or one less, found {self.bucket[row + 1]}"
+            for row in np.flatnonzero((step > 0) | (step < -1)).tolist()[:5]
+        ]
+        if self.bucket[-1] != 0:
+            found.append(f"bucket[{len(self.bucket) - 1}]: expected 0, found {self.bucket[-1]}")
+        for row in np.flatnonzero((self.tensor_bytes < 1) | (self.tensor_bytes > 1 << 50)).tolist()[:5]:
+            found.append(f"tensor_bytes[{row}]: expected 1 to {1 << 50}, found {self.tensor_bytes[row]}")
+        line = self.timeline
+        sent = (line.on_network == 1) & ((line.item < 0) | (line.item >= self.buckets))
+        for row in np.flatnonzero(sent).tolist()[:5]:
+            found.append(f"timeline.item[{row}]: there is no bucket {line.item[row]}")
+        return found
+
+    def _wrong_times(self) -> list[str]:
+        found = []
+        ends_s = self.timeline.time_s
+        if not (isfinite(self.iteration_s) and abs(self.iteration_s - ends_s) <= _NEAR * ends_s):
+            found.append(
+                f"iteration_s: expected {ends_s:g}, when the timeline ends, found {self.iteration_s:g}"
+            )
+        if not self.compute_s > 0:
+            found.append("timeline: expected passes that take time")
+        return found
