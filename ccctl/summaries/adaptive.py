@@ -77,5 +77,5 @@ def _words(event: Event) -> str:
     if event.what == "built":
         return f"built the contexts of schedules {detail['version']} beside the job"
     if event.what == "drift":
-        return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['usual_s'])}"
+        return f"drift: {seconds(detail['now_s'])} instead of {seconds(detail['expected_s'])}"
     return f"{event.what} the links" if event.what == "measured" else event.what

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from exec.adaptive.coordinator import Coordinator
 from exec.adaptive.drift import Level
 from exec.adaptive.links_now import LinkNow, with_links
@@ -42,6 +44,8 @@ __all__ = ["Direction"]
 # Between measuring because runs have changed the job works so many times as long as measuring held it up:
 # links that change faster than that are not followed.
 _REST = 25
+# What a rate is off by from one measurement to the next although nothing has changed: no reason for a search.
+_CHANGED = math.log(1.1)
 # What psutil calls a process that does nothing any more.
 _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 
@@ -76,6 +80,7 @@ class Direction:
         self._under_way: dict[int, Request] = {}
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
+        self._searched: Network | None = None
 
     @property
     def wait_s(self) -> float:
@@ -225,8 +230,19 @@ class Direction:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
         self._now = with_links(self._now, found)
-        if not (self._name_slow() and self.measure()):
+        if self._has_changed():
             self._replan()
+        # The search is under way beside the job while links are measured once more.
+        if self._name_slow():
+            self.measure()
+
+    def _has_changed(self) -> bool:
+        """Whether a link costs clearly more or less than when schedules were last looked for."""
+        now, before = self._network(), self._searched
+        if before is None or before.hosts != now.hosts or before.links != now.links:
+            return True
+        off = np.abs(np.log(now.beta_s_per_byte / before.beta_s_per_byte))
+        return bool(off.max(initial=0.0) > _CHANGED)
 
     def _name_slow(self) -> bool:
         """Say what has become slow, and what no longer is; whether that takes one more measurement."""
@@ -244,7 +260,8 @@ class Direction:
             self._anew = True
             return
         self._replan_started_s = time.monotonic()
-        self._replanner.start(self._network(), self._session.schedules)
+        self._searched = self._network()
+        self._replanner.start(self._searched, self._session.schedules)
         self._anew = False
 
     def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
@@ -301,7 +318,7 @@ class Direction:
         has_left = level.take(done.seconds)
         if has_left and self._session.profile_every and time.monotonic() > self._rested_s:
             self._levels[request] = level.left()
-            detail = {"usual_s": level.usual_s, "now_s": self._levels[request].usual_s}
+            detail = {"expected_s": level.expected_s, "now_s": self._levels[request].usual_s}
             self._session.tell("drift", detail=detail)
             self.measure()
 

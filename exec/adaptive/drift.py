@@ -44,6 +44,11 @@ class Level:
         """The median of the runs at this level, in seconds; None before there are any."""
         return math.exp(statistics.median(self._at)) if self._at else None
 
+    @property
+    def expected_s(self) -> float | None:
+        """What the next run should take: as usual, or as predicted where what is usual is far from that."""
+        return self._expected_s if self._is_unforeseen() else self.usual_s
+
     def take(self, seconds: float) -> bool:
         """Whether the runs, of which this one is the last, are slower or faster for good."""
         log = math.log(max(seconds, 1e-9))

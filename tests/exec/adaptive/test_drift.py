@@ -86,6 +86,12 @@ def test_what_is_far_from_the_prediction_is_told_once():
     assert not alarms([0.25] * 50, usual.changed(2.0))[0]
 
 
+def test_runs_are_held_against_the_prediction_where_they_are_far_from_it():
+    level = Level(0.2)
+    assert [level.take(0.4) for _ in range(3)] == [False, False, True]
+    assert (level.expected_s, level.left().expected_s) == (0.2, pytest.approx(0.4))
+
+
 def test_what_is_expected_to_take_no_time_is_held_against_nothing():
     level = Level(0.0)
     assert not any(level.take(1e-5) for _ in range(20))
