@@ -32,7 +32,7 @@ from exec.adaptive.messages import (
     State,
     Swap,
 )
-from exec.adaptive.replanner import first_schedules, good_schedules
+from exec.adaptive.replanner import compiled, first_schedules, good_schedules
 from exec.adaptive.severed import HostPair, without_pairs
 from exec.program.dtypes import Array, divided
 from exec.sockets.group import Group
@@ -131,10 +131,14 @@ class Backend:
         if request not in self._contexts.version.schedules:
             made = None
             if self.group.Get_rank() == 0:
-                made = good_schedules(self._linked(), [request], self.members, self._session.replan_s)
+                made = compiled(
+                    good_schedules(self._linked(), [request], self.members, self._session.replan_s)
+                )
             version = self._contexts.version
-            schedules = {**version.schedules, **self.group.bcast(made)}
-            self._contexts.version = Version(version.number, schedules)
+            schedules, programs = self.group.bcast(made)
+            self._contexts.version = Version(
+                version.number, {**version.schedules, **schedules}, {**version.programs, **programs}
+            )
         self._contexts.prepare(request, range(self.group.Get_size()), first=True)
         for part, first in self._late_parts(range(self.group.Get_size()), request):
             self._contexts.prepare(request, part, first=first)
@@ -215,7 +219,7 @@ class Backend:
                 self.fail(error)
         self._contexts.close()
         self._left.set()
-        self._building.put(Install(-1, -1, {}))
+        self._building.put(Install(-1, -1, {}, {}))
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Regroup):
@@ -384,9 +388,11 @@ class Backend:
                 continue
             now = self.group
             group = now.named(f"version {install.version}")
-            schedules = {**self._contexts.version.schedules, **install.schedules}
+            before = self._contexts.version
+            schedules = {**before.schedules, **install.schedules}
+            programs = {**before.programs, **install.programs}
             places = [self._first.index(rank) for rank in group.members]
-            contexts = Contexts(group, Version(install.version, schedules), places)
+            contexts = Contexts(group, Version(install.version, schedules, programs), places)
             try:
                 started_s = time.monotonic()
                 for request in schedules:

@@ -10,7 +10,7 @@ Callers lay their data out by the ranks of the session's start, contexts by thos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -23,7 +23,7 @@ from exec.program.layout import Layout
 from exec.relays.late_bases import late_bases
 from exec.relays.phase_buffers import input_of, merged
 from exec.sockets.group import Group
-from synth.program import INPUT, OUTPUT
+from synth.program import INPUT, OUTPUT, Program
 from synth.relays.partial import Phase, fastest_late_phase, partial_phase
 from synth.schedule import Schedule
 from synth.stages import compile as compile_
@@ -37,10 +37,11 @@ _Key = tuple[Request, tuple[int, ...], bool]
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """Schedules by request; ranks in them are those of the group."""
+    """Schedules by request, and their programs where these are known; ranks are those of the group."""
 
     number: int
     schedules: Mapping[Request, Schedule]
+    programs: Mapping[Request, Program] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,9 @@ class Contexts:
     def _context(self, group: Group, request: Request, part: tuple[int, ...], first: bool) -> _Context:
         schedule, rank = self.version.schedules[request], self.group.Get_rank()
         phase = partial_phase(schedule, part) if first else fastest_late_phase(self._bases(request), part)
-        program = compile_(phase.schedule)
+        program = self.version.programs.get(request) if phase.schedule is schedule else None
+        if program is None:
+            program = compile_(phase.schedule)
         count = request.count
         if request.kind == "all_reduce":
             # Parts are cut into equal chunks, and all of them use the same buffers.

@@ -289,7 +289,7 @@ class Direction:
             return
         self._version += 1
         self._gains[self._version] = found.gains
-        self._send([Install(self.coordinator.epoch, self._version, found.schedules)])
+        self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.programs)])
 
     def _installed(self, rank: int, message: Installed) -> None:
         """Once all have made them: change to the contexts of a version, and later to those for late ranks."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from synth.collective import Kind
+from synth.program import Program
 from synth.schedule import Schedule
 
 __all__ = [
@@ -200,10 +201,11 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Make contexts for ``schedules``, by request, beside the work."""
+    """Make contexts for ``schedules``, by request, and their ``programs``, beside the work."""
 
     version: int
     schedules: Mapping[Request, Schedule]
+    programs: Mapping[Request, Program]
 
 
 @dataclass(frozen=True)

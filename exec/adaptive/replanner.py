@@ -25,10 +25,12 @@ from synth.network import Network
 from synth.portfolio.attempts import Request as SynthesisRequest
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import synthesize
+from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.relocate import moved_to
+from synth.stages import compile as compile_
 
-__all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
+__all__ = ["Replanned", "Replanner", "compiled", "first_schedules", "good_schedules"]
 
 # What is less faster is not worth new contexts, and measurements have noise.
 _LEAST_GAIN = 1.03
@@ -46,9 +48,10 @@ _ELEMENT_BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """What a search found: schedules that are faster than those in use, and how many times each is."""
+    """What a search found: schedules faster than those in use, their programs, how many times each is."""
 
     schedules: Mapping[Request, Schedule] = field(default_factory=dict)
+    programs: Mapping[Request, Program] = field(default_factory=dict)
     gains: Mapping[Request, float] = field(default_factory=dict)
 
     @property
@@ -84,6 +87,13 @@ def good_schedules(
     return {
         request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
     }
+
+
+def compiled(
+    schedules: Mapping[Request, Schedule],
+) -> tuple[Mapping[Request, Schedule], Mapping[Request, Program]]:
+    """Schedules and their programs, which one rank makes for all."""
+    return schedules, {request: compile_(schedule) for request, schedule in schedules.items()}
 
 
 class Replanner:
@@ -212,7 +222,7 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
 
     ``known`` are schedules of earlier searches: links that recover want what they had.
     """
-    better, gains = dict[Request, Schedule](), dict[Request, float]()
+    better, programs, gains = dict[Request, Schedule](), dict[Request, Program](), dict[Request, float]()
     for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
         others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
@@ -228,8 +238,8 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
         if plan.schedule is not None:
             chosen = moved_to(plan.schedule, search.network, plan.schedule.chunk_bytes)
             _remember(known[request], chosen)
-            better[request], gains[request] = chosen, plan.gain
-        yield Replanned(better, gains), left == 1
+            better[request], programs[request], gains[request] = chosen, compile_(chosen), plan.gain
+        yield Replanned(better, programs, gains), left == 1
 
 
 def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:
