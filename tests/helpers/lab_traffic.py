@@ -1,11 +1,14 @@
 """Labs for tests, and bytes sent through them by plain sockets."""
 
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
 
+from exec.lab import lifecycle
 from exec.lab.model import Lab, LabHost, PairRate
+from exec.lab.run import files
 
 MBIT = 125_000
 _NUMBERS = itertools.count()
@@ -37,6 +40,17 @@ def sample_lab(hosts=2, rate_mbit=100, pairs=(), **fields):
         pairs=tuple(PairRate(src, dst, mbit * MBIT) for src, dst, mbit in pairs),
         **fields,
     )
+
+
+@contextlib.contextmanager
+def standing(made, folder):
+    """A lab while it is up, and ``folder`` with what its commands need."""
+    for name, content in files(made).items():
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o755)
+    lifecycle.up(made)
+    yield made, folder
+    lifecycle.down(made.name)
 
 
 def python_in(lab, host, script, *arguments, **options):

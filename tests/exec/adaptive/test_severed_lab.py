@@ -6,11 +6,11 @@ import sys
 import time
 
 import pytest
-from lab_traffic import sample_lab
+from lab_traffic import sample_lab, standing
 
 from exec.lab import lifecycle
 from exec.lab.model import PairRate
-from exec.lab.run import files, started
+from exec.lab.run import started
 
 pytestmark = pytest.mark.netns
 
@@ -86,14 +86,8 @@ def used(schedule):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """Three hosts, and a folder with what their commands need."""
-    made = sample_lab(3, rate_mbit=100)
-    folder = tmp_path_factory.mktemp("lab")
-    for name, content in files(made).items():
-        (folder / name).write_text(content)
-        (folder / name).chmod(0o755)
-    lifecycle.up(made)
-    yield made, folder
-    lifecycle.down(made.name)
+    with standing(sample_lab(3, rate_mbit=100), tmp_path_factory.mktemp("lab")) as found:
+        yield found
 
 
 def waited_for(file, process, limit_s=150):

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_traffic import sample_lab
+from lab_traffic import sample_lab, standing
 
 from exec.lab import lifecycle as kernel
 from exec.lab.run import environment, files, started
@@ -33,14 +33,8 @@ if comm.rank == 0:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A lab of two hosts with what its commands need beside it."""
-    made = sample_lab(2, rate_mbit=200)
-    folder = tmp_path_factory.mktemp("lab")
-    for name, content in files(made).items():
-        (folder / name).write_text(content)
-        (folder / name).chmod(0o755)
-    kernel.up(made)
-    yield made, folder
-    kernel.down(made.name)
+    with standing(sample_lab(2, rate_mbit=200), tmp_path_factory.mktemp("lab")) as found:
+        yield found
 
 
 def output_of(place, host, command):

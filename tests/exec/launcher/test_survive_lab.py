@@ -7,12 +7,12 @@ import sys
 import time
 
 import pytest
-from lab_traffic import sample_lab
+from lab_traffic import sample_lab, standing
 from survivors import PROGRAM, survivor_tasks
 
 from exec.lab import lifecycle
 from exec.lab.iproute import ip
-from exec.lab.run import files, started
+from exec.lab.run import started
 
 pytestmark = pytest.mark.netns
 
@@ -25,14 +25,8 @@ def tasks(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A lab of two hosts with what its commands need beside it."""
-    made = sample_lab(2, rate_mbit=200)
-    folder = tmp_path_factory.mktemp("lab")
-    for name, content in files(made).items():
-        (folder / name).write_text(content)
-        (folder / name).chmod(0o755)
-    lifecycle.up(made)
-    yield made, folder
-    lifecycle.down(made.name)
+    with standing(sample_lab(2, rate_mbit=200), tmp_path_factory.mktemp("lab")) as found:
+        yield found
 
 
 def value_of(place, tmp_path, arguments, happens=lambda: None):
