@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from exec.adaptive.compiled_parts import late_parts, packed, unpacked, whole_parts
 from exec.adaptive.contexts import Contexts, Result, Version
-from exec.adaptive.coordinator import PARTIAL
 from exec.adaptive.links_now import betas_of, measured_links
 from exec.adaptive.messages import (
     Decision,
     Go,
     Install,
     Installed,
+    InstallLate,
     Leave,
     Measure,
     Measured,
@@ -32,7 +31,7 @@ from exec.adaptive.messages import (
     State,
     Swap,
 )
-from exec.adaptive.replanner import compiled, first_schedules, good_schedules
+from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.adaptive.severed import HostPair, without_pairs
 from exec.program.dtypes import Array, divided
 from exec.sockets.group import Group
@@ -47,8 +46,6 @@ __all__ = ["Backend", "Work"]
 
 # A result, None where the root was lost before, and the ranks whose data is in it.
 _Kept = tuple[Array | None, tuple[int, ...]]
-# Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
-_MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 # How many results are kept for ranks that lack them when another is lost.
 _KEPT = 4
 _RESULTS = "results"
@@ -114,7 +111,7 @@ class Backend:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._left = threading.Event()
-        self._building: queue.SimpleQueue[Install | Contexts] = queue.SimpleQueue()
+        self._building: queue.SimpleQueue[Install | InstallLate | Contexts] = queue.SimpleQueue()
         for run in (self._run, self._build):
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True).start()
 
@@ -131,28 +128,19 @@ class Backend:
         if request not in self._contexts.version.schedules:
             made = None
             if self.group.Get_rank() == 0:
-                made = compiled(
-                    good_schedules(self._linked(), [request], self.members, self._session.replan_s)
-                )
+                made = good_schedules(self._linked(), [request], self.members, self._session.replan_s)
             version = self._contexts.version
-            schedules, programs = self.group.bcast(made)
-            self._contexts.version = Version(
-                version.number, {**version.schedules, **schedules}, {**version.programs, **programs}
-            )
-        self._contexts.prepare(request, range(self.group.Get_size()), first=True)
-        for part, first in self._late_parts(range(self.group.Get_size()), request):
+            schedules = {**version.schedules, **self.group.bcast(made)}
+            self._contexts.version = Version(version.number, schedules)
+        content = b""
+        if self.group.Get_rank() == 0:
+            schedules = {request: self._contexts.version.schedules[request]}
+            late = late_parts(schedules) if self._session.policy.relays else ()
+            content = packed({**whole_parts(schedules), **dict(late)})
+        parts = unpacked(self.group.bcast(content))
+        self._contexts.take(parts)
+        for _, part, first in parts:
             self._contexts.prepare(request, part, first=first)
-
-    def _late_parts(self, ranks: range, request: Request) -> Iterator[tuple[Sequence[int], bool]]:
-        """The parts with few late ranks, and whether each is the first; others are prepared as they occur."""
-        if not self._session.policy.relays or request.kind not in PARTIAL or len(ranks) < 3:
-            return
-        pairs = len(ranks) <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
-        for count in range(1, 3 if pairs else 2):
-            for late in itertools.combinations(ranks, count):
-                if len(ranks) - count > 1:
-                    yield [rank for rank in ranks if rank not in late], True
-                yield late, False
 
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""
@@ -219,7 +207,7 @@ class Backend:
                 self.fail(error)
         self._contexts.close()
         self._left.set()
-        self._building.put(Install(-1, -1, {}, {}))
+        self._building.put(Install(-1, -1, {}, b""))
 
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Regroup):
@@ -230,7 +218,7 @@ class Backend:
             self._go(decision)
         elif isinstance(decision, Resume):
             self._resume(decision)
-        elif isinstance(decision, Install):
+        elif isinstance(decision, Install | InstallLate):
             self._building.put(decision)
         elif isinstance(decision, Swap):
             self._swap(decision)
@@ -377,7 +365,8 @@ class Backend:
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:
-        """Make the contexts of new schedules beside the work: of all ranks, then for late ones."""
+        """Make the contexts of new schedules beside the work, in the order of the coordinator's decisions."""
+        latest: Contexts | None = None
         while not self._left.is_set():
             install = self._building.get()
             if isinstance(install, Contexts):
@@ -386,31 +375,37 @@ class Backend:
                 continue
             if install.epoch != self.epoch:
                 continue
-            now = self.group
-            group = now.named(f"version {install.version}")
-            before = self._contexts.version
-            schedules = {**before.schedules, **install.schedules}
-            programs = {**before.programs, **install.programs}
-            places = [self._first.index(rank) for rank in group.members]
-            contexts = Contexts(group, Version(install.version, schedules, programs), places)
+            started_s, now = time.monotonic(), self.group
             try:
-                started_s = time.monotonic()
-                for request in schedules:
-                    contexts.prepare(request, range(group.Get_size()), first=True)
-                self._ready[install.version] = contexts
-                self._built(install, started_s, late=False)
-                started_s = time.monotonic()
-                beside = now.named(f"version {install.version}, late")
-                for request in schedules:
-                    for part, first in self._late_parts(range(group.Get_size()), request):
-                        contexts.prepare_beside(beside, request, part, first=first)
-                self._built(install, started_s, late=True)
+                if isinstance(install, Install):
+                    latest = None
+                    group = now.named(f"version {install.version}")
+                    schedules = {**self._contexts.version.schedules, **install.schedules}
+                    places = [self._first.index(rank) for rank in group.members]
+                    latest = self._made(Contexts(group, Version(install.version, schedules), places), install)
+                elif latest is not None and latest.version.number == install.version:
+                    latest.prepare_beside(
+                        now.named(f"version {install.version}, late"), unpacked(install.parts)
+                    )
             except (CcctlError, OSError):
                 # The epoch is over, or a rank has no room: whoever uses them closes them.
-                if install.version not in self._ready and contexts is not self._contexts:
-                    contexts.close()
+                continue
+            if latest is not None and latest.version.number == install.version:
+                self._built(install, started_s, late=isinstance(install, InstallLate))
 
-    def _built(self, install: Install, started_s: float, *, late: bool) -> None:
+    def _made(self, contexts: Contexts, install: Install) -> Contexts:
+        """``contexts`` with those of all ranks; closed if that fails."""
+        try:
+            contexts.take(unpacked(install.parts))
+            for request in contexts.version.schedules:
+                contexts.prepare(request, range(contexts.group.Get_size()), first=True)
+        except (CcctlError, OSError):
+            contexts.close()
+            raise
+        self._ready[install.version] = contexts
+        return contexts
+
+    def _built(self, install: Install | InstallLate, started_s: float, *, late: bool) -> None:
         detail = {"version": install.version, "late": late}
         self._session.tell("built", time.monotonic() - started_s, detail=detail)
         self._report(Installed(install.epoch, install.version, late))

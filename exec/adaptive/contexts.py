@@ -10,38 +10,32 @@ Callers lay their data out by the ranks of the session's start, contexts by thos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
+from exec.adaptive.compiled_parts import CompiledPart, PartKey, compiled_part, part_key
 from exec.adaptive.messages import Request
 from exec.mpi.plan import Plan
 from exec.mpi.shared_memory import shared_array
 from exec.program.dtypes import Array, combine_of, dtype_of
 from exec.program.layout import Layout
-from exec.relays.late_bases import late_bases
 from exec.relays.phase_buffers import input_of, merged
 from exec.sockets.group import Group
-from synth.program import INPUT, OUTPUT, Program
-from synth.relays.partial import Phase, fastest_late_phase, partial_phase
+from synth.program import INPUT, OUTPUT
+from synth.relays.partial import Phase
 from synth.schedule import Schedule
-from synth.stages import compile as compile_
 
 __all__ = ["Contexts", "Result", "Version"]
 
 
-# A request, the ranks of a part, and whether it is the first part.
-_Key = tuple[Request, tuple[int, ...], bool]
-
-
 @dataclass(frozen=True, eq=False)
 class Version:
-    """Schedules by request, and their programs where these are known; ranks are those of the group."""
+    """Schedules by request; ranks in them are those of the group."""
 
     number: int
     schedules: Mapping[Request, Schedule]
-    programs: Mapping[Request, Program] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,22 +81,27 @@ class Contexts:
 
     def __init__(self, group: Group, version: Version, places: Sequence[int]) -> None:
         self.group, self.version, self._places = group, version, list(places)
-        self._late_bases: dict[Request, tuple[Schedule, ...]] = {}
+        self._compiled: dict[PartKey, CompiledPart] = {}
         self._free: dict[tuple[str, str, int], Array] = {}
-        self._made: dict[_Key, _Context] = {}
-        self._beside: dict[_Key, _Context] = {}
+        self._made: dict[PartKey, _Context] = {}
+        self._beside: dict[PartKey, _Context] = {}
+
+    def take(self, parts: Mapping[PartKey, CompiledPart]) -> None:
+        """Note parts that are compiled, so that no rank compiles them itself; the same on all ranks."""
+        self._compiled |= parts
 
     def prepare(self, request: Request, part: Sequence[int], *, first: bool) -> None:
         """Make the context of a part; collective."""
         key = self._key(request, part, first)
         if key not in self._made:
-            self._made[key] = self._context(self.group, *key)
+            self._made[key] = self._context(self.group, key)
 
-    def prepare_beside(self, group: Group, request: Request, part: Sequence[int], *, first: bool) -> None:
-        """Make the context of a part for later, by messages of ``group``; collective."""
-        key = self._key(request, part, first)
-        if key not in self._beside:
-            self._beside[key] = self._context(group, *key)
+    def prepare_beside(self, group: Group, parts: Mapping[PartKey, CompiledPart]) -> None:
+        """Make the contexts of these parts for later, by messages of ``group``; collective."""
+        self.take(parts)
+        for key in parts:
+            if key not in self._beside:
+                self._beside[key] = self._context(group, key)
 
     def reveal(self) -> None:
         """Use what was made beside the work; the same on all ranks, between the same requests."""
@@ -129,9 +128,8 @@ class Contexts:
                 context.plan.abandon()
             made.clear()
 
-    def _key(self, request: Request, part: Sequence[int], first: bool) -> _Key:
-        """A part of all ranks is the same whether it is the first or not."""
-        return request, tuple(part), first or len(part) == self.group.Get_size()
+    def _key(self, request: Request, part: Sequence[int], first: bool) -> PartKey:
+        return part_key(request, part, self.group.Get_size(), first=first)
 
     def _fill(self, context: _Context, request: Request, data: Array) -> None:
         if request.kind in ("reduce_scatter", "all_to_all"):
@@ -144,12 +142,11 @@ class Contexts:
         padded[: data.size] = data
         context.send[:] = input_of(context.phase, self.group.Get_rank(), padded)
 
-    def _context(self, group: Group, request: Request, part: tuple[int, ...], first: bool) -> _Context:
-        schedule, rank = self.version.schedules[request], self.group.Get_rank()
-        phase = partial_phase(schedule, part) if first else fastest_late_phase(self._bases(request), part)
-        program = self.version.programs.get(request) if phase.schedule is schedule else None
-        if program is None:
-            program = compile_(phase.schedule)
+    def _context(self, group: Group, key: PartKey) -> _Context:
+        request, part, first = key
+        if key not in self._compiled:
+            self._compiled[key] = compiled_part(self.version.schedules[request], part, first=first)
+        phase, program, rank = self._compiled[key].phase, self._compiled[key].program, self.group.Get_rank()
         count = request.count
         if request.kind == "all_reduce":
             # Parts are cut into equal chunks, and all of them use the same buffers.
@@ -160,11 +157,6 @@ class Contexts:
         send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
         recv = self._shared("out", request.dtype, layout.elements(rank, OUTPUT))
         return _Context(Plan(layout, group, send, recv, _op(request)), phase, send, recv)
-
-    def _bases(self, request: Request) -> tuple[Schedule, ...]:
-        if request not in self._late_bases:
-            self._late_bases[request] = late_bases(self.version.schedules[request])
-        return self._late_bases[request]
 
     def _shared(self, use: str, dtype: str, elements: int) -> Array:
         """A buffer, the same for all contexts that need as much for that: they run one after the other."""

@@ -17,6 +17,7 @@ from exec.adaptive.messages import (
     Go,
     Install,
     Installed,
+    InstallLate,
     Measure,
     Measured,
     PartDone,
@@ -34,6 +35,7 @@ from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
 from synth.network import Network
 from synth.networks.subnetwork import restricted
+from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
 if TYPE_CHECKING:
@@ -67,6 +69,9 @@ class Direction:
         self._replanner = Replanner(self._planned, session.replan_s)
         self._warmed = False
         self._plans: list[Replanned] = []
+        # Schedules of the last version that was found; packed parts of an epoch and version, once compiled.
+        self._schedules: dict[Request, Schedule] = {}
+        self._late: list[tuple[int, int, bytes]] = []
         self._version, self._measuring = 0, 0
         # Ranks go on with rings after one is lost; or links changed while schedules were looked for.
         self._anew = False
@@ -77,7 +82,9 @@ class Direction:
         self._gains: dict[int, Mapping[Request, float]] = {}
         # When links may be measured again although it is not their turn.
         self._rested_s = 0.0
+        # Requests that are carried out in one part, and what that took each rank that has said so.
         self._under_way: dict[int, Request] = {}
+        self._took_s: dict[int, dict[int, float]] = {}
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
@@ -98,8 +105,8 @@ class Direction:
             self._severed.stalled(rank, message.peer, now_s)
         elif isinstance(message, Tried):
             self._severed.tried(message.pair, message.reached, now_s)
-        elif isinstance(message, PartDone) and rank == self._session.rank:
-            self._watch(message)
+        elif isinstance(message, PartDone) and message.epoch == self.coordinator.epoch:
+            self._watch(rank, message)
         self._send(self.coordinator.hear(rank, message, now_s))
 
     def tick(self) -> None:
@@ -110,6 +117,10 @@ class Direction:
             self._replanner.warm(self._network(), self._session.schedules)
         while self._plans:
             self._install(self._plans.pop())
+        while self._late:
+            epoch, version, parts = self._late.pop(0)
+            if (epoch, version) == (self.coordinator.epoch, self._version):
+                self._send([InstallLate(epoch, version, parts)])
         if self._anew and self._is_settled() and not self._replanner.busy:
             self._replan()
         self._send(self.coordinator.decide(now_s))
@@ -132,6 +143,8 @@ class Direction:
         self._installing.clear()
         self._gains.clear()
         self._levels.clear()
+        self._under_way.clear()
+        self._took_s.clear()
         self._rows.clear()
         self._is_measuring = False
         self._anew = True
@@ -289,7 +302,8 @@ class Direction:
             return
         self._version += 1
         self._gains[self._version] = found.gains
-        self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.programs)])
+        self._schedules = {**self._session.schedules, **found.schedules}
+        self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
 
     def _installed(self, rank: int, message: Installed) -> None:
         """Once all have made them: change to the contexts of a version, and later to those for late ranks."""
@@ -305,17 +319,26 @@ class Direction:
             for request, gain in self._gains.pop(message.version).items():
                 self._levels[request] = self._level(request).changed(gain)
             self._send([Swap(message.epoch, message.version)])
+            if self._session.policy.relays:
+                of = message.epoch, message.version
+                self._replanner.compile_late(self._schedules, lambda parts: self._late.append((*of, parts)))
 
-    def _watch(self, done: PartDone) -> None:
+    def _watch(self, rank: int, done: PartDone) -> None:
         """Measure when runs have become slower or faster for good."""
-        if not done.last or done.number:
+        if not done.last or done.number or done.seq not in self._under_way:
             return
-        request = self._under_way.pop(done.seq, None)
+        took_s = self._took_s.setdefault(done.seq, {})
+        took_s[rank] = done.seconds
+        if len(took_s) < len(self.coordinator.members):
+            return
+        request = self._under_way.pop(done.seq)
+        # A run takes as long as on the slowest rank, which is another one when other links are slow.
+        longest_s = max(self._took_s.pop(done.seq).values())
         # What looks for schedules or makes contexts takes time from the runs beside it.
-        if request is None or self._replanner.busy or self._gains:
+        if self._replanner.busy or self._gains:
             return
         level = self._level(request)
-        has_left = level.take(done.seconds)
+        has_left = level.take(longest_s)
         if has_left and self._session.profile_every and time.monotonic() > self._rested_s:
             self._levels[request] = level.left()
             detail = {"expected_s": level.expected_s, "now_s": self._levels[request].usual_s}

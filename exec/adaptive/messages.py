@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from synth.collective import Kind
-from synth.program import Program
 from synth.schedule import Schedule
 
 __all__ = [
@@ -20,6 +19,7 @@ __all__ = [
     "Decision",
     "Go",
     "Install",
+    "InstallLate",
     "Installed",
     "Leave",
     "Measure",
@@ -201,11 +201,19 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Make contexts for ``schedules``, by request, and their ``programs``, beside the work."""
+    """Make contexts for ``schedules``, by request, beside the work; ``parts`` are packed."""
 
     version: int
     schedules: Mapping[Request, Schedule]
-    programs: Mapping[Request, Program]
+    parts: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class InstallLate(Decision):
+    """Make the contexts of ``version`` for late ranks beside the work; ``parts`` are packed."""
+
+    version: int
+    parts: bytes
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from exec.adaptive.compiled_parts import CompiledPart, PartKey, late_parts, packed, whole_parts
 from exec.adaptive.messages import Request
 from exec.predict import soonest
 from exec.relays.late_bases import PIECES
@@ -25,12 +26,10 @@ from synth.network import Network
 from synth.portfolio.attempts import Request as SynthesisRequest
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import synthesize
-from synth.program import Program
 from synth.schedule import Schedule
 from synth.simulation.relocate import moved_to
-from synth.stages import compile as compile_
 
-__all__ = ["Replanned", "Replanner", "compiled", "first_schedules", "good_schedules"]
+__all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 
 # What is less faster is not worth new contexts, and measurements have noise.
 _LEAST_GAIN = 1.03
@@ -48,10 +47,13 @@ _ELEMENT_BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Replanned:
-    """What a search found: schedules faster than those in use, their programs, how many times each is."""
+    """What a search found: schedules that are faster than those in use, and how many times each is.
+
+    ``parts`` are theirs of all ranks, compiled and packed.
+    """
 
     schedules: Mapping[Request, Schedule] = field(default_factory=dict)
-    programs: Mapping[Request, Program] = field(default_factory=dict)
+    parts: bytes = b""
     gains: Mapping[Request, float] = field(default_factory=dict)
 
     @property
@@ -89,13 +91,6 @@ def good_schedules(
     }
 
 
-def compiled(
-    schedules: Mapping[Request, Schedule],
-) -> tuple[Mapping[Request, Schedule], Mapping[Request, Program]]:
-    """Schedules and their programs, which one rank makes for all."""
-    return schedules, {request: compile_(schedule) for request, schedule in schedules.items()}
-
-
 class Replanner:
     """One process that looks for better schedules, kept for search after search.
 
@@ -111,6 +106,8 @@ class Replanner:
         self._thread: threading.Thread | None = None
         self._process: Any = None
         self._pipe: Any = None
+        self._parts_pipe: Any = None
+        self._asking, self._answered = threading.Lock(), threading.Lock()
         self._closed = False
 
     @property
@@ -130,10 +127,12 @@ class Replanner:
             if self._closed or self.pid is not None:
                 return
             near, far = self._context.Pipe()
-            self._process = self._context.Process(target=_serve, args=(far,), daemon=True)
+            parts_near, parts_far = self._context.Pipe()
+            self._process = self._context.Process(target=_serve, args=(far, parts_far), daemon=True)
             self._process.start()
             far.close()
-            self._pipe = near
+            parts_far.close()
+            self._pipe, self._parts_pipe = near, parts_near
             near.send(_Search(network, dict(now), self._budget_s, wanted=False))
 
     def start(self, network: Network, now: Mapping[Request, Schedule]) -> None:
@@ -141,6 +140,28 @@ class Replanner:
         search = _Search(network, dict(now), self._budget_s)
         self._thread = threading.Thread(target=self._run, args=(search,), name="replanner", daemon=True)
         self._thread.start()
+
+    def compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
+        """Have the process compile the `late_parts` of ``schedules``; ``made`` gets them packed, on a thread.
+
+        It gets nothing where the process ends before, or is asked for others.
+        """
+        work = threading.Thread(target=self._compile_late, args=(schedules, made), daemon=True)
+        work.start()
+
+    def _compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
+        pipe = self._parts_pipe
+        with contextlib.suppress(OSError, EOFError):
+            with self._asking:
+                pipe.send(dict(schedules))
+                # Answers come in the order of questions.
+                self._answered.acquire()
+            try:
+                parts = pipe.recv_bytes()
+            finally:
+                self._answered.release()
+            if parts:
+                made(parts)
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -194,9 +215,10 @@ class _Search:
     wanted: bool = True
 
 
-def _serve(pipe: Any) -> None:
-    """In the process: search until nobody is there to ask."""
+def _serve(pipe: Any, parts_pipe: Any) -> None:
+    """In the process: search until nobody is there to ask, and compile beside that."""
     os.nice(10)
+    threading.Thread(target=_compile, args=(parts_pipe,), daemon=True).start()
     asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
     known: dict[Request, list[Schedule]] = {}
@@ -217,12 +239,27 @@ def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _compile(pipe: Any) -> None:
+    """On a thread of the process: compile late parts, unless those of other schedules are asked for."""
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            schedules, found = pipe.recv(), dict[PartKey, CompiledPart]()
+            for key, part in late_parts(schedules):
+                if pipe.poll():
+                    break
+                found[key] = part
+            else:
+                pipe.send_bytes(packed(found))
+                continue
+            pipe.send_bytes(b"")
+
+
 def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterator[tuple[Replanned, bool]]:
     """What is better so far, after each request, and whether that is all.
 
     ``known`` are schedules of earlier searches: links that recover want what they had.
     """
-    better, programs, gains = dict[Request, Schedule](), dict[Request, Program](), dict[Request, float]()
+    better, gains = dict[Request, Schedule](), dict[Request, float]()
     for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
         others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
@@ -238,8 +275,8 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
         if plan.schedule is not None:
             chosen = moved_to(plan.schedule, search.network, plan.schedule.chunk_bytes)
             _remember(known[request], chosen)
-            better[request], programs[request], gains[request] = chosen, compile_(chosen), plan.gain
-        yield Replanned(better, programs, gains), left == 1
+            better[request], gains[request] = chosen, plan.gain
+        yield Replanned(better, packed(whole_parts(better)), gains), left == 1
 
 
 def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.methods import ring
@@ -20,7 +22,10 @@ def late_bases(schedule: Schedule, pieces: int = PIECES, *, element_bytes: int =
     Each cuts the same buffers into equal chunks of whole elements; those that cannot are left out.
     """
     found = [schedule]
-    if _divides(schedule.chunk_bytes, pieces * element_bytes):
+    # What is sent in less time than a send takes to start gains nothing from being cut.
+    network, size_bytes = schedule.network, schedule.chunk_bytes
+    pays = size_bytes > pieces * np.min(network.alpha_s / network.beta_s_per_byte, initial=np.inf)
+    if pays and _divides(size_bytes, pieces * element_bytes):
         found.append(cut(schedule, pieces))
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
