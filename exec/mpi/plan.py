@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from exec.program.layout import Layout
 from exec.program.moves import Span, moves
 from exec.program.wires import Wire, Wires
 from exec.sockets.group import Group
+from exec.sockets.wires import FlowWires
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
 from synth.program import INPUT, OUTPUT
@@ -62,7 +64,8 @@ class Plan:
         rank = comm.Get_rank()
         _check_fit(layout, rank, send, recv, in_place)
         self._program, self._rank, self._progress = program, rank, progress
-        self._recv, self._sums = recv, layout.sums(rank) if redop == "avg" else []
+        self._send, self._recv = send, recv
+        self._sums = layout.sums(rank) if redop == "avg" else []
         self._comm = comm.Dup()
         every = moves(layout)
         self._ends = ends = Connections(layout, self._comm, every, send, recv)
@@ -108,6 +111,29 @@ class Plan:
             self._carry_on(state)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
+
+    def move_to(self, send: Array, recv: Array) -> None:
+        """Run on these buffers from now on; not collective.
+
+        They are as large as those before, and share memory as those do. Possible where the plan was made on
+        private memory and a `Group`; raises UsageError elsewhere, and where the buffers do not fit.
+        """
+        _check_alike((self._send, self._recv), (send, recv))
+        if any(origin is not None for origin in self._ends.origins[self._rank][:2]):
+            raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
+        if self._wires is not None and not isinstance(self._wires, FlowWires):
+            raise UsageError("MPI's persistent requests stay at the buffers of the plan")
+        ends = [_bounds(array) for array in (self._send, self._recv)]
+        pieces = self._tables.pieces
+        for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
+            before = pieces[:, column].copy()
+            for (first, stop), array in zip(ends, (send, recv), strict=True):
+                inside = (before >= first) & (before < stop)
+                pieces[inside, column] = before[inside] - first + array.ctypes.data
+        if self._wires is not None:
+            now = [array.view(np.uint8) for array in (send, recv)]
+            self._wires.move_to(partial(_moved, ends, now))
+        self._send, self._recv = send, recv
 
     def close(self) -> None:
         """Free the requests, the shared memory and the communicator; collective."""
@@ -174,6 +200,39 @@ class Plan:
         if lost := self._neighbours.lost():
             _, text = waits_for(self._program, self._tables, self._arguments)
             raise LostRankError(f"{lost}; rank {self._rank} waited: {text}")
+
+
+def _bounds(array: Array) -> tuple[int, int]:
+    """The first address of an array and the one after its last."""
+    return array.ctypes.data, array.ctypes.data + array.nbytes
+
+
+def _check_alike(before: tuple[Array, Array], now: tuple[Array, Array]) -> None:
+    """Raise UsageError unless the pair ``now`` can take the place of ``before``."""
+    for old, new in zip(before, now, strict=True):
+        if (old.size, old.dtype) != (new.size, new.dtype) or new.ndim != 1 or not new.flags.c_contiguous:
+            raise UsageError(
+                f"buffer: expected {old.size} contiguous elements of {old.dtype}, found shape {new.shape} of "
+                f"{new.dtype}"
+            )
+    if _apart_bytes(*before) != _apart_bytes(*now):
+        raise UsageError("the buffers do not share memory as those of the plan do")
+
+
+def _apart_bytes(send: Array, recv: Array) -> int | None:
+    """How many bytes ``send`` begins after ``recv``; None where they share no memory."""
+    if not send.size or not recv.size or not np.shares_memory(send, recv):
+        return None
+    return send.ctypes.data - recv.ctypes.data
+
+
+def _moved(bounds: list[tuple[int, int]], now: list[Array], message: Array) -> Array:
+    """What ``message`` becomes where it lies within one of ``bounds``: the same part of ``now``."""
+    at = message.ctypes.data
+    for (first, stop), array in zip(bounds, now, strict=True):
+        if first <= at < stop:
+            return array[at - first : at - first + message.size]
+    return message
 
 
 def _wires(comm: Any, wires: list[Wire]) -> Wires:

@@ -10,6 +10,7 @@ import select
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
+from exec.program.dtypes import Array
 from exec.program.wires import Wire
 from exec.sockets.stalls import Pending, Stalls
 from probes.errors import LostRankError
@@ -57,6 +58,11 @@ class FlowWires:
         self._check()
         return False
 
+    def move_to(self, moved: Callable[[Array], Array]) -> None:
+        """Carry ``moved(message)`` in place of each message; between runs."""
+        for end in self._ends:
+            end.move_to(moved)
+
     def free(self) -> None:
         """Forget the messages; the sockets stay, for plans to come."""
         self._ends = []
@@ -87,8 +93,13 @@ class _End:
         self.outgoing, self.peer, self.member, self.socket = wire.outgoing, wire.peer, member, end
         self.moved = 0
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
-        self._messages = [memoryview(message.data) for message in wire.messages]
+        self._arrays = wire.messages
+        self._messages = [memoryview(message.data) for message in self._arrays]
         self._base = self._through = self._offset = 0
+
+    def move_to(self, moved: Callable[[Array], Array]) -> None:
+        self._arrays = [moved(message) for message in self._arrays]
+        self._messages = [memoryview(message.data) for message in self._arrays]
 
     def begin(self, run: int) -> None:
         self._base, self._through = run * len(self._messages), 0
