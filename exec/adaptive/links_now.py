@@ -25,7 +25,15 @@ from probes.columns import floats
 from probes.errors import LostRankError
 from synth.network import Link, Network, build
 
-__all__ = ["LinkNow", "betas_of", "guessed_network", "measured_links", "steady_s", "with_links"]
+__all__ = [
+    "LinkNow",
+    "betas_of",
+    "guessed_network",
+    "measured_links",
+    "measured_network",
+    "steady_s",
+    "with_links",
+]
 
 # Long enough for a rate, short enough for a job that waits.
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
@@ -38,6 +46,8 @@ _PING, _PONG, _TRAIN, _CAME = range(1, 5)
 _PATIENCE_S = 3.0
 # A train so many times slower than usual is sent again, up to so many trains.
 _DOUBTED, _TRAINS = 1.1, 3
+# How often links are measured for a network.
+_MEASURED = 3
 # What a receiver says of a train instead of how many bytes have come.
 _ALL, _AGAIN, _NOTHING = 0, -1, -2
 
@@ -98,6 +108,17 @@ def guessed_network(group: Group, alpha_s: float = 1e-4, beta_s_per_byte: float 
                 ports = () if here == there else (f"{here} out", f"{there} in")
                 links.append(Link(src, dst, alpha_s, beta_s_per_byte, ports))
     return build("session", names, links)
+
+
+def measured_network(group: Group) -> Network:
+    """The network of ``group`` as it is now: the middle one of some measurements is what a link can carry."""
+    found: dict[tuple[int, int], list[LinkNow]] = {}
+    for _ in range(_MEASURED):
+        for each in group.allgather(measured_links(group)):
+            for one in each:
+                found.setdefault((one.src, one.dst), []).append(one)
+    middle = [sorted(each, key=lambda one: one.beta_s_per_byte)[_MEASURED // 2] for each in found.values()]
+    return with_links(guessed_network(group), middle)
 
 
 def _host_names(group: Group) -> list[str]:

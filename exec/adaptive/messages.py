@@ -39,6 +39,7 @@ __all__ = [
 
 # The collectives of a session.
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+_WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 
 
@@ -65,7 +66,7 @@ class Request:
     @property
     def rooted(self) -> bool:
         """Whether it can only be done while its root lives."""
-        return self.kind in ("broadcast", "reduce")
+        return self.kind in ("broadcast", "reduce", "gather", "scatter")
 
     @property
     def alike(self) -> bool:
@@ -74,8 +75,7 @@ class Request:
 
     def size_bytes(self, ranks: int) -> int:
         """The larger of a rank's two buffers where ``ranks`` take part."""
-        blocks = ranks if self.kind in ("all_gather", "reduce_scatter", "all_to_all") else 1
-        return blocks * self.block_bytes
+        return (1 if self.kind in _WHOLE else ranks) * self.block_bytes
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
-from exec.adaptive.links_now import LinkNow, guessed_network, measured_links, with_links
+from exec.adaptive.links_now import measured_network
 from exec.adaptive.messages import REDUCING, SERVED, Decision, Regroup, Request, Tried
 from exec.program.dtypes import Array, dtype_name, dtype_of, ufunc_of
 from exec.sockets.group import Group
@@ -36,8 +36,6 @@ TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
-# How often links are measured at the start.
-_MEASURED = 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Session:
         self.rank = group.mesh.rank
         measured_s = time.monotonic()
         if network is None:
-            network = _measured(group)
+            network = measured_network(group)
             self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
         if network.ranks != group.Get_size():
             raise UsageError(f"the network is for {network.ranks} ranks, the session has {group.Get_size()}")
@@ -306,14 +304,3 @@ class Session:
             if not isinstance(error, CcctlError):
                 _log.exception("the coordinator of the session failed")
             self._backend.fail(error)
-
-
-def _measured(group: Group) -> Network:
-    """The network of ``group`` as it is now: the middle one of some measurements is what a link can carry."""
-    found: dict[tuple[int, int], list[LinkNow]] = {}
-    for _ in range(_MEASURED):
-        for each in group.allgather(measured_links(group)):
-            for one in each:
-                found.setdefault((one.src, one.dst), []).append(one)
-    middle = [sorted(each, key=lambda one: one.beta_s_per_byte)[_MEASURED // 2] for each in found.values()]
-    return with_links(guessed_network(group), middle)

@@ -1,0 +1,60 @@
+"""What a training script gets: ``init_process_group("ccctl")``.
+
+PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
+switched off, ``import ccctl.torch`` does it. This can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from synth.network import Network
+
+__all__ = ["register"]
+
+_log = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Make the backend known to torch.distributed; never raises, as ``import torch`` would fail with it."""
+    try:
+        import torch.distributed as dist
+
+        if dist.is_available() and not hasattr(dist.Backend, "CCCTL"):
+            dist.Backend.register_backend("ccctl", _create, extended_api=True, devices=["cpu"])
+    except Exception as error:
+        _log.debug("the backend ccctl is not registered: %s", error)
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """The process group of one rank; what the environment says holds on rank 0."""
+    from ccctl.errors import UsageError
+    from exec.training.process_group import PREFERENCES, Settings, TorchGroup
+
+    prefer = os.environ.get("CCCTL_PREFER", PREFERENCES[0])
+    if prefer not in PREFERENCES:
+        raise UsageError(f"CCCTL_PREFER: expected one of {', '.join(PREFERENCES)}, found {prefer!r}")
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    settings = Settings(partial(_network, os.environ.get("CCCTL_PROFILE", ""), ranks), prefer)
+    return TorchGroup(options.store, options.group_rank, options.group_size, options.timeout, settings)
+
+
+def _network(path: str, ranks: list[int]) -> Network | None:
+    """The network of ``ranks`` in the profile at ``path``; None where there is none."""
+    if not path:
+        return None
+    from ccctl.arguments.networks import load_network
+    from ccctl.errors import DataError
+    from synth.networks.subnetwork import restricted
+
+    network, _ = load_network(path, None, None)
+    if network.ranks <= max(ranks):
+        raise DataError(path, [f"it is of {network.ranks} ranks, the job has a rank {max(ranks)}"])
+    return restricted(network, ranks)[0] if len(ranks) < network.ranks else network
+
+
+register()

@@ -1,0 +1,51 @@
+"""Which of two ways to carry out a collective is faster, found out on the calls that a job makes anyway.
+
+The first calls of a class are served by both ways in turn. A trial takes as long as its slowest rank; after
+the last one all ranks compare the best trial of each way, and come to the same answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+__all__ = ["TRIALS", "Contest", "Ranks"]
+
+# Of each way; the first of them warms up.
+TRIALS = 3
+_WAYS = 2
+
+
+class Ranks(Protocol):
+    """What is used of a group of ranks."""
+
+    def allgather(self, value: list[float]) -> list[list[float]]: ...
+
+    def Barrier(self) -> None: ...  # noqa: N802 - MPI's name
+
+
+class Contest:
+    """The winners by class of call; ``decided`` maps a class to the number of the faster way, 0 or 1."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._times_s: dict[Hashable, list[float]] = {}
+        self.decided: dict[Hashable, int] = {}
+
+    def serve(self, key: Hashable, ways: tuple[Callable[[], None], Callable[[], None]]) -> None:
+        """Carry out one call by the way whose turn it is, or by the faster one; collective."""
+        if key in self.decided:
+            ways[self.decided[key]]()
+            return
+        times_s = self._times_s.setdefault(key, [])
+        way = ways[len(times_s) % _WAYS]
+        self._ranks.Barrier()
+        started_s = time.perf_counter()
+        way()
+        times_s.append(time.perf_counter() - started_s)
+        if len(times_s) == _WAYS * TRIALS:
+            slowest_s = [max(trial) for trial in zip(*self._ranks.allgather(times_s), strict=True)]
+            best_s = [min(slowest_s[_WAYS + way :: _WAYS]) for way in range(_WAYS)]
+            self.decided[key] = best_s.index(min(best_s))
+            del self._times_s[key]

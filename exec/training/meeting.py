@@ -1,0 +1,92 @@
+"""How the ranks of a training script meet: through the store they have, and how they part.
+
+Whatever started them (torchrun, mpirun, srun) gave them a store of keys and values. Through it goes the
+run's key and where each rank listens; all that follows goes over the ranks' own connections.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from typing import Protocol
+
+from exec.sockets.group import Group, join
+
+__all__ = ["Farewell", "Store", "meet"]
+
+_TOPIC = "farewell"
+_LOOK_S = 0.02
+
+
+class Store(Protocol):
+    """What is used of torch.distributed.Store; ``get`` waits for the key."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+
+def meet(store: Store, rank: int, size: int) -> Group:
+    """The group of all ranks that use ``store``; collective.
+
+    Who can read the store can read the key of the connections, as is so of gloo's addresses there.
+    """
+    rounds = 0
+
+    def exchange(said: bytes) -> list[bytes]:
+        nonlocal rounds
+        rounds += 1
+        store.set(f"ccctl/{rounds}/{rank}", said.hex())
+        return [bytes.fromhex(store.get(f"ccctl/{rounds}/{other}").decode()) for other in range(size)]
+
+    own = secrets.token_bytes(32) if rank == 0 else b""
+    return join(rank, size, exchange, exchange(own)[0])
+
+
+class Farewell:
+    """Lets a rank leave only when no other needs it any more: all have done as much as it has.
+
+    ``done`` counts the collectives of this rank.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._changed = threading.Condition()
+        self._done = 0
+        self._asked: dict[int, int] = {}
+        self._granted: set[int] = set()
+        group.mesh.subscribe(_TOPIC, self._hear)
+
+    def count(self) -> None:
+        """Note that a collective is done."""
+        with self._changed:
+            self._done += 1
+            self._answer()
+
+    def wait(self, limit_s: float) -> None:
+        """Return when every rank that lives has done as much as this one, or after ``limit_s`` seconds."""
+        mesh = self._group.mesh
+        others = set(self._group.members) - {mesh.rank}
+        for other in others:
+            mesh.send(other, _TOPIC, ("may I go", self._done))
+        until_s = time.monotonic() + limit_s
+        with self._changed:
+            while others - self._granted - set(mesh.lost) and time.monotonic() < until_s:
+                self._changed.wait(_LOOK_S)
+
+    def _hear(self, peer: int, message: tuple[str, int]) -> None:
+        """On the mesh's thread."""
+        said, done = message
+        with self._changed:
+            if said == "go":
+                self._granted.add(peer)
+                self._changed.notify_all()
+            else:
+                self._asked[peer] = done
+                self._answer()
+
+    def _answer(self) -> None:
+        for peer in [peer for peer, done in self._asked.items() if done <= self._done]:
+            del self._asked[peer]
+            self._group.mesh.send(peer, _TOPIC, ("go", 0))

@@ -1,0 +1,151 @@
+"""Collectives of a group of ranks on arrays, by schedules made for its network when they are first needed.
+
+A schedule is made for a kind, a root and a class of sizes; a plan for an exact size, type and operator. Both
+are kept. A plan is not bound to memory: it moves to the arrays of each call, so that nothing is copied on
+their account.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import numpy as np
+
+from exec.adaptive.links_now import measured_network
+from exec.adaptive.messages import Request
+from exec.adaptive.replanner import good_schedules
+from exec.mpi.plan import Plan
+from exec.program.dtypes import Array, dtype_of
+from exec.program.layout import Layout
+from exec.sockets.group import Group
+from probes.errors import CcctlError, UsageError
+from synth.collective import Kind
+from synth.network import Network
+from synth.program import INPUT, OUTPUT, Program
+from synth.stages import compile as compile_
+
+__all__ = ["PlannedCollectives", "size_class"]
+
+_T = TypeVar("_T")
+
+# Of these the input must stay as it is, or cannot share memory with the output.
+_APART = ("reduce_scatter", "all_to_all")
+# Plans that are kept; each has slots of some megabytes.
+_MOST_PLANS = 32
+
+
+def size_class(size_bytes: int) -> int:
+    """The class of a size: each has twice the size of the one before."""
+    return max(0, size_bytes - 1).bit_length()
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A plan, the buffers in no use that it is bound to between calls, and where in one both lie."""
+
+    plan: Plan
+    idle: tuple[Array, Array]
+    spans: tuple[slice, slice] | None
+
+
+class PlannedCollectives:
+    """The planned collectives of ``group``; every method is collective, in one order on all ranks.
+
+    ``given`` is the network that rank 0 knows, None to measure it; ``budget_s`` is how long rank 0 may look
+    for one schedule.
+    """
+
+    def __init__(self, group: Group, given: Callable[[], Network | None], budget_s: float) -> None:
+        self.group, self._budget_s = group, budget_s
+        self.network = self._shared(given) or measured_network(group)
+        if self.network.ranks != group.Get_size():
+            raise UsageError(
+                f"the network is for {self.network.ranks} ranks, this group has {group.Get_size()}",
+                hint="Profile the ranks of the job, or leave the profile out: links are then measured.",
+            )
+        self._programs: dict[tuple[Kind, int, int], Program] = {}
+        self._plans: collections.OrderedDict[Request, _Prepared] = collections.OrderedDict()
+
+    def prepare(self, request: Request) -> None:
+        """Make the plan for ``request``, whose op may be avg; collective."""
+        self._prepared(request)
+
+    def run(self, request: Request, data: Array, result: Array | None = None) -> None:
+        """Carry out one collective on flat arrays.
+
+        ``data`` is the larger buffer, as `exec.program.layout.Layout.in_place` has it: of an all_gather the
+        result, with this rank's share in its place, of a gather and a scatter so at the root, and a share on
+        the others. A reduce_scatter and an all_to_all read ``data`` and fill ``result``.
+        """
+        prepared = self._prepared(request)
+        if prepared.spans is None:
+            assert result is not None
+            send, recv = data, result
+        else:
+            send, recv = (data[span] for span in prepared.spans)
+        prepared.plan.move_to(send, recv)
+        try:
+            prepared.plan.run()
+        finally:
+            # The caller's memory is not held longer than the call.
+            prepared.plan.move_to(*prepared.idle)
+
+    def close(self) -> None:
+        """Free the plans of this rank, whatever the others do."""
+        for prepared in self._plans.values():
+            prepared.plan.abandon()
+        self._plans.clear()
+
+    def _prepared(self, request: Request) -> _Prepared:
+        found = self._plans.pop(request, None)
+        if found is None:
+            found = self._made(request)
+        self._plans[request] = found
+        while len(self._plans) > _MOST_PLANS:
+            _, oldest = self._plans.popitem(last=False)
+            oldest.plan.abandon()
+        return found
+
+    def _made(self, request: Request) -> _Prepared:
+        asked = self.group.allgather(request)
+        if len({*asked}) > 1:
+            other = next(rank for rank, one in enumerate(asked) if one != asked[0])
+            raise UsageError(
+                f"ranks call different collectives: rank 0 {asked[0]}, rank {other} {asked[other]}"
+            )
+        layout, rank = Layout(self._program(request), request.count), self.group.Get_rank()
+        dtype, op = dtype_of(request.dtype), request.op
+        if request.kind in _APART:
+            send, recv = (np.empty(layout.elements(rank, buffer), dtype) for buffer in (INPUT, OUTPUT))
+            return _Prepared(Plan(layout, self.group, send, recv, op), (send, recv), None)
+        elements, *spans = layout.in_place(rank)
+        both = np.empty(elements, dtype)
+        send, recv = (both[span] for span in spans)
+        return _Prepared(Plan(layout, self.group, send, recv, op), (send, recv), (spans[0], spans[1]))
+
+    def _program(self, request: Request) -> Program:
+        """The program for this kind, root and class of sizes; rank 0 makes its schedule."""
+        ranks = self.group.Get_size()
+        key = (request.kind, request.root, size_class(request.size_bytes(ranks)))
+        if key not in self._programs:
+            schedule = self._shared(
+                lambda: good_schedules(self.network, [request], range(ranks), self._budget_s)[request]
+            )
+            self._programs[key] = compile_(schedule)
+        return self._programs[key]
+
+    def _shared(self, make: Callable[[], _T]) -> _T:
+        """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""
+        told: tuple[_T | None, CcctlError | None] = (None, None)
+        if self.group.Get_rank() == 0:
+            try:
+                told = (make(), None)
+            except CcctlError as error:
+                told = (None, error)
+        value, failed = self.group.bcast(told)
+        if failed is not None:
+            raise failed
+        return cast(_T, value)

@@ -1,0 +1,615 @@
+"""The process group that torch.distributed calls by the name of ccctl.
+
+Large collectives on CPU tensors go through a queue to planned schedules or to gloo, whichever is faster;
+small ones, and what is not planned (messages between two ranks, bitwise operators, types that executors do
+not reduce), go to gloo at once. Tensors on a GPU go to NCCL.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
+
+from exec.adaptive.messages import REDUCING, Request
+from exec.training.contest import Contest
+from exec.training.meeting import Farewell, meet
+from exec.training.planned import PlannedCollectives, size_class
+from exec.training.tensors import REDUCIBLE, array_of, bytes_of, flat
+from exec.training.works import QueuedWork, WorkQueue
+from synth.collective import Kind
+from synth.network import Network
+
+__all__ = ["LEAST_BYTES", "PREFERENCES", "Settings", "TorchGroup"]
+
+_log = logging.getLogger(__name__)
+
+# Below this a collective takes gloo little more time than it takes a thread to be woken.
+LEAST_BYTES = 64 << 10
+PREFERENCES = ("measured", "ccctl", "gloo")
+# How long a rank that leaves waits for others that still need it.
+_FAREWELL_S = 60.0
+_OPERATORS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PRODUCT: "prod",
+    ReduceOp.MIN: "min",
+    ReduceOp.MAX: "max",
+    ReduceOp.AVG: "avg",
+}
+_BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+_GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
+# Plans, and the request whose arrays they are given.
+_Planned = Callable[[PlannedCollectives, Request], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a group works. ``network``: what rank 0 knows of it, None to measure it.
+
+    ``prefer``: "measured" tries both ways on the first calls of each class; "ccctl" and "gloo" take one.
+    ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a schedule.
+    """
+
+    network: Callable[[], Network | None] = lambda: None
+    prefer: str = "measured"
+    least_bytes: int = LEAST_BYTES
+    budget_s: float = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A collective on ``tensors``, which are alike on all ranks: by a group of gloo, or by plans.
+
+    ``size_bytes`` is that of the larger buffer, ``result`` what a work gives.
+    """
+
+    kind: Kind
+    tensors: Sequence[Any]
+    size_bytes: int
+    planned: _Planned
+    gloo: Callable[[Any], Any]
+    result: list[Any]
+    limit: timedelta
+    op: Any = ReduceOp.SUM
+    root: int = 0
+
+
+class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
+    """A process group over ``store``, which waits for the other ranks only as gloo does.
+
+    Ranks meet, measure the network and make schedules when a collective first needs that.
+    """
+
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, settings: Settings | None = None
+    ) -> None:
+        super().__init__(rank, size)
+        self._settings, self._timeout = settings or Settings(), timeout
+        self._store, self._rank, self._size = store, rank, size
+        # Two, as gloo pairs collectives by their order, and two threads have none between them.
+        self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
+        cpu = torch.device("cpu")
+        self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+        self._register_backend(cpu, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(cpu))
+        self._plans: PlannedCollectives | None = None
+        self._contest: Contest | None = None
+        self._farewell: Farewell | None = None
+        self._queue = WorkQueue("ccctl collectives", self._break_off)
+        self._said: set[str] = set()
+        _GROUPS.add(self)
+
+    @property
+    def decided(self) -> dict[Any, str]:
+        """For each class of collectives that has been tried, by whom it is carried out: "ccctl" or "gloo"."""
+        found = self._contest.decided if self._contest else {}
+        return {key: PREFERENCES[1 + way] for key, way in found.items()}
+
+    def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
+        return "ccctl"
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        tensors = _listed(tensors)
+        opts = _options(AllreduceOptions, opts, timeout)
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            with flat(tensors[0]) as row:
+                plans.run(request, array_of(row))
+
+        def gloo(group: Any) -> Any:
+            return group.allreduce(tensors, opts)
+
+        size = _size_bytes(tensors)
+        return self._carry_out(
+            _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
+        )
+
+    def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
+        opts = opts or AllreduceCoalescedOptions()
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            row = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+            plans.run(request, array_of(row))
+            parts = row.split([tensor.numel() for tensor in tensors])
+            for tensor, part in zip(tensors, parts, strict=True):
+                tensor.detach().copy_(part.view_as(tensor))
+
+        def gloo(group: Any) -> Any:
+            return group.allreduce_coalesced(tensors, opts)
+
+        size = _size_bytes(tensors)
+        return self._carry_out(
+            _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
+        )
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> Any:
+        tensors = _listed(tensors)
+        if isinstance(opts, int):
+            root, opts = opts, _options(ReduceOptions, op, timeout)
+            opts.rootRank = root
+        opts = opts or ReduceOptions()
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            with flat(tensors[0]) as row:
+                plans.run(request, array_of(row))
+
+        def gloo(group: Any) -> Any:
+            return group.reduce(tensors, opts)
+
+        size = _size_bytes(tensors)
+        return self._carry_out(
+            _Call("reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp, opts.rootRank)
+        )
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        tensors = _listed(tensors)
+        if isinstance(opts, int):
+            root, opts = opts, _options(BroadcastOptions, None, timeout)
+            opts.rootRank = root
+        opts = opts or BroadcastOptions()
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            with flat(tensors[0]) as row:
+                plans.run(request, bytes_of(row))
+
+        def gloo(group: Any) -> Any:
+            return group.broadcast(tensors, opts)
+
+        size = _size_bytes(tensors)
+        return self._carry_out(
+            _Call("broadcast", tensors, size, planned, gloo, tensors, opts.timeout, root=opts.rootRank)
+        )
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts if isinstance(opts, AllgatherOptions) else AllgatherOptions()
+        outputs = outputs if isinstance(outputs[0], list) else [outputs]
+        inputs = _listed(inputs)
+        parts, given = outputs[0], inputs[0]
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            row = torch.empty(given.numel() * self._size, dtype=given.dtype)
+            self._own(row).copy_(given.detach().reshape(-1))
+            plans.run(request, bytes_of(row))
+            _spread(row, parts)
+
+        def gloo(group: Any) -> Any:
+            return group.allgather(outputs, inputs, opts)
+
+        size = _size_bytes(inputs) * self._size
+        return self._carry_out(_Call("all_gather", [given, *parts], size, planned, gloo, parts, opts.timeout))
+
+    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Any:
+        opts = opts or AllgatherOptions()
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            self._gathered(plans, request, output, given)
+
+        def gloo(group: Any) -> Any:
+            return group._allgather_base(output, given, opts)
+
+        # A single tensor may be shaped as a row of blocks or as a stack of them.
+        alike = given.numel() * self._size == output.numel() and given.dtype == output.dtype
+        tensors = [given] * (self._size + 1) if alike else [given, output]
+        return self._carry_out(
+            _Call("all_gather", tensors, _size_bytes([output]), planned, gloo, [output], opts.timeout)
+        )
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
+        works = [self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)]
+        return _Several(works, outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, outputs: list[list[Any]], inputs: list[Any], opts: Any = None) -> Any:
+        works = [
+            self.allgather([list(each)], [given], opts)
+            for each, given in zip(zip(*outputs, strict=True), inputs, strict=True)
+        ]
+        return _Several(works, [tensor for each in outputs for tensor in each])
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = _options(ReduceScatterOptions, opts, None)
+        outputs = _listed(outputs)
+        inputs = inputs if isinstance(inputs[0], list) else [inputs]
+        parts, output = inputs[0], outputs[0]
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            row = torch.cat([part.detach().reshape(-1) for part in parts])
+            with flat(output) as result:
+                plans.run(request, array_of(row), array_of(result))
+
+        def gloo(group: Any) -> Any:
+            return group.reduce_scatter(outputs, inputs, opts)
+
+        size = _size_bytes(parts)
+        return self._carry_out(
+            _Call(
+                "reduce_scatter", [output, *parts], size, planned, gloo, outputs, opts.timeout, opts.reduceOp
+            )
+        )
+
+    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
+        opts = _options(ReduceScatterOptions, opts, None)
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            with flat(output) as result:
+                row = given.detach().reshape(-1)
+                if _overlap(row, result):
+                    row = row.clone()
+                plans.run(request, array_of(row), array_of(result))
+
+        def gloo(group: Any) -> Any:
+            return group._reduce_scatter_base(output, given, opts)
+
+        alike = output.numel() * self._size == given.numel() and given.dtype == output.dtype
+        tensors = [output] * (self._size + 1) if alike else [output, given]
+        size = _size_bytes([given])
+        return self._carry_out(
+            _Call("reduce_scatter", tensors, size, planned, gloo, [output], opts.timeout, opts.reduceOp)
+        )
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
+        works = [self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)]
+        return _Several(works, outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def all_to_all_single(
+        self, output: Any, given: Any, out_sizes: list[int], in_sizes: list[int], opts: Any = None
+    ) -> Any:
+        opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            with flat(output) as result:
+                row = given.detach().reshape(-1)
+                if _overlap(row, result):
+                    row = row.clone()
+                plans.run(request, bytes_of(row), bytes_of(result))
+
+        def gloo(group: Any) -> Any:
+            return group.all_to_all_single(output, given, out_sizes, in_sizes, opts)
+
+        if out_sizes or in_sizes:
+            # The blocks of other ranks may be of other sizes than those here.
+            return self._hand_over("all_to_all with sizes of its own", _first([output]), gloo)
+        row = given.detach().reshape(-1)
+        blocks = row.chunk(self._size) if row.numel() and row.numel() == output.numel() else [row]
+        tensors, size = [blocks[0], *blocks], _size_bytes([given])
+        return self._carry_out(_Call("all_to_all", tensors, size, planned, gloo, [output], opts.timeout))
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
+        opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
+        return self._hand_over(
+            "all_to_all of lists", _first(inputs), lambda group: group.alltoall(outputs, inputs, opts)
+        )
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        inputs = _listed(inputs)
+        if isinstance(opts, int):
+            root, opts = opts, GatherOptions()
+            opts.rootRank = root
+            outputs = [outputs] if outputs else []
+        opts = opts or GatherOptions()
+        given, at_root = inputs[0], self._rank == opts.rootRank
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            if not at_root:
+                plans.run(request, bytes_of(given.detach().reshape(-1)))
+                return
+            row = torch.empty(given.numel() * self._size, dtype=given.dtype)
+            self._own(row).copy_(given.detach().reshape(-1))
+            plans.run(request, bytes_of(row))
+            _spread(row, outputs[0])
+
+        def gloo(group: Any) -> Any:
+            return group.gather(outputs, inputs, opts)
+
+        # What other ranks do not see cannot decide who carries it out.
+        result = list(outputs[0]) if at_root and outputs else []
+        size = _size_bytes(inputs) * self._size
+        return self._carry_out(
+            _Call("gather", inputs, size, planned, gloo, result, opts.timeout, root=opts.rootRank)
+        )
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        outputs = _listed(outputs)
+        if isinstance(opts, int):
+            root, opts = opts, ScatterOptions()
+            opts.rootRank = root
+            inputs = [inputs] if inputs else []
+        opts = opts or ScatterOptions()
+        output, at_root = outputs[0], self._rank == opts.rootRank
+
+        def planned(plans: PlannedCollectives, request: Request) -> None:
+            if not at_root:
+                with flat(output) as result:
+                    plans.run(request, bytes_of(result))
+                return
+            row = torch.cat([part.detach().reshape(-1) for part in inputs[0]])
+            plans.run(request, bytes_of(row))
+            output.detach().copy_(self._own(row).view(output.shape))
+
+        def gloo(group: Any) -> Any:
+            return group.scatter(outputs, inputs, opts)
+
+        size = _size_bytes(outputs) * self._size
+        return self._carry_out(
+            _Call("scatter", outputs, size, planned, gloo, outputs, opts.timeout, root=opts.rootRank)
+        )
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
+        """Wait for all ranks, and for what they asked for before."""
+        opts = opts or BarrierOptions()
+
+        def run() -> Any:
+            self._queue.settle()
+            return self._queued.barrier(opts)
+
+        return self._queue.put(QueuedWork(run, [], self._limit_s(opts.timeout)))
+
+    def send(self, tensors: list[Any], dst: int, tag: int = 0) -> Any:
+        return self._hand_over("send", _first(tensors), lambda group: group.send(tensors, dst, tag))
+
+    def recv(self, tensors: list[Any], src: int, tag: int = 0) -> Any:
+        return self._hand_over("recv", _first(tensors), lambda group: group.recv(tensors, src, tag))
+
+    def recv_anysource(self, tensors: list[Any], tag: int = 0) -> Any:
+        return self._hand_over("recv", _first(tensors), lambda group: group.recv_anysource(tensors, tag))
+
+    def shutdown(self) -> None:
+        """Leave once no rank needs this one any more."""
+        if self not in _GROUPS:
+            return
+        _GROUPS.discard(self)
+        self._queue.close(_FAREWELL_S)
+        if self._plans is not None and self._farewell is not None:
+            if self._queue.error is None:
+                self._farewell.wait(_FAREWELL_S)
+            self._plans.close()
+            self._plans.group.mesh.close()
+
+    def abort(self) -> None:
+        """Fail what is under way."""
+        self._break_off("the process group was aborted")
+
+    def _carry_out(self, call: _Call) -> Any:
+        """By gloo at once, or through the queue; alike on all ranks."""
+        first = call.tensors[0]
+        if why := self._unplanned(call):
+            return self._hand_over(why, first, call.gloo)
+        if call.size_bytes < self._settings.least_bytes or self._size == 1:
+            return call.gloo(self._direct)
+        request = self._request(call)
+        work = QueuedWork(lambda: self._serve(request, call), call.result, self._limit_s(call.limit))
+        return self._queue.put(work)
+
+    def _unplanned(self, call: _Call) -> str:
+        """Why ``call`` has no plan; "" where it may have one."""
+        first = call.tensors[0]
+        if any(tensor.layout != torch.strided or tensor.device != first.device for tensor in call.tensors):
+            return f"{call.kind} of tensors that are not dense"
+        if first.device.type != "cpu":
+            return f"{call.kind} on {first.device.type}"
+        if call.kind in _BLOCKS and len({(tensor.numel(), tensor.dtype) for tensor in call.tensors}) > 1:
+            return f"{call.kind} of unequal parts"
+        if call.kind in _BLOCKS and len(call.tensors) not in (1, self._size + 1):
+            return f"{call.kind} of other than {self._size} parts"
+        if call.kind in REDUCING:
+            op = _operator_of(call.op)
+            if op is None or any(tensor.dtype != first.dtype for tensor in call.tensors):
+                return f"{call.kind} by {call.op}"
+            if first.dtype not in REDUCIBLE or (op == "avg" and not first.dtype.is_floating_point):
+                return f"{call.kind} of {first.dtype}"
+        return ""
+
+    def _request(self, call: _Call) -> Request:
+        first = call.tensors[0]
+        if call.kind in REDUCING:
+            summed = call.tensors if call.kind == "all_reduce" else [first]
+            count = sum(tensor.numel() for tensor in summed)
+            op = _operator_of(call.op) or ""
+            return Request(call.kind, op, REDUCIBLE[first.dtype], count, first.dtype.itemsize, call.root)
+        return Request(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
+
+    def _serve(self, request: Request, call: _Call) -> Any:
+        """On the queue's thread: a work of gloo's, or None where plans have done it."""
+        if self._settings.prefer == "gloo":
+            return call.gloo(self._queued)
+        plans, contest = self._ready()
+        key = (request.kind, request.op, request.dtype, request.root, size_class(call.size_bytes))
+        if self._settings.prefer == "ccctl" or contest.decided.get(key) == 0:
+            call.planned(plans, request)
+        elif contest.decided.get(key) == 1:
+            return call.gloo(self._queued)
+        else:
+            self._queue.settle()
+            plans.prepare(request)
+            ways = (lambda: call.planned(plans, request), lambda: call.gloo(self._queued).wait())
+            contest.serve(key, ways)
+            if key in contest.decided:
+                _log.info("%s: %s", " ".join(map(str, key)), self.decided[key])
+        assert self._farewell is not None
+        self._farewell.count()
+        return None
+
+    def _ready(self) -> tuple[PlannedCollectives, Contest]:
+        """Plans and contest; made when they are first needed, with all ranks."""
+        if self._plans is None or self._contest is None:
+            group = meet(PrefixStore("ccctl", self._store), self._rank, self._size)
+            self._farewell = Farewell(group)
+            self._plans = PlannedCollectives(group, self._settings.network, self._settings.budget_s)
+            self._contest = Contest(group)
+        return self._plans, self._contest
+
+    def _hand_over(self, what: str, tensor: Any, gloo: Callable[[Any], Any]) -> Any:
+        """Give to gloo, or to NCCL, what is not planned, and say so once."""
+        device = tensor.device if tensor is not None else torch.device("cpu")
+        by = "gloo" if device.type == "cpu" else "nccl"
+        if what not in self._said and self._rank == 0:
+            _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
+        self._said.add(what)
+        if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
+            self._add_nccl()
+        return gloo(self._direct)
+
+    def _gathered(self, plans: PlannedCollectives, request: Request, output: Any, given: Any) -> None:
+        with flat(output) as row:
+            own, source = self._own(row), given.detach().reshape(-1)
+            if own.data_ptr() != source.data_ptr():
+                own.copy_(source)
+            plans.run(request, bytes_of(row))
+
+    def _own(self, row: Any) -> Any:
+        """This rank's block of a row with one for each rank."""
+        return row.chunk(self._size)[self._rank]
+
+    def _gloo(self, name: str) -> Any:
+        store = PrefixStore(name, self._store)
+        group = ProcessGroup(store, self._rank, self._size)
+        gloo = dist.ProcessGroupGloo(store, self._rank, self._size, timeout=self._timeout)
+        group._set_default_backend(ProcessGroup.BackendType.GLOO)
+        group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+        return group
+
+    def _add_nccl(self) -> None:
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = self._timeout
+        nccl = dist.ProcessGroupNCCL(PrefixStore("cuda", self._store), self._rank, self._size, options)
+        self._direct._register_backend(torch.device("cuda"), ProcessGroup.BackendType.NCCL, nccl)
+
+    def _limit_s(self, asked: timedelta) -> float:
+        return (asked if asked > timedelta(0) else self._timeout).total_seconds()
+
+    def _break_off(self, why: str) -> None:
+        """Let what is under way raise."""
+        if self._plans is not None:
+            self._plans.group.revoke(why)
+
+
+class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
+    """Works that are waited for together."""
+
+    def __init__(self, works: list[Any], result: list[Any]) -> None:
+        super().__init__()
+        self._works, self._result = works, result
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        for work in self._works:
+            work.wait(timeout) if timeout is not None else work.wait()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def result(self) -> list[Any]:
+        self.wait()
+        return self._result
+
+    def get_future(self) -> Any:
+        """A future whose value is ``result``."""
+        every = torch.futures.collect_all([work.get_future() for work in self._works])
+
+        def checked(done: Any) -> list[Any]:
+            for each in done.value():
+                each.value()
+            return self._result
+
+        return every.then(checked)
+
+
+@atexit.register
+def _leave() -> None:
+    for group in tuple(_GROUPS):
+        group.shutdown()
+
+
+def _listed(tensors: Any) -> list[Any]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def _first(tensors: Sequence[Any]) -> Any:
+    return tensors[0] if tensors else None
+
+
+def _options(kind: Any, given: Any, timeout: timedelta | None) -> Any:
+    """Options of the class ``kind``; ``given`` may be an operator in their place."""
+    if isinstance(given, kind):
+        return given
+    options = kind()
+    if given is not None:
+        options.reduceOp = given
+    if timeout is not None:
+        options.timeout = timeout
+    return options
+
+
+def _operator_of(op: Any) -> str | None:
+    """What executors call an operator; None for one that they do not have."""
+    return next((name for known, name in _OPERATORS.items() if op == known), None)
+
+
+def _size_bytes(tensors: Sequence[Any]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _spread(row: Any, parts: Sequence[Any]) -> None:
+    """Copy the blocks of ``row`` to ``parts``."""
+    for part, block in zip(parts, row.chunk(len(parts)), strict=True):
+        part.detach().copy_(block.view(part.shape))
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    """Whether two flat tensors share memory."""
+    first, second = (row.data_ptr() for row in (one, other))
+    return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([one]))

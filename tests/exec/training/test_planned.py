@@ -1,0 +1,70 @@
+"""Planned collectives on arrays, on ranks that meet through a store of files."""
+
+import ast
+
+from joined import run_joined
+
+# On one host, and with every rank on a host of its own, so that data goes through sockets.
+SCRIPT = """
+import os
+import numpy as np
+from exec.adaptive.messages import Request
+from exec.training.meeting import Farewell, meet
+from exec.training.planned import PlannedCollectives
+if len(sys.argv) > 4:
+    import exec.mpi.connections, exec.sockets.mesh
+    exec.mpi.connections.host_key = exec.sockets.mesh.host_key = lambda: ("apart", rank)
+
+class Store:
+    def set(self, key, value):
+        path = os.path.join(folder, key.replace("/", "_"))
+        with open(path + f".{rank}", "w") as file:
+            file.write(value)
+        os.rename(path + f".{rank}", path)
+    def get(self, key):
+        import time
+        path = os.path.join(folder, key.replace("/", "_"))
+        while not os.path.exists(path):
+            time.sleep(0.005)
+        return open(path, "rb").read()
+
+group = meet(Store(), rank, size)
+farewell = Farewell(group)
+plans = PlannedCollectives(group, lambda: None, 5.0)
+found = []
+count = 30_011
+for number in range(3):
+    # Other memory each time.
+    data = np.arange(count, dtype=np.float32) % 7 * (rank + number)
+    plans.run(Request("all_reduce", "sum", "float32", count, 4), data)
+    expected = np.arange(count, dtype=np.float32) % 7 * sum(each + number for each in range(size))
+    found.append(bool((data == expected).all()))
+given = np.concatenate([np.full(count, rank * size + to, np.int32) for to in range(size)])
+result = np.zeros(count, np.int32)
+plans.run(Request("reduce_scatter", "max", "int32", count, 4), given, result)
+found.append(bool((result == (size - 1) * size + rank).all()))
+found.append(bool((given == np.repeat(np.arange(size) + rank * size, count)).all()))
+both = np.zeros(count * size, np.uint8)
+both[rank * count:(rank + 1) * count] = rank + 1
+plans.run(Request("all_gather", "sum", "uint8", count, 1), both)
+found.append(bool((both == np.repeat(np.arange(1, size + 1), count)).all()))
+try:
+    plans.run(Request("all_reduce", "sum", "float32", 100 + rank, 4), np.zeros(100 + rank, np.float32))
+except Exception as error:
+    found.append(type(error).__name__)
+farewell.count()
+farewell.wait(60)
+print(found)
+plans.close()
+group.mesh.close()
+"""
+
+
+def test_plans_move_to_the_arrays_of_each_call(tmp_path):
+    for said in run_joined(tmp_path, 2, SCRIPT):
+        assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]
+
+
+def test_plans_move_on_wires_as_well(tmp_path):
+    for said in run_joined(tmp_path, 2, SCRIPT, "apart"):
+        assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]

@@ -1,0 +1,231 @@
+"""What one rank of a training script does in tests: `python torch_ranks.py CASE`, as torchrun starts it."""
+
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import ccctl.torch  # noqa: F401 - where the entry points are not those of this tree
+
+# More than goes to gloo at once, and no multiple of anything.
+COUNT = 40_013
+OPERATORS = {
+    dist.ReduceOp.SUM: lambda parts: parts.sum(0),
+    dist.ReduceOp.PRODUCT: lambda parts: parts.prod(0),
+    dist.ReduceOp.MIN: lambda parts: parts.amin(0),
+    dist.ReduceOp.MAX: lambda parts: parts.amax(0),
+}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
+
+
+def of(rank, count=COUNT, dtype=torch.float32):
+    """What ``rank`` has: small whole numbers, exact in every type."""
+    return ((torch.arange(count) * (rank + 3) + rank) % 5).to(dtype)
+
+
+def all_of(count=COUNT, dtype=torch.float32):
+    return torch.stack([of(rank, count, dtype) for rank in range(dist.get_world_size())])
+
+
+def equal(found, expected):
+    assert torch.equal(found.double(), expected.double()), (found, expected)
+
+
+def reductions(rank, size):
+    for dtype in DTYPES:
+        data = of(rank, dtype=dtype)
+        dist.all_reduce(data)
+        equal(data, all_of(dtype=torch.float64).sum(0))
+    for op, reduced in OPERATORS.items():
+        data = of(rank)
+        dist.all_reduce(data, op)
+        equal(data, reduced(all_of()))
+        dist.reduce(data := of(rank), size - 1, op)
+        if rank == size - 1:
+            equal(data, reduced(all_of()))
+        given, output = of(rank, size * COUNT), torch.empty(COUNT)
+        dist.reduce_scatter_single(output, given, op)
+        equal(output, reduced(all_of(size * COUNT)).chunk(size)[rank])
+        equal(given, of(rank, size * COUNT))
+    dist.all_reduce(data := of(rank), dist.ReduceOp.AVG)
+    assert torch.allclose(data, all_of().mean(0))
+    # What executors do not reduce goes to gloo.
+    dist.all_reduce(bits := of(rank, dtype=torch.int32), dist.ReduceOp.BOR)
+    expected = of(0, dtype=torch.int32)
+    for other in range(1, size):
+        expected |= of(other, dtype=torch.int32)
+    equal(bits, expected)
+    parts = [of(rank, size * COUNT)[at * COUNT : (at + 1) * COUNT].clone() for at in range(size)]
+    dist.reduce_scatter(output := torch.empty(COUNT), parts)
+    equal(output, all_of(size * COUNT).sum(0).chunk(size)[rank])
+    several = [of(rank), of(rank, 7)]
+    dist.all_reduce_coalesced(several)
+    equal(several[0], all_of().sum(0))
+    equal(several[1], all_of(7).sum(0))
+    turned = of(rank, 200 * 300).view(200, 300).t()
+    dist.all_reduce(turned)
+    equal(turned, all_of(200 * 300).sum(0).view(200, 300).t())
+
+
+def movements(rank, size):
+    for dtype in (torch.float32, torch.bool, torch.complex64):
+        whole = all_of(dtype=dtype)
+        dist.broadcast(data := of(rank, dtype=dtype), size - 1)
+        assert torch.equal(data, whole[size - 1])
+        dist.all_gather_single(found := torch.empty(size * COUNT, dtype=dtype), of(rank, dtype=dtype))
+        assert torch.equal(found, whole.view(-1))
+        parts = [torch.empty(COUNT, dtype=dtype) for _ in range(size)]
+        dist.all_gather(parts, of(rank, dtype=dtype))
+        assert torch.equal(torch.stack(parts), whole)
+    into = torch.empty(size, COUNT)
+    into[rank] = of(rank)
+    dist.all_gather_single(into, into[rank])
+    equal(into, all_of())
+    dist.all_to_all_single(found := torch.empty(size * COUNT), of(rank, size * COUNT))
+    equal(found, torch.cat([row.chunk(size)[rank] for row in all_of(size * COUNT)]))
+    sizes = [(rank + other + 1) * 1000 for other in range(size)]
+    uneven, given = torch.empty(sum(sizes)), torch.full((sum(sizes),), rank * 1.0)
+    dist.all_to_all_single(uneven, given, sizes, sizes)
+    equal(uneven, torch.cat([torch.full((each,), other * 1.0) for other, each in enumerate(sizes)]))
+    lists = [torch.empty(COUNT) for _ in range(size)]
+    dist.all_to_all(lists, [of(rank * size + to) for to in range(size)])
+    equal(torch.stack(lists), torch.stack([of(other * size + rank) for other in range(size)]))
+    parts = [torch.empty(COUNT) for _ in range(size)] if rank == 1 else None
+    dist.gather(of(rank), parts, 1)
+    if parts:
+        equal(torch.stack(parts), all_of())
+    dist.scatter(found := torch.empty(COUNT), list(all_of()) if rank == 1 else None, 1)
+    equal(found, of(rank))
+    if rank == 0:
+        dist.send(of(5), 1)
+    elif rank == 1:
+        dist.recv(found := torch.empty(COUNT))
+        equal(found, of(5))
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": each} for each in range(size)]
+
+
+def asynchronous(rank, size):
+    works = [(data := of(rank) * at, dist.all_reduce(data, async_op=True)) for at in range(5)]
+    for at, (data, work) in enumerate(works):
+        assert work.wait()
+        assert work.is_completed()
+        equal(data, all_of().sum(0) * at)
+    doubled = dist.all_reduce(of(rank), async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+    equal(doubled.wait(), all_of().sum(0) * 2)
+    from torch.distributed import _functional_collectives as functional
+
+    group = dist.group.WORLD
+    equal(functional.all_reduce(of(rank), "sum", group), all_of().sum(0))
+    equal(functional.all_gather_tensor(of(rank), 0, group), all_of().view(-1))
+    summed = functional.reduce_scatter_tensor(of(rank, size * COUNT), "sum", 0, group)
+    equal(summed, all_of(size * COUNT).sum(0).chunk(size)[rank])
+    dist.barrier()
+
+
+def subgroups(rank, size):
+    members = [0, size - 1]
+    group = dist.new_group(members)
+    if rank in members:
+        dist.all_reduce(data := of(rank), group=group)
+        equal(data, of(0) + of(size - 1))
+    dist.all_reduce(data := of(rank))
+    equal(data, all_of().sum(0))
+
+
+def trained(group, rank):
+    """The parameters after some steps of a small model whose gradients ``group`` reduces."""
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 10))
+    replica = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.2)
+    optimizer = torch.optim.SGD(replica.parameters(), lr=0.1, momentum=0.9)
+    torch.manual_seed(rank)
+    for _ in range(4):
+        optimizer.zero_grad()
+        replica(torch.randn(8, 100)).square().mean().backward()
+        optimizer.step()
+    return torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
+
+
+def data_parallel(rank, size):
+    pair = [0, 1]
+    groups = [dist.new_group(pair, backend=name) for name in ("ccctl", "gloo")]
+    if rank in pair:
+        ours, theirs = (trained(group, rank) for group in groups)
+        assert torch.equal(ours, theirs)
+    ours, theirs = trained(None, rank), trained(dist.new_group(backend="gloo"), rank)
+    assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def fully_sharded(rank, size):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+    torch.manual_seed(3)
+    alone = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=dist.init_device_mesh("cpu", (size,)))
+    fully_shard(model, mesh=dist.init_device_mesh("cpu", (size,)))
+    ours, theirs = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, alone))
+    for step in range(2):
+        torch.manual_seed(step)
+        batch = torch.randn(size * 4, 256)
+        ours.zero_grad(), theirs.zero_grad()
+        model(batch.chunk(size)[rank]).square().mean().backward()
+        alone(batch).square().mean().backward()
+        ours.step(), theirs.step()
+    for one, other in zip(model.parameters(), alone.parameters(), strict=True):
+        assert torch.allclose(one.full_tensor(), other, atol=1e-5)
+
+
+def measured(rank, size):
+    """By both ways in turn, then by the faster one, with the same results."""
+    for at in range(8):
+        data = of(rank) * at
+        dist.all_reduce(data)
+        equal(data, all_of().sum(0) * at)
+    assert set(dist.group.WORLD.decided.values()) <= {"ccctl", "gloo"}
+    assert len(dist.group.WORLD.decided) == 1
+
+
+def killed(rank, size):
+    """One rank dies in the middle; the others are told so, and what they ask for later fails as well."""
+    dist.all_reduce(of(rank))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(2):
+        try:
+            dist.all_reduce(of(rank))
+        except RuntimeError:
+            continue
+        raise AssertionError("a collective of a lost rank was done")
+    print("told")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+CASES = {
+    "collectives": (reductions, movements, asynchronous, subgroups, data_parallel, fully_sharded),
+    "measured": (measured,),
+    "killed": (killed,),
+}
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("cpu:ccctl" if sys.argv[1] == "measured" else "ccctl")
+    for case in CASES[sys.argv[1]]:
+        case(dist.get_rank(), dist.get_world_size())
+        print(case.__name__, flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
