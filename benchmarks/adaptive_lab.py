@@ -3,6 +3,9 @@
 volatile: all_reduces on hosts whose rates follow a trace from a public cloud (AdapCC's, amplified by x as in
 its Fig. 18a), with adaptation, without it, and by Open MPI. The ratio is of makespans.
 
+interference: the same on hosts of one rate, while other tenants' flows come and go between random pairs of
+them (as in its Fig. 18b, which has them on processors).
+
 stragglers: some ranks come late at random (one or two values, or exponentially). The time from when the last
 rank is ready until all are done, with relays over without; how often each rank relays (Fig. 15).
 
@@ -15,6 +18,7 @@ ranks come late, so that those whose data goes first are random, too; every elem
 rpc: the round trip between workers and the coordinator, 8 ranks on this host at once (Fig. 19d).
 
     python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
+    python -P benchmarks/adaptive_lab.py interference [--flows 2] [--iterations 300] [--hold 60]
     python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
     python -P benchmarks/adaptive_lab.py rounds [--trials 1000] [--seed 0]
 """
@@ -289,7 +293,7 @@ def volatile(options: argparse.Namespace) -> None:
     with standing(lab) as folder:
         _restarted(lab, folder, asked, options.restarts)
         came = {
-            amplify: _volatile_runs(lab, folder, asked, list(moments), options)
+            amplify: _makespans(lab, folder, asked, _Follow(lab, folder, moments, options.hold), options)
             for amplify, moments in rows.items()
         }
     # Once the lab is down: it takes the cores.
@@ -307,11 +311,30 @@ def volatile(options: argparse.Namespace) -> None:
         print(f"x={amplify}: static / clairvoyant by simulation {ratio}", flush=True)
 
 
-def _volatile_runs(
-    lab: Lab, folder: Path, asked: Iterations, moments: list[tuple[float, ...]], options: argparse.Namespace
+def interference(options: argparse.Namespace) -> None:
+    """Print the makespans and their ratios."""
+    from volatile_trace import network_of
+
+    lab = lab_of("tenants", 4, options.mbit)
+    even = network_of([options.mbit] * len(lab.hosts))
+    asked = Iterations(options.iterations, options.bytes // 4, network=even, policy=Policy(silent_s=20.0))
+    print(
+        f"4 hosts at {options.mbit:g} Mbit/s, {options.iterations} all_reduces of {options.bytes:,} bytes, "
+        f"{options.flows} flows of others, between other pairs every {options.hold:g} s"
+    )
+    with standing(lab) as folder:
+        _makespans(lab, folder, asked, _Tenants(lab, folder, options), options)
+
+
+def _makespans(
+    lab: Lab,
+    folder: Path,
+    asked: Iterations,
+    follow: Callable[[threading.Event], None],
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """What each way of running came to, after its makespan is printed."""
-    follow, found = _Follow(lab, folder, moments, options.hold), dict[str, Any]()
+    """What each way of running came to beside ``follow``, after its makespan is printed."""
+    found = dict[str, Any]()
     for how in options.how or ("static", "adaptive", "mpi"):
         given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
         came = run_inside(lab, folder, given, "mpi" if how == "mpi" else "session", follow)
@@ -327,6 +350,51 @@ def _volatile_runs(
         others = [how for how in took_s if how != "adaptive"]
         print(", ".join(f"{how} / adaptive {took_s[how] / took_s['adaptive']:.2f}" for how in others))
     return found
+
+
+class _Tenants:
+    """Flows as fast as TCP is between random pairs of hosts, others every ``hold_s``, once the job has begun."""
+
+    _RECEIVER = """
+import socket
+listener = socket.create_server(("", 5999))
+connection, _ = listener.accept()
+while connection.recv(1 << 20):
+    pass
+"""
+    _SENDER = """
+import socket, sys, time
+while True:
+    try:
+        connection = socket.create_connection((sys.argv[1], 5999))
+    except ConnectionRefusedError:
+        time.sleep(0.02)
+    else:
+        break
+while True:
+    connection.sendall(bytes(1 << 20))
+"""
+
+    def __init__(self, lab: Lab, folder: Path, options: argparse.Namespace) -> None:
+        self.lab, self.folder, self.hold_s = lab, folder, options.hold
+        self.flows, self.seed = options.flows, options.seed
+
+    def __call__(self, over: threading.Event) -> None:
+        while not (self.folder / "started").exists():
+            if over.wait(0.02):
+                return
+        # The same pairs for each way of running.
+        chance = random.Random(self.seed)
+        ends = [host.name for host in self.lab.hosts]
+        while not over.is_set():
+            with contextlib.ExitStack() as flows:
+                # A host receives one of them at most: they share a port.
+                for there in chance.sample(ends, self.flows):
+                    here = chance.choice([name for name in ends if name != there])
+                    for host, script in ((there, self._RECEIVER), (here, self._SENDER)):
+                        command = [sys.executable, "-c", script, there]
+                        flows.enter_context(started(self.lab, host, command, self.folder))
+                over.wait(self.hold_s)
 
 
 class _Follow:
@@ -551,7 +619,9 @@ def recovery_s(report: IterationsReport, struck_s: float) -> float:
 def main() -> None:
     """Run what is asked for."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("what", choices=("volatile", "stragglers", "kills", "rounds", "rpc", "inside"))
+    options.add_argument(
+        "what", choices=("volatile", "interference", "stragglers", "kills", "rounds", "rpc", "inside")
+    )
     options.add_argument("folder", nargs="?")
     options.add_argument("--iterations", type=int)
     options.add_argument("--bytes", type=int)
@@ -562,6 +632,7 @@ def main() -> None:
     options.add_argument("--restarts", type=int, default=3)
     options.add_argument("--moments", type=int, default=40)
     options.add_argument("--how", choices=("static", "adaptive", "mpi"), action="append")
+    options.add_argument("--flows", type=int, default=2, help="interference: how many at a time")
     options.add_argument("--late", type=float, default=0.6)
     options.add_argument("--trials", type=int)
     options.add_argument("--kind", choices=("kill", "stop", "host"), default="kill")
@@ -571,6 +642,7 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     usual = {
         "volatile": (300, 8 << 20, 400),
+        "interference": (300, 8 << 20, 400),
         "stragglers": (40, 1 << 20, 100),
         "kills": (100, 1 << 18, 100),
         "rounds": (0, 0, 0),
@@ -583,7 +655,8 @@ def main() -> None:
     asked.iterations, asked.bytes = asked.iterations or iterations, asked.bytes or size
     asked.trials = asked.trials or (1000 if asked.what == "rounds" else 20)
     asked.mbit, asked.amplify = asked.mbit or mbit, asked.amplify or [0.0, 0.3, 0.6]
-    act = {"volatile": volatile, "stragglers": stragglers, "kills": kills, "rounds": rounds, "rpc": rpc}
+    act = {"volatile": volatile, "interference": interference, "stragglers": stragglers}
+    act |= {"kills": kills, "rounds": rounds, "rpc": rpc}
     act[asked.what](asked)
 
 
