@@ -353,7 +353,7 @@ def _makespans(
 
 
 class _Tenants:
-    """Flows as fast as TCP is between random pairs of hosts, others every ``hold_s``, once the job has begun."""
+    """Flows as fast as TCP is between random pairs of hosts, other pairs every ``hold_s``."""
 
     _RECEIVER = """
 import socket
