@@ -217,8 +217,9 @@ class _Search:
 
 def _serve(pipe: Any, parts_pipe: Any) -> None:
     """In the process: search until nobody is there to ask, and compile beside that."""
-    os.nice(10)
-    threading.Thread(target=_compile, args=(parts_pipe,), daemon=True).start()
+    os.nice(5)
+    working = threading.Lock()
+    threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()
     asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
     known: dict[Request, list[Schedule]] = {}
@@ -226,9 +227,10 @@ def _serve(pipe: Any, parts_pipe: Any) -> None:
         search = asked.get()
         if search.wanted:
             pipe.send(None)
-        for found, over in _replanned(search, known):
-            if search.wanted:
-                pipe.send((found, over))
+        with working:
+            for found, over in _replanned(search, known):
+                if search.wanted:
+                    pipe.send((found, over))
 
 
 def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
@@ -239,19 +241,23 @@ def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _compile(pipe: Any) -> None:
-    """On a thread of the process: compile late parts, unless those of other schedules are asked for."""
+def _compile(pipe: Any, working: threading.Lock) -> None:
+    """On a thread of the process: compile late parts, unless those of other schedules are asked for.
+
+    A search waits for one part at most, and no part takes the core from a search.
+    """
     with contextlib.suppress(OSError, EOFError):
         while True:
-            schedules, found = pipe.recv(), dict[PartKey, CompiledPart]()
-            for key, part in late_parts(schedules):
-                if pipe.poll():
+            left, found = late_parts(pipe.recv()), dict[PartKey, CompiledPart]()
+            while not pipe.poll():
+                with working:
+                    one = next(left, None)
+                if one is None:
                     break
-                found[key] = part
-            else:
-                pipe.send_bytes(packed(found))
-                continue
-            pipe.send_bytes(b"")
+                found[one[0]] = one[1]
+                # Let a search that waits go first.
+                time.sleep(0.001)
+            pipe.send_bytes(b"" if pipe.poll() else packed(found))
 
 
 def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterator[tuple[Replanned, bool]]:
