@@ -25,6 +25,7 @@ def run_adaptively(
     profile_every: int,
     *,
     relays: bool,
+    rejoin: int,
     json: bool,
     timeout_s: float | None,
 ) -> None:
@@ -59,11 +60,12 @@ def run_adaptively(
         network=network,
         profile_every=profile_every,
         policy=Policy(relays=relays),
+        rejoin=rejoin > 0,
     )
 
     def keep(piece: tuple[int, Event]) -> None:
-        rank, event = piece
-        if not json and rank == 0:
+        _, event = piece
+        if not json:
             console.data(event_line(event))
 
     report = run_ranks(
@@ -74,6 +76,7 @@ def run_adaptively(
         timeout_s=timeout_s,
         keep=keep,
         survive=True,
+        rejoin=rejoin,
     )
     if json:
         console.summary(summary_of(report))

@@ -100,6 +100,16 @@ def run(
             help="With --adaptive: go on without ranks that are late where that pays; they relay.",
         ),
     ] = True,
+    rejoin: Annotated[
+        int,
+        typer.Option(
+            "--rejoin",
+            metavar="N",
+            min=0,
+            max=MOST_COUNT,
+            help="With --adaptive: start a lost rank again up to N times; it joins the others.",
+        ),
+    ] = 0,
     device: Device = "cpu",
     ranks: Ranks = None,
     hosts: Hosts = None,
@@ -115,7 +125,8 @@ def run(
     have a row, or a file, in the output.
 
     With --adaptive every element of every result is checked; what the session measures, plans anew and
-    changes to is told as it happens. It needs no MPI, and goes on when ranks or hosts die.
+    changes to is told as it happens. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
+    lost ranks are started again, and let in between two requests.
     """
     if adaptive:
         if data is not None or output is not None:
@@ -128,6 +139,7 @@ def run(
             iterations,
             profile_every,
             relays=relays,
+            rejoin=rejoin,
             json=json,
             timeout_s=timeout,
         )

@@ -33,7 +33,7 @@ def summary_of(report: IterationsReport) -> dict[str, Any]:
     ]
     events = Counter(event.what for event in report.events)
     return {
-        "iterations": len(report.times[0].ready_s),
+        "iterations": max(one.first + len(one.ready_s) for one in report.times),
         "ranks": len(report.members),
         "lost": {str(rank): how for rank, how in report.lost.items()},
         "wrong": report.wrong,
@@ -70,6 +70,9 @@ def _words(event: Event) -> str:
     if event.what == "lost":
         ranks = ", ".join(f"rank {rank} {how}" for rank, how in detail["ranks"].items())
         return f"lost: {ranks}; epoch {detail['epoch']}, regrouped"
+    if event.what == "joined":
+        ranks = ", ".join(f"rank {rank}" for rank in detail["ranks"])
+        return f"joined: {ranks}; epoch {detail['epoch']}, regrouped"
     if event.what == "resumed":
         return f"resumed at request {detail['at']}"
     if event.what == "swapped":

@@ -7,12 +7,16 @@ import contextlib
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from exec.adaptive.compiled_parts import late_parts, packed, unpacked, whole_parts
 from exec.adaptive.contexts import Contexts, Result, Version
 from exec.adaptive.links_now import betas_of, measured_links
 from exec.adaptive.messages import (
+    ADMIT,
     Decision,
     Go,
     Install,
@@ -21,6 +25,7 @@ from exec.adaptive.messages import (
     Leave,
     Measure,
     Measured,
+    Outdated,
     PartDone,
     Ready,
     Regroup,
@@ -30,6 +35,8 @@ from exec.adaptive.messages import (
     Stalled,
     State,
     Swap,
+    Welcome,
+    leader_of,
 )
 from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.adaptive.severed import HostPair, without_pairs
@@ -89,19 +96,27 @@ class Work:
 
 
 class Backend:
-    """Works and contexts of one rank. Members are numbers of the session's start, as in messages."""
+    """Works and contexts of one rank. Members are numbers of the session's start, as in messages.
 
-    def __init__(self, session: Session, group: Group, network: Network) -> None:
-        self._session, self.group, self._network = session, group, network
-        self.members: tuple[int, ...] = group.members
+    A rank that was started again has no ``network``, and no members, until the others let it in.
+    """
+
+    def __init__(self, session: Session, group: Group, network: Network | None) -> None:
+        self._session, self.group = session, group
+        self.members: tuple[int, ...] = group.members if network is not None else ()
         self._first = group.members
         self.epoch, self.lost = 0, dict[int, str]()
+        self.joined: Mapping[int, int] = {}
+        self.starts: Mapping[int, int] = {}
+        self.joining: tuple[int, ...] = ()
+        self._is_new, self.admission = network is None, queue.SimpleQueue[Work]()
+        self._capability = network
         self.severed: tuple[HostPair, ...] = ()
         self._broken_epoch = -1
         self.profile_every = 0
         self.decisions: queue.SimpleQueue[Decision] = queue.SimpleQueue()
         self._contexts = Contexts(group, Version(0, {}), range(group.Get_size()))
-        self._set_up: set[Request] = set()
+        self._set_up: dict[Request, None] = {}
         self._ready: dict[int, Contexts] = {}
         self._asked, self._done = 0, 0
         self._works: dict[int, Work] = {}
@@ -121,10 +136,17 @@ class Backend:
         return self._contexts.version
 
     def setup(self, request: Request) -> None:
-        """Make the contexts of ``request``; every rank's caller does, and nothing runs meanwhile."""
-        self._set_up.add(request)
-        if request.rooted and request.root not in self.members:
+        """Make the contexts of ``request``; every rank's caller does, and nothing runs meanwhile.
+
+        Nothing to do where it was set up before, by those that were there.
+        """
+        if request in self._set_up:
             return
+        if not request.rooted or request.root in self.members:
+            self._prepare(request)
+        self._set_up[request] = None
+
+    def _prepare(self, request: Request) -> None:
         if request not in self._contexts.version.schedules:
             made = None
             if self.group.Get_rank() == 0:
@@ -150,20 +172,46 @@ class Backend:
                 hint="Call setup() with this kind, count, type, operator and root first, on every rank.",
             )
         with self._lock:
-            work = Work(self._asked, request, data)
-            if self._failed is not None:
-                work.fail(self._failed)
-                return work
-            self._works[work.seq] = work
-            self._asked += 1
-        self._session.send(self._session.coordinator, Ready(work.seq, request))
+            work = self._queued(request, data)
+        if not work.done():
+            self._session.send(self._session.coordinator, Ready(work.seq, request))
+        return work
+
+    def admit(self) -> Work:
+        """Ask for a request at which ranks are let in; raises UsageError where others are not done."""
+        with self._lock:
+            if self._works:
+                raise UsageError(f"ranks are let in between requests, but {len(self._works)} are not done")
+            work = self._queued(ADMIT, np.zeros(0, np.int64))
+        if not work.done():
+            self._session.send(self._session.coordinator, Ready(work.seq, ADMIT))
+        return work
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What was set up, in this order on every rank."""
+        return tuple(self._set_up)
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next request that this rank asks for."""
+        return self._asked
+
+    def _queued(self, request: Request, data: Array) -> Work:
+        work = Work(self._asked, request, data)
+        if self._failed is not None:
+            work.fail(self._failed)
+            return work
+        self._works[work.seq] = work
+        self._asked += 1
         return work
 
     def break_off(self, regroup: Regroup) -> None:
         """On the mesh's thread: let what runs raise, as its epoch is over."""
         lost = [f"rank {rank} {how}" for rank, how in regroup.lost.items()]
         apart = [f"nothing passes between the hosts of ranks {a} and {b}" for a, b in regroup.severed]
-        self.group.revoke("; ".join(lost + apart))
+        new = [f"rank {rank} joins" for rank in regroup.joining]
+        self.group.revoke("; ".join(lost + apart + new))
 
     def stalled(self, peer: int) -> None:
         """Say that nothing passes between this rank and ``peer``."""
@@ -212,6 +260,8 @@ class Backend:
     def _carry_out(self, decision: Decision) -> None:
         if isinstance(decision, Regroup):
             self._regroup(decision)
+        elif isinstance(decision, Welcome):
+            self._take_over(decision)
         elif decision.epoch != self.epoch or self.epoch == self._broken_epoch:
             return
         elif isinstance(decision, Go):
@@ -231,7 +281,7 @@ class Backend:
     def _go(self, go: Go) -> None:
         started_s = time.monotonic()
         work = self._works.get(go.seq)
-        if go.part:
+        if go.part and not go.request.admits:
             part = tuple(self.group.members.index(rank) for rank in go.part)
             mine = work.data if work is not None and self._session.rank in go.part else None
             self._contexts.run(go.request, part, mine, self._result)
@@ -247,6 +297,9 @@ class Backend:
         """Hand over what the parts have come to; without any the root was lost before."""
         members = tuple(sorted(rank for part in self._parts for rank in part))
         whole = self._result.whole(request) if self._result.parts else None
+        if request.admits:
+            let_in = [rank for rank in members if self.joined.get(rank) == seq]
+            whole = np.array(let_in, np.int64)
         self._result, self._parts = Result(), []
         if request.op == "avg" and whole is not None:
             whole = divided(whole, len(members))
@@ -270,7 +323,21 @@ class Backend:
 
     def _linked(self) -> Network:
         """The links that there are between the members."""
-        return without_pairs(self._network, self.group.mesh.host, self.members, self.severed)
+        return without_pairs(self._network(), self.group.mesh.host, self.members, self.severed)
+
+    def _network(self) -> Network:
+        """What the links between the members can carry."""
+        assert self._capability is not None
+        return restricted(self._capability, [self._first.index(rank) for rank in self.members])[0]
+
+    def _take_over(self, welcome: Welcome) -> None:
+        """On a rank that joins: take what the others have agreed on."""
+        if not self._is_new:
+            return
+        self._capability = self._session.capability = welcome.network
+        self._set_up |= dict.fromkeys(welcome.requests)
+        self.profile_every = welcome.profile_every
+        self._contexts.version = Version(welcome.version, {})
 
     def _take_severed(self, pairs: tuple[HostPair, ...]) -> None:
         """Note between which hosts nothing passes; connections there outlast that."""
@@ -286,40 +353,51 @@ class Backend:
 
     def _regroup(self, regroup: Regroup) -> None:
         if regroup.epoch <= self.epoch:
+            self._session.send(leader_of(regroup.members, regroup.joined), Outdated(self.epoch))
             return
         started_s = time.monotonic()
         lost = {rank: how for rank, how in regroup.lost.items() if rank not in self.lost}
         for rank, how in regroup.lost.items():
-            self.group.mesh.lose(rank, how)
+            self.group.mesh.lose(rank, how, regroup.starts.get(rank, 0))
         for contexts in (self._contexts, *self._ready.values()):
             contexts.close()
         self._ready.clear()
         self.group.close()
-        self.lost |= regroup.lost
-        kept = [self.group.members.index(rank) for rank in regroup.members]
-        self._network, _ = restricted(self._network, kept)
-        requests = [
-            request
-            for request in self._contexts.version.schedules
-            if not request.rooted or request.root in regroup.members
-        ]
-        self.group = self.group.shrunk(regroup.members, str(regroup.epoch))
+        known = {**self.lost, **regroup.lost}
+        self.lost = {rank: how for rank, how in known.items() if rank not in regroup.members}
+        requests = [one for one in self._set_up if not one.rooted or one.root in regroup.members]
+        self.group = self.group.among(regroup.members, str(regroup.epoch))
+        self.joined, self.starts, self.joining = regroup.joined, regroup.starts, regroup.joining
         self.members, self.epoch = regroup.members, regroup.epoch
         self._take_severed(regroup.severed)
         with self._lock:
             ready = {seq: work.request for seq, work in self._works.items()}
-        self._report(State(self.epoch, self._done, tuple(self._parts), ready))
+        done = -1 if self._is_new else self._done
+        self._report(State(self.epoch, done, tuple(self._parts), ready))
         # All make the same schedules from the same costs, so none has to wait for another's.
         schedules = first_schedules(self._linked(), requests, self.members)
         places = [self._first.index(rank) for rank in self.members]
         self._contexts = Contexts(self.group, Version(self._contexts.version.number, schedules), places)
         seconds = time.monotonic() - started_s
-        if lost:
+        if lost and not self._is_new:
             self._session.tell("lost", seconds, detail={"ranks": dict(regroup.lost), "epoch": self.epoch})
+        elif regroup.joining:
+            detail = {"ranks": regroup.joining, "epoch": self.epoch}
+            self._session.tell("joined", seconds, stood_s=seconds, detail=detail)
         else:
             self._session.tell("regrouped", seconds, detail={"severed": self.severed, "epoch": self.epoch})
 
+    def _begin(self, resume: Resume) -> None:
+        """On a rank that joins: the request by which it is let in is the first that it takes part in."""
+        with self._lock:
+            self._done = self._asked = resume.seq
+            self.admission.put(self._queued(ADMIT, np.zeros(0, np.int64)))
+        self._is_new = False
+
     def _resume(self, resume: Resume) -> None:
+        self.joining = ()
+        if self._is_new:
+            self._begin(resume)
         if self._done == resume.seq and len(self._parts) > resume.kept:
             # What is not whole everywhere is done again from the data that was saved.
             del self._parts[resume.kept :], self._result.parts[resume.kept :]
@@ -357,7 +435,7 @@ class Backend:
         started_s = time.monotonic()
         self._take_severed(measure.severed)
         group = self.group.named(f"measure {measure.number}")
-        found = measured_links(group, measure.severed, betas_of(self._network))
+        found = measured_links(group, measure.severed, betas_of(self._network()))
         seconds = time.monotonic() - started_s
         members = self.group.members
         links = tuple((members[one.src], one.alpha_s, one.beta_s_per_byte) for one in found)

@@ -4,24 +4,31 @@ A state machine without threads or clocks: what arrives goes in with the time, d
 the lowest rank that lives. A request is carried out in parts: first the ranks that are ready by the time that
 waiting has cost as much as going on without the rest would, then the rest as they come. The parts add up to
 the exact result.
+
+Ranks that were started again are let in by a request for that, at which all members have arrived: an epoch
+with them begins, and the request ends in it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exec.adaptive.messages import (
+    ADMIT,
     Beat,
     Decision,
     Go,
+    Join,
+    Outdated,
     PartDone,
     Ready,
     Regroup,
     Request,
     Resume,
     State,
+    leader_of,
 )
 from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
 from exec.relays.ski_rental import Decision as Choice
@@ -31,6 +38,8 @@ __all__ = ["PARTIAL", "Coordinator", "Policy", "Seen"]
 
 # How many requests are remembered for figures.
 _MOST_SEEN = 1 << 16
+# A rank that has not asked to be let in for so long is not there any more.
+_ASKS_S = 3.0
 # What can be done in parts; the others wait for every rank.
 PARTIAL = ("all_reduce",)
 
@@ -84,7 +93,11 @@ class Coordinator:
         *,
         epoch: int = 0,
         now_s: float = 0.0,
+        joined: Mapping[int, int] | None = None,
+        starts: Mapping[int, int] | None = None,
+        joining: Collection[int] = (),
     ) -> None:
+        """One that takes over gives what the last epoch said of ranks that joined (`Regroup`)."""
         self.rank, self.epoch, self.members = rank, epoch, tuple(sorted(members))
         self.lost: dict[int, str] = {}
         self.severed: tuple[tuple[int, int], ...] = ()
@@ -95,6 +108,9 @@ class Coordinator:
         self._round = _Round()
         self._heard = dict.fromkeys(self.members, now_s)
         self._states: dict[int, State] | None = None
+        self.joined, self.starts = dict(joined or {}), dict(starts or {})
+        self._joining, self._took_over = set(joining), True
+        self._waiting: dict[int, tuple[Join, float]] = {}
 
     @property
     def gathering(self) -> bool:
@@ -103,6 +119,10 @@ class Coordinator:
 
     def hear(self, rank: int, message: object, now_s: float) -> list[Decision]:
         """What is decided because of a worker's message."""
+        if isinstance(message, Join):
+            if rank not in self.members:
+                self._waiting[rank] = (message, now_s)
+            return []
         if rank not in self.members:
             return []
         self._heard[rank] = now_s
@@ -112,6 +132,12 @@ class Coordinator:
             self._note(message, now_s)
         elif isinstance(message, State):
             return self._gather(rank, message, now_s)
+        elif isinstance(message, Outdated):
+            # One that has died began an epoch that this rank has not heard of.
+            if message.epoch < self.epoch:
+                return []
+            self.epoch = message.epoch
+            return self.regroup(self.members, now_s)
         elif isinstance(message, Beat):
             return []
         return self.decide(now_s)
@@ -119,9 +145,22 @@ class Coordinator:
     def decide(self, now_s: float) -> list[Decision]:
         """What is to be done now; also called every ``CYCLE_S``."""
         decisions: list[Decision] = []
-        while self._states is None and (go := self._next_part(now_s)) is not None:
+        while self._states is None:
+            if self._lets_in(now_s):
+                return decisions + self._admit(now_s)
+            go = self._next_part(now_s)
+            if go is None:
+                break
             decisions.append(go)
         return decisions
+
+    def unmet(self, rank: int) -> tuple[int, ...]:
+        """The ranks that one which asks to be let in has to connect to before, and has not."""
+        join, _ = self._waiting[rank]
+        needed = self._starts_of(self.members) | {
+            other: asks.start for other, (asks, _) in self._waiting.items() if other < rank
+        }
+        return tuple(other for other, start in needed.items() if join.met.get(other) != start)
 
     def silent(self, now_s: float) -> dict[int, str]:
         """The ranks that have said nothing for so long that they count as lost, and why."""
@@ -142,12 +181,26 @@ class Coordinator:
         if not gone:
             return []
         left = tuple(rank for rank in self.members if rank not in gone)
-        twice, all_of_them = 2 * len(left), len(self.members)
-        if twice < all_of_them or (twice == all_of_them and self.members[0] not in left):
-            named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
-            raise LostRankError(f"{len(left)} of {all_of_them} ranks are left, which cannot go on: {named}")
+        for base in self._bases():
+            here = [rank for rank in base if rank in left]
+            twice, all_of_them = 2 * len(here), len(base)
+            if twice < all_of_them or (twice == all_of_them and leader_of(base, self.joined) not in left):
+                named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
+                raise LostRankError(
+                    f"{len(here)} of {all_of_them} ranks are left, which cannot go on: {named}"
+                )
         self.lost |= gone
+        self._joining -= gone.keys()
         return self.regroup(left, now_s)
+
+    def _bases(self) -> list[tuple[int, ...]]:
+        """The memberships of which enough must be left.
+
+        Ranks that join count once the epoch is complete which lets them in. The coordinator that began it
+        knows that it is not; one that takes over does not, so that both memberships count.
+        """
+        standing = tuple(rank for rank in self.members if rank not in self._joining)
+        return [standing, self.members] if self._took_over and self._joining else [standing]
 
     def heard_s(self, now_s: float) -> dict[int, float]:
         """When each member was heard last; this rank is now."""
@@ -159,9 +212,50 @@ class Coordinator:
         ``severed``, pairs of hosts between which nothing passes, are told to all.
         """
         self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
+        self.joined = {rank: seq for rank, seq in self.joined.items() if rank in self.members}
         self._heard = dict.fromkeys(self.members, now_s)
         self._states = {}
-        return [Regroup(self.epoch, self.members, dict(self.lost), self.severed)]
+        joined, starts = dict(self.joined), dict(self.starts)
+        return [
+            Regroup(
+                self.epoch,
+                self.members,
+                dict(self.lost),
+                self.severed,
+                joined,
+                starts,
+                tuple(sorted(self._joining)),
+            )
+        ]
+
+    def _lets_in(self, now_s: float) -> dict[int, int]:
+        """The ranks to let in now, and their starts: where all members have arrived at such a request.
+
+        Each reaches every member, and those that are let in with it.
+        """
+        ready = self._ready[self.seq]
+        arrived = all(rank in ready and ready[rank][0].admits for rank in self.members)
+        chosen: dict[int, int] = {}
+        for rank, (join, asked_s) in sorted(self._waiting.items()) if arrived else ():
+            needed = self._starts_of(self.members) | chosen
+            if now_s - asked_s <= _ASKS_S and all(join.met.get(of) == start for of, start in needed.items()):
+                chosen[rank] = join.start
+        return chosen
+
+    def _admit(self, now_s: float) -> list[Decision]:
+        """Begin an epoch with the ranks that are let in."""
+        chosen = self._lets_in(now_s)
+        for rank in chosen:
+            del self._waiting[rank]
+            self.lost.pop(rank, None)
+        self.starts |= chosen
+        self.joined |= dict.fromkeys(chosen, self.seq)
+        self._joining |= chosen.keys()
+        self._took_over = False
+        return self.regroup((*self.members, *chosen), now_s)
+
+    def _starts_of(self, ranks: Sequence[int]) -> dict[int, int]:
+        return {rank: self.starts.get(rank, 0) for rank in ranks}
 
     def _next_part(self, now_s: float) -> Go | None:
         """The next part of the request at hand, where it is time for one."""
@@ -190,7 +284,8 @@ class Coordinator:
         go = Go(self.epoch, self.seq, request, part, number, last=not missing)
         if not missing:
             waited_s = now_s - self._round.first_s
-            self.seen.append(Seen(self.seq, tuple(self._round.parts), waited_s))
+            if not request.admits:
+                self.seen.append(Seen(self.seq, tuple(self._round.parts), waited_s))
             self._ready.pop(self.seq)
             self.seq, self._round = self.seq + 1, _Round()
         return go
@@ -229,9 +324,13 @@ class Coordinator:
         if len(self._states) < len(self.members):
             return []
         states, self._states = self._states, None
+        new = [rank for rank, state in states.items() if state.done < 0]
         furthest = max(state.done for state in states.values())
+        late = {rank: "heard too late that it was let in" for rank in new if furthest > self.joined[rank]}
+        if late:
+            return self.lose(late, now_s)
         holders = {}
-        for seq in range(min(state.done for state in states.values()), furthest):
+        for seq in range(min(state.done for state in states.values() if state.done >= 0), furthest):
             holders[seq] = next(rank for rank, state in sorted(states.items()) if state.done > seq)
         at_it = [state.parts if state.done == furthest else () for state in states.values()]
         kept = 0
@@ -242,6 +341,9 @@ class Coordinator:
             for seq, request in each.ready.items():
                 if seq >= furthest:
                     self._ready[seq].setdefault(worker, (request, now_s))
+        for rank in new:
+            self._ready[furthest][rank] = (ADMIT, now_s)
+        self._joining.clear()
         self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
         decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
         if kept and not set(self.members) - self._round.covered():

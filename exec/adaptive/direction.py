@@ -18,14 +18,18 @@ from exec.adaptive.messages import (
     Install,
     Installed,
     InstallLate,
+    Join,
     Measure,
     Measured,
+    Meet,
     PartDone,
+    Regroup,
     Request,
     Reveal,
     Stalled,
     Swap,
     Tried,
+    Welcome,
 )
 from exec.adaptive.replanner import Replanned, Replanner
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
@@ -58,7 +62,15 @@ class Direction:
     def __init__(self, session: Session, group: Group, members: Sequence[int], epoch: int) -> None:
         self._session = session
         self.coordinator = Coordinator(
-            session.rank, members, session.policy, self._buy_s, epoch=epoch, now_s=time.monotonic()
+            session.rank,
+            members,
+            session.policy,
+            self._buy_s,
+            epoch=epoch,
+            now_s=time.monotonic(),
+            joined=session.joined,
+            starts=session.starts,
+            joining=session.joining,
         )
         self._now: Network = session.capability
         self._first = group
@@ -88,6 +100,7 @@ class Direction:
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
+        self._searched_epoch = -1
 
     @property
     def wait_s(self) -> float:
@@ -108,6 +121,9 @@ class Direction:
         elif isinstance(message, PartDone) and message.epoch == self.coordinator.epoch:
             self._watch(rank, message)
         self._send(self.coordinator.hear(rank, message, now_s))
+        if isinstance(message, Join) and rank not in self.coordinator.members:
+            mesh = self._first.mesh
+            self._session.send(rank, Meet(tuple(map(mesh.whereabouts, self.coordinator.unmet(rank)))))
 
     def tick(self) -> None:
         """Decide anew, as time has passed."""
@@ -129,13 +145,18 @@ class Direction:
         if silent:
             self.lose(silent)
 
-    def lose(self, lost: Mapping[int, str]) -> None:
-        """Go on without ``lost``, whose processes are ended if they are not."""
+    def lose(self, lost: Mapping[int, str], start: int | None = None) -> None:
+        """Go on without ``lost``, whose processes are ended if they are not.
+
+        With ``start`` it is known which start of them: one that was let in since is not lost by it.
+        """
+        if start is not None:
+            starts = self.coordinator.starts
+            lost = {rank: how for rank, how in lost.items() if starts.get(rank, 0) == start}
         decisions = self.coordinator.lose(lost, time.monotonic())
         if decisions:
             for rank in lost:
                 self._session.fence(rank)
-            self._begin_anew()
         self._send(decisions)
 
     def _begin_anew(self) -> None:
@@ -162,7 +183,6 @@ class Direction:
             self._session.tell("healed", lasted_s, detail={"hosts": self._names(pair), "ranks": pair})
         self._measure_due |= bool(healed)
         if found:
-            self._begin_anew()
             self._send(self.coordinator.regroup(self.coordinator.members, now_s))
         elif self._measure_due and self._is_settled() and self.measure():
             self._measure_due = False
@@ -204,12 +224,31 @@ class Direction:
 
     def _send(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
+            if isinstance(decision, Regroup):
+                self._begin_anew()
+                self._welcome(decision)
             for rank in self.coordinator.members:
                 self._session.send(rank, decision)
             if isinstance(decision, Go) and decision.last:
-                if not decision.number:
+                if not decision.number and not decision.request.admits:
                     self._under_way[decision.seq] = decision.request
                 self._between(decision)
+
+    def _welcome(self, regroup: Regroup) -> None:
+        """Tell those that join what the others have agreed on; have their links measured once they are in."""
+        session = self._session
+        for rank in regroup.joining:
+            session.send(
+                rank,
+                Welcome(
+                    regroup.epoch,
+                    session.capability,
+                    session.requests,
+                    session.version,
+                    session.profile_every,
+                ),
+            )
+        self._measure_due |= bool(regroup.joining)
 
     def _between(self, go: Go) -> None:
         """After a request: measure where it is time."""
@@ -273,7 +312,7 @@ class Direction:
             self._anew = True
             return
         self._replan_started_s = time.monotonic()
-        self._searched = self._network()
+        self._searched, self._searched_epoch = self._network(), self.coordinator.epoch
         self._replanner.start(self._searched, self._session.schedules)
         self._anew = False
 
@@ -297,8 +336,8 @@ class Direction:
         self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
         if not changed:
             return
-        ranks = len(self.coordinator.members)
-        if any(schedule.network.ranks != ranks for schedule in found.schedules.values()):
+        if self._searched_epoch != self.coordinator.epoch:
+            # What was found is for other members; a search for these follows.
             return
         self._version += 1
         self._gains[self._version] = found.gains

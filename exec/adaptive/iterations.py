@@ -34,7 +34,8 @@ class Iterations:
     """What to run: ``iterations`` times a collective, of blocks of ``count`` elements as in `Session.setup`.
 
     ``computing_s[i, r]`` is how long rank r computes before request i; None is not at all. ``profile_every``
-    0 measures links never, and no schedule is ever changed then.
+    0 measures links never, and no schedule is ever changed then. With ``rejoin`` ranks that were started
+    again are let in before each request.
     """
 
     iterations: int
@@ -47,15 +48,20 @@ class Iterations:
     profile_every: int = 0
     policy: Policy = field(default_factory=Policy)
     replan_s: float = 5.0
+    rejoin: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class RankTimes:
-    """When a rank was ready for each request and when it had the result, by its host's monotonic clock."""
+    """When a rank was ready for each request and when it had the result, by its host's monotonic clock.
+
+    A rank that joined has a time for each from request ``first`` on.
+    """
 
     rank: int
     ready_s: Floats
     done_s: Floats
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +88,21 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         fence=getattr(progress, "fence", lambda rank: None),
     )
     if hasattr(progress, "on_lost"):
-        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how))
+        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
     session.setup(asked.count, asked.dtype, kind=asked.kind, root=asked.root)
     session.profile(every=asked.profile_every)
     data = _Data(asked, comm.Get_rank(), comm.Get_size())
     setup_s = time.monotonic() - started_s
-    comm.named("start").Barrier()
+    if not comm.mesh.start:
+        comm.named("start").Barrier()
     ready_s, done_s = np.zeros(asked.iterations), np.zeros(asked.iterations)
-    wrong, told = 0, 0
-    for seq in range(asked.iterations):
+    wrong, told, seq = 0, 0, 0
+    first = None
+    while seq < asked.iterations:
+        if asked.rejoin:
+            # Each iteration is two requests, and this the first; a rank that joins goes on with the second.
+            seq = session.admit().next_seq // 2
+        first = seq if first is None else first
         progress.update(seq, asked.iterations, asked.kind)
         if asked.computing_s is not None:
             time.sleep(float(asked.computing_s[seq, comm.Get_rank()]))
@@ -100,10 +112,10 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         found = work.wait()
         done_s[seq] = time.monotonic()
         wrong += data.wrong(found, work.members, seq)
-        for event in session.events[told:]:
-            progress.partial((comm.Get_rank(), event))
-        told = len(session.events)
-    times = _gathered(session, RankTimes(comm.Get_rank(), ready_s, done_s), wrong)
+        seq += 1
+        told = _tell(session, progress, told)
+    first = first or 0
+    times = _gathered(session, RankTimes(session.rank, ready_s[first:], done_s[first:], first), wrong)
     report = None
     if session.rank == session.coordinator:
         every = [one for one, _ in times]
@@ -118,6 +130,15 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         )
     session.close()
     return report
+
+
+def _tell(session: Session, progress: Safekeeping, told: int) -> int:
+    """Hand over the events since the first ``told``, those of the rank that decides; how many there are."""
+    events = session.events[told:]
+    if session.rank == session.coordinator:
+        for event in events:
+            progress.partial((session.rank, event))
+    return told + len(events)
 
 
 class _Data:

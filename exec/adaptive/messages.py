@@ -6,13 +6,16 @@ all of them the same decisions in the same order, and each carries them out one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
+from exec.sockets.mesh import Whereabouts
 from synth.collective import Kind
+from synth.network import Network
 from synth.schedule import Schedule
 
 __all__ = [
+    "ADMIT",
     "REDUCING",
     "SERVED",
     "Beat",
@@ -21,9 +24,12 @@ __all__ = [
     "Install",
     "InstallLate",
     "Installed",
+    "Join",
     "Leave",
     "Measure",
     "Measured",
+    "Meet",
+    "Outdated",
     "PartDone",
     "Ready",
     "Regroup",
@@ -34,6 +40,8 @@ __all__ = [
     "State",
     "Swap",
     "Tried",
+    "Welcome",
+    "leader_of",
 ]
 
 
@@ -64,6 +72,11 @@ class Request:
         return self.count * self.item_bytes
 
     @property
+    def admits(self) -> bool:
+        """Whether it is no collective but the moment at which ranks that wait to join are let in."""
+        return not self.count
+
+    @property
     def rooted(self) -> bool:
         """Whether it can only be done while its root lives."""
         return self.kind in ("broadcast", "reduce", "gather", "scatter")
@@ -76,6 +89,18 @@ class Request:
     def size_bytes(self, ranks: int) -> int:
         """The larger of a rank's two buffers where ``ranks`` take part."""
         return (1 if self.kind in _WHOLE else ranks) * self.block_bytes
+
+
+# All give nothing, and get the ranks that are let in.
+ADMIT = Request("all_gather", "sum", "int64", 0, 8)
+
+
+def leader_of(members: Collection[int], joined: Mapping[int, int]) -> int:
+    """The member that decides: the lowest of those who are there longest.
+
+    ``joined`` are the requests by which members were let in that were not there from the start.
+    """
+    return min(members, key=lambda rank: (joined.get(rank, -1), rank))
 
 
 @dataclass(frozen=True)
@@ -107,7 +132,8 @@ class State:
     """Where a worker stands when an epoch begins.
 
     It has the results of all requests before ``done``, the last few of which it keeps; of request ``done``
-    it has carried out ``parts``; ``ready`` are those it has data for.
+    it has carried out ``parts``; ``ready`` are those it has data for. ``done`` is -1 on a rank that joins,
+    until it has been told where it goes on.
     """
 
     epoch: int
@@ -134,6 +160,28 @@ class Stalled:
 
     epoch: int
     peer: int
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """A worker has been told to begin an epoch that is no later than its own, ``epoch``."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Join:
+    """A rank that was started again asks to be let in; ``met`` are the ranks that it reaches, by start."""
+
+    start: int
+    met: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Meet:
+    """To a rank that asks to be let in: connect to these first."""
+
+    others: tuple[Whereabouts, ...]
 
 
 @dataclass(frozen=True)
@@ -179,12 +227,17 @@ class Go(Decision):
 class Regroup(Decision):
     """A new epoch begins with ``members``; say where you stand.
 
-    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes.
+    ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` are the
+    members that were let in later, and by which request; ``starts`` how often members and lost ranks were
+    started before, where they were. ``joining`` have not yet been told where they go on.
     """
 
     members: tuple[int, ...]
     lost: Mapping[int, str]
     severed: tuple[tuple[int, int], ...] = ()
+    joined: Mapping[int, int] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict)
+    joining: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +289,20 @@ class Measure(Decision):
 
     number: int
     severed: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Welcome(Decision):
+    """To a rank that joins: what the others have agreed on so far.
+
+    ``network`` is what the links can carry, ``requests`` were set up in this order, ``version`` is that of
+    the schedules, and links are measured every so many requests.
+    """
+
+    network: Network
+    requests: tuple[Request, ...]
+    version: int
+    profile_every: int
 
 
 @dataclass(frozen=True)

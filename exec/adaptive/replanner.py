@@ -273,7 +273,7 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
             search.network,
             least_gain=_LEAST_GAIN,
             size_bytes=_planned_bytes(search.network, request),
-            others=[one for one in others if one.network.ranks == search.network.ranks],
+            others=[one for one in others if _fits(one, schedule)],
             time_limit_s=search.budget_s * _SEARCHING / len(search.now),
             jobs=0,
             quick=True,
@@ -290,6 +290,11 @@ def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:
     others = [one for one in known if not _alike(one, schedule)]
     known[:] = [*others, schedule][-_KNOWN:]
     return others
+
+
+def _fits(one: Schedule, other: Schedule) -> bool:
+    """Whether both are for as many ranks and the same root, which members that come and go renumber."""
+    return one.network.ranks == other.network.ranks and one.collective.root == other.collective.root
 
 
 def _alike(one: Schedule, other: Schedule) -> bool:

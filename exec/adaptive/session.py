@@ -2,13 +2,15 @@
 
 Each rank has one session. The caller's thread asks for collectives; a thread of the session carries out what
 the coordinator decides, also for ranks whose caller is late: they relay. Schedules are made anew beside the
-job from what the links carry now, and all ranks change to them between the same two requests.
+job from what the links carry now, and all ranks change to them between the same two requests. Ranks that were
+lost and started again are let in where the callers say.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -20,7 +22,18 @@ from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import measured_network
-from exec.adaptive.messages import REDUCING, SERVED, Decision, Regroup, Request, Tried
+from exec.adaptive.messages import (
+    REDUCING,
+    SERVED,
+    Beat,
+    Decision,
+    Join,
+    Meet,
+    Regroup,
+    Request,
+    Tried,
+    leader_of,
+)
 from exec.program.dtypes import Array, dtype_name, dtype_of, ufunc_of
 from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
@@ -28,7 +41,7 @@ from synth.collective import Kind
 from synth.network import Network
 from synth.schedule import Schedule
 
-__all__ = ["Event", "Session"]
+__all__ = ["Admission", "Event", "Session"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +49,9 @@ TOPIC = "session"
 _BEAT_S = 0.1
 # How often the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
+# How often a rank asks to be let in, and for how long it may know of none that it could ask.
+_ASK_S, _ALONE_S = 0.5, 10.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,31 @@ class Event:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Admission:
+    """What a request that lets ranks in has come to, the same on every rank.
+
+    ``members`` take part from request ``next_seq`` on, ``joined`` of them are new.
+    """
+
+    next_seq: int
+    members: tuple[int, ...]
+    joined: tuple[int, ...]
+
+    @property
+    def source(self) -> int:
+        """The lowest rank that was there before, of which those that are new can have what they lack."""
+        return min(set(self.members) - set(self.joined))
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """A start of a rank has ended."""
+
+    how: str
+    start: int
+
+
 class Session:
     """Collectives on the ranks of ``group``; making it and ``setup`` are collective, and so are its methods.
 
@@ -60,6 +101,9 @@ class Session:
     measured. ``policy`` says how long ranks wait for each other, ``replan_s`` how long a synthesis beside
     the job may take, ``fence`` ends the process of a rank that is counted as lost, so that it cannot come
     back. Raises LostRankError where ranks are lost and too few are left.
+
+    On a rank that was started again (`launch` with ``rejoin``) it is made once the others have called
+    ``admit``, for which it waits ``join_s`` at most, else LostRankError. What was set up then is known to it.
     """
 
     def __init__(
@@ -70,33 +114,36 @@ class Session:
         policy: Policy | None = None,
         replan_s: float = 5.0,
         fence: Callable[[int], None] = lambda rank: None,
+        join_s: float = 600.0,
     ) -> None:
         self._started_s = time.monotonic()
         self.events: list[Event] = []
         self._mesh, self._first = group.mesh, group
         self.rank = group.mesh.rank
-        measured_s = time.monotonic()
-        if network is None:
-            network = measured_network(group)
-            self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
-        if network.ranks != group.Get_size():
-            raise UsageError(f"the network is for {network.ranks} ranks, the session has {group.Get_size()}")
         self.policy, self.replan_s, self.fence = policy or Policy(), replan_s, fence
-        self.capability = network
+        joins = group.mesh.start > 0
+        if not joins:
+            self.capability = self._measured(network)
         self._direction: Direction | None = None
-        self._backend = Backend(self, group, network)
+        self._gone: set[tuple[int, int]] = set()
+        self._meets: queue.SimpleQueue[Meet] = queue.SimpleQueue()
+        self._backend = Backend(self, group, None if joins else self.capability)
         self._closed = threading.Event()
         self._inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._mesh.subscribe(TOPIC, self._hear)
         self._mesh.on_stalled(self._backend.stalled)
-        self._mesh.on_lost(lambda rank, how: self._inbox.put((rank, LostRankError(how))))
-        group.Barrier()
+        self._mesh.on_lost(self._lost)
+        if not joins:
+            for rank, how in tuple(self._mesh.lost.items()):
+                self._lost(rank, how, self._mesh.starts[rank])
+            group.Barrier()
         self._threads = [
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True)
             for run in (self._beat, self._direct, self._try_severed)
         ]
         for thread in self._threads:
             thread.start()
+        self._own_admission = self._join(join_s) if joins else None
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -140,8 +187,33 @@ class Session:
 
     @property
     def coordinator(self) -> int:
-        """The rank that decides: the lowest that lives."""
-        return min(self.members)
+        """The rank that decides: the lowest of those that live and are there longest."""
+        return leader_of(self.members, self.joined)
+
+    @property
+    def joined(self) -> Mapping[int, int]:
+        """The members that were started again, and the number of the request by which each was let in."""
+        return self._backend.joined
+
+    @property
+    def starts(self) -> Mapping[int, int]:
+        """How often ranks had been started before they were let in, where they were."""
+        return self._backend.starts
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The members that have not been told yet where they go on."""
+        return self._backend.joining
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What was set up, in this order on every rank."""
+        return self._backend.requests
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next request that this rank asks for; calls of ``admit`` count."""
+        return self._backend.next_seq
 
     def setup(
         self,
@@ -204,6 +276,19 @@ class Session:
         """
         return self.ask("reduce", data, op, root)
 
+    def admit(self) -> Admission:
+        """Let in the ranks that were started again and wait; collective, with no request under way.
+
+        Where none waits it costs a message to the coordinator and back. On a rank that joined the first call
+        returns at once what it was let in by, so that its loop may be that of the others. All go on with
+        first schedules; better ones follow, as after a loss. Raises UsageError where requests are under way.
+        """
+        own, self._own_admission = self._own_admission, None
+        if own is not None:
+            return own
+        work = self._backend.admit()
+        return _admission_of(work, None)
+
     def profile(self, every: int) -> None:
         """Measure the links every so many requests, 0 for never, and replan; the same on every rank."""
         self._backend.profile_every = every
@@ -232,6 +317,50 @@ class Session:
         """Say something to one rank of the session."""
         self._mesh.send(rank, TOPIC, message)
 
+    def _join(self, limit_s: float) -> Admission:
+        """Ask the others again and again to be let in, having connected to all whom they name."""
+        started_s, asked_s, alone_since_s = time.monotonic(), -_ASK_S, math.inf
+        while self._backend.admission.empty():
+            now_s, met = time.monotonic(), self._mesh.met
+            alone_since_s = math.inf if met else min(now_s, alone_since_s)
+            if now_s - alone_since_s > _ALONE_S:
+                raise LostRankError(f"rank {self.rank} was started again, and finds no rank to join")
+            if now_s - started_s > limit_s:
+                raise LostRankError(
+                    f"rank {self.rank} was started again, and not let in within {limit_s:g} s",
+                    hint="The other ranks let it in where they call admit().",
+                )
+            if now_s - asked_s > _ASK_S:
+                asked_s = now_s
+                for rank in met:
+                    self.send(rank, Join(self._mesh.start, met))
+            with contextlib.suppress(queue.Empty):
+                others = self._meets.get(timeout=_LOOK_S).others
+                self._mesh.meet(others)
+        left_s = limit_s - (time.monotonic() - started_s)
+        try:
+            admission = _admission_of(self._backend.admission.get(), max(_ALONE_S, left_s))
+        except TimeoutError as error:
+            raise LostRankError(f"rank {self.rank} was started again, and not let in: {error}") from error
+        self._mesh.admitted()
+        return admission
+
+    def _measured(self, network: Network | None) -> Network:
+        """What the links can carry: as given, or as they are now."""
+        measured_s = time.monotonic()
+        if network is None:
+            network = measured_network(self._first)
+            self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
+        ranks = self._first.Get_size()
+        if network.ranks != ranks:
+            raise UsageError(f"the network is for {network.ranks} ranks, the session has {ranks}")
+        return network
+
+    def _lost(self, rank: int, how: str, start: int) -> None:
+        """On any thread of the mesh: a rank is lost."""
+        self._gone.add((rank, start))
+        self._inbox.put((rank, _Gone(how, start)))
+
     def _request(self, kind: Kind, count: int, dtype: str, op: str, root: int | None) -> Request:
         if kind not in SERVED:
             raise UsageError(f"kind: expected one of {', '.join(SERVED)}, found {kind!r}")
@@ -252,14 +381,14 @@ class Session:
             if isinstance(message, Regroup):
                 self._backend.break_off(message)
             self._backend.decisions.put(message)
+        elif isinstance(message, Meet):
+            self._meets.put(message)
         else:
             self._inbox.put((rank, message))
 
     def _beat(self) -> None:
-        from exec.adaptive.messages import Beat
-
         while not self._closed.wait(_BEAT_S):
-            if self.coordinator != self.rank:
+            if self.members and self.coordinator != self.rank:
                 self.send(self.coordinator, Beat())
 
     def _try_severed(self) -> None:
@@ -285,14 +414,15 @@ class Session:
 
     def _take(self, rank: int, message: Any) -> None:
         if self._direction is None:
-            living = [member for member in self.members if member not in self._mesh.lost]
-            if self.rank != min(living, default=self.rank):
+            # A rank that is lost may have been started again meanwhile, and is no member then.
+            starts, members = self.starts, self.members
+            gone = {one for one in members if (one, starts.get(one, 0)) in self._gone}
+            if not members or self.rank != leader_of({*members} - gone or {self.rank}, self.joined):
                 return
-            self._direction = Direction(self, self._first, self.members, self.epoch)
-            gone = {member: self._mesh.lost[member] for member in self.members if member in self._mesh.lost}
-            self._guarded(self._direction.lose, gone)
-        if isinstance(message, LostRankError):
-            self._guarded(self._direction.lose, {rank: str(message)})
+            self._direction = Direction(self, self._first, members, self.epoch)
+            self._guarded(self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in gone})
+        if isinstance(message, _Gone):
+            self._guarded(self._direction.lose, {rank: message.how}, message.start)
         else:
             self._guarded(self._direction.hear, rank, message)
 
@@ -304,3 +434,8 @@ class Session:
             if not isinstance(error, CcctlError):
                 _log.exception("the coordinator of the session failed")
             self._backend.fail(error)
+
+
+def _admission_of(work: Work, timeout_s: float | None) -> Admission:
+    joined = tuple(work.wait(timeout_s).tolist())
+    return Admission(work.seq + 1, work.members, joined)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from exec.sockets.channel import Channel, key_of_wires
+from exec.sockets.mesh import Meeting, Whereabouts
 from exec.sockets.reach import first_to_answer
 from probes.errors import CcctlError, UnavailableError, UsageError
 
@@ -32,6 +33,8 @@ __all__ = [
     "SCRATCH",
     "SCRATCH_PREFIX",
     "SESSION_PREFIX",
+    "START",
+    "Admitted",
     "Exchange",
     "Exchanged",
     "Failure",
@@ -69,6 +72,8 @@ SCRATCH = "CCCTL_SCRATCH"
 SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
 # Where the agent of a host tells a rank its number, and the number of its own process.
 RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
+# How often a rank was started before, where it was.
+START = "CCCTL_START"
 # Where the launchers tell a process its rank.
 RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
 # How long it is tried to remove what a run leaves.
@@ -77,11 +82,12 @@ _REMOVAL_S = 2.0
 
 @dataclass(frozen=True)
 class Hello:
-    """A rank has started, and has not touched MPI yet."""
+    """A rank has started, and has not touched MPI yet; ``start`` times it was started before."""
 
     rank: int
     host: str
     pid: int
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Job:
     """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function".
 
     ``arguments`` are pickled, and read only when a rank has ``path`` among the folders of its modules.
+    ``meeting`` is for a rank that is started again while the others are at work.
     """
 
     task: str
@@ -96,6 +103,7 @@ class Job:
     ranks: int
     path: tuple[str, ...] = ()
     wires: Wires = "mpi"
+    meeting: Meeting | None = None
 
     def opened(self) -> tuple[Callable[..., Any], Any]:
         """The function and its arguments, both found on ``path`` after what this process finds by itself."""
@@ -107,7 +115,8 @@ class JobForRanks:
     """A job as the command has it: each rank gets what it needs of the arguments.
 
     Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
-    the death of a rank does not end it. Raises UsageError where the arguments cannot be pickled.
+    the death of a rank does not end it, and a lost rank is started again up to ``rejoin`` times. Raises
+    UsageError where the arguments cannot be pickled.
     """
 
     def __init__(
@@ -119,16 +128,16 @@ class JobForRanks:
         wires: Wires = "mpi",
         *,
         survive: bool = False,
+        rejoin: int = 0,
     ) -> None:
-        self.ranks, self.wires, self.survive = ranks, wires, survive
+        self.ranks, self.wires, self.survive, self.rejoin = ranks, wires, survive, rejoin
         self._part = getattr(arguments, "of_rank", None)
         self._whole = Job(task, b"" if self._part else _pickled(arguments), ranks, path, wires)
 
-    def of_rank(self, rank: int) -> Job:
-        """What goes to one rank."""
-        return (
-            self._whole if self._part is None else replace(self._whole, arguments=_pickled(self._part(rank)))
-        )
+    def of_rank(self, rank: int, meeting: Meeting | None = None) -> Job:
+        """What goes to one rank; ``meeting`` where it is started again."""
+        job = replace(self._whole, meeting=meeting)
+        return job if self._part is None else replace(job, arguments=_pickled(self._part(rank)))
 
 
 def _pickled(arguments: object) -> bytes:
@@ -147,9 +156,18 @@ def function_of(task: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Started:
-    """The wires are up; ``segments`` are the files of shared memory that nobody clears away after a kill."""
+    """The wires are up; ``segments`` are the files of shared memory that nobody clears away after a kill.
+
+    ``where`` is how others reach the rank, where its wires are sockets.
+    """
 
     segments: tuple[str, ...]
+    where: Whereabouts | None = None
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The others have let in this rank, which was started again."""
 
 
 @dataclass(frozen=True)
@@ -207,10 +225,11 @@ class Exchanged:
 
 @dataclass(frozen=True)
 class Lost:
-    """To the survivors: a rank is gone for good; ``how`` is for a reader."""
+    """To the survivors: a start of a rank is gone for good; ``how`` is for a reader."""
 
     rank: int
     how: str
+    start: int = 0
 
     def __str__(self) -> str:
         return f"rank {self.rank} {self.how}"

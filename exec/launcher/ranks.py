@@ -22,6 +22,8 @@ class Rank:
     pid: int
     connection: Channel
     heard_s: float
+    start: int = 0
+    """How often the rank was started before."""
     status: Status = field(default_factory=Status)
     segments: tuple[str, ...] = ()
     up: bool = False

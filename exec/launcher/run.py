@@ -96,6 +96,7 @@ def launch(
     progress: Progress = SILENT,
     wires: Wires = "mpi",
     survive: bool = False,
+    rejoin: int = 0,
     on_lost: Callable[[Lost], None] = lambda lost: None,
 ) -> Any:
     """Call ``function(comm, arguments, progress)`` on every rank; returns what it returns on rank 0.
@@ -123,6 +124,10 @@ def launch(
     LostRankError means that none is left, or that one died before all were connected. What a rank raises ends
     the run. Not inside the user's own mpirun.
 
+    With ``rejoin`` a lost rank is started again on its host, once that answers, up to so many times, later
+    each time. The function is called there anew, and the `Session` that it makes joins the others; until they
+    have let it in, its end, or what it raises, is of no matter to them.
+
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
     >>> len(greetings.hosts)
@@ -142,6 +147,7 @@ def launch(
         progress=progress,
         wires=wires,
         survive=survive,
+        rejoin=rejoin,
         on_lost=on_lost,
         path=[str(Path(folder).absolute()) for folder in sys.path],
     )
@@ -177,6 +183,7 @@ def run_ranks(
     progress: Progress = SILENT,
     wires: Wires = "mpi",
     survive: bool = False,
+    rejoin: int = 0,
     on_lost: Callable[[Lost], None] = lambda lost: None,
     ending: Ending | None = None,
     path: Sequence[str] = (),
@@ -191,14 +198,16 @@ def run_ranks(
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
     ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
 
-    Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``
-    and ``on_lost`` are those of `launch`.
+    Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``,
+    ``rejoin`` and ``on_lost`` are those of `launch`.
 
     Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
     as other ranks wait, ends the job, and ``ending`` is told.
     """
     if survive and wires == "mpi":
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
+    if rejoin and not survive:
+        raise UsageError("rejoin: a run that does not survive the loss of a rank starts none again")
     if started_by_mpi():
         if wires == "sockets":
             raise UsageError(
@@ -216,7 +225,7 @@ def run_ranks(
     from exec.launcher.session import StartedRanks
     from exec.launcher.watchdog import Heard, Limits
 
-    job = JobForRanks(task, arguments, ranks, tuple(path), wires, survive=survive)
+    job = JobForRanks(task, arguments, ranks, tuple(path), wires, survive=survive, rejoin=rejoin)
     with StartedRanks(where, job) as started:
         return started.result(Heard(progress, keep, on_lost), Limits(timeout_s, stall_s))
 

@@ -6,7 +6,8 @@ interpreter) is left alone; with mpirun only those of this host are seen. One wh
 nothing is cut off, whether it runs or not.
 
 Where the run survives that, a lost rank is killed as far as it can be reached, and hung up on, before the
-others are told: what they decide without it, it cannot undo.
+others are told: what they decide without it, it cannot undo. It may then be started again; until the others
+have let it in, whatever becomes of it is of no matter to the run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 from exec.errors import RankFailed
 from exec.launcher.answers import Answers
 from exec.launcher.protocol import (
+    Admitted,
     Exchange,
     Failure,
     Fence,
@@ -39,9 +41,11 @@ from exec.launcher.protocol import (
     rebuilt,
 )
 from exec.launcher.ranks import MOST_NAMED, Rank, culprit, who_waits
+from exec.launcher.restarts import Restarts
 from exec.launcher.starters.starter import Starter
 from exec.sockets.channel import BrokenMessage, Channel
 from exec.sockets.greeter import Greeter
+from exec.sockets.mesh import Meeting, Whereabouts
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
 from probes.progress import SILENT, Progress
 
@@ -107,6 +111,8 @@ class Watchdog:
         self._value: Any = None
         self._heard = Heard()
         self._answers, self.losses, self._survives = Answers(job), list[Lost](), False
+        self._restarts, self._joining = Restarts(job.rejoin), dict[int, Rank]()
+        self._whereabouts: dict[int, Whereabouts] = {}
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
@@ -126,9 +132,11 @@ class Watchdog:
                 self._tell(rank, answer)
             self._check_silence()
             self._check_launcher()
+            self._start_again()
             self._check_clock(limits.timeout_s)
             self._check_advance(limits.stall_s)
         heard.progress.update(1.0, 1.0)
+        self._let_nobody_in()
         return self._value
 
     @property
@@ -138,31 +146,54 @@ class Watchdog:
 
     def segments_here(self) -> set[str]:
         """Files of shared memory of this host that a killed rank leaves behind."""
-        return {name for rank in self.ranks.values() if rank.host == self._here for name in rank.segments}
+        return {name for rank in self._known() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
         """Hang up on every rank: one that still runs then ends itself. No more are greeted."""
-        for rank in self.ranks.values():
+        for rank in self._known():
             rank.connection.close()
         self._greeter.close()
+
+    def _known(self) -> list[Rank]:
+        """The ranks, and first those that were started again and not let in yet."""
+        return [*self._joining.values(), *self.ranks.values()]
 
     def _send_job(self, hello: Hello, connection: Channel) -> None:
         """Give a rank its part of the job; on a thread of its own, as large arguments take their time."""
         if not isinstance(hello, Hello):
             raise EOFError
+        if hello.start and not self._restarts.awaits(hello.rank, hello.start):
+            # It was given up before it was heard of.
+            raise EOFError
         connection.limit_sending(_SENDING_S)
         try:
-            connection.send(self._job.of_rank(hello.rank))
+            connection.send(self._job.of_rank(hello.rank, self._meeting(hello.start)))
         except Exception as error:
             _log.warning(f"rank {hello.rank} did not get its arguments: {error}")
             raise
         if self._job.wires == "sockets":
             connection.expect_acknowledgements(FAR_SILENCE_S)
-        self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, time.monotonic()))
+        now_s = time.monotonic()
+        self._arrivals.put(Rank(hello.rank, hello.host, hello.pid, connection, now_s, start=hello.start))
+
+    def _meeting(self, start: int) -> Meeting | None:
+        """Whom a rank that is started again has to connect to."""
+        if not start:
+            return None
+        living = frozenset(rank.number for rank in tuple(self.ranks.values()) if rank.at_work)
+        known = tuple(where for _, where in sorted(tuple(self._whereabouts.items())))
+        return Meeting(start, known, living)
 
     def _welcome(self) -> None:
         while not self._arrivals.empty():
             rank = self._arrivals.get()
+            if rank.start:
+                if self._restarts.awaits(rank.number, rank.start):
+                    self._restarts.answered(rank.number)
+                    self._joining[rank.number] = rank
+                else:
+                    rank.connection.close()
+                continue
             if not self.ranks:
                 self._reached(False)
             self.ranks[rank.number] = rank
@@ -170,7 +201,7 @@ class Watchdog:
 
     def _listen(self, at_most_s: float) -> None:
         self._welcome()
-        by_connection = {rank.connection: rank for rank in self.ranks.values() if rank.connected}
+        by_connection = {rank.connection: rank for rank in self._known() if rank.connected}
         if not by_connection:
             time.sleep(at_most_s)
             return
@@ -214,15 +245,45 @@ class Watchdog:
         rank.lost = how
         self._starter.kill(rank.number)
         rank.connection.close()
-        lost = Lost(rank.number, f"(host {rank.host}, pid {rank.pid}) {how}")
+        self._restarts.lost(rank.number, time.monotonic())
+        lost = Lost(rank.number, f"(host {rank.host}, pid {rank.pid}) {how}", rank.start)
+        if self._joining.get(rank.number) is rank:
+            del self._joining[rank.number]
+            _log.warning(f"{lost} before it was let in again")
+            return
         self.losses.append(lost)
         _log.warning(f"{lost}")
         self._heard.on_lost(lost)
-        if len(self.losses) == self._job.ranks:
+        if all(other.lost for other in self.ranks.values()):
             raise LostRankError("\n".join(["no rank is left", *self._who_is_lost()])) from None
         for other in self.ranks.values():
             if other.connected:
                 self._tell(other, lost)
+
+    def _start_again(self) -> None:
+        """Start the ranks again whose turn it is, and give up those that are not heard of."""
+        now_s = time.monotonic()
+        overdue = self._restarts.overdue(now_s)
+        for rank in self._restarts.awaited:
+            failed = "was not heard of" if rank in overdue else self._starter.failed_again(rank)
+            if failed:
+                _log.warning(f"rank {rank}, started again, {failed}")
+                self._starter.kill(rank)
+                self._restarts.lost(rank, now_s)
+        for rank, start in self._restarts.due(now_s):
+            _log.info(f"rank {rank} is started again")
+            try:
+                self._starter.restart(rank, start)
+            except UnavailableError as error:
+                _log.warning(f"rank {rank} was not started again: {error.message}")
+                self._restarts.lost(rank, now_s)
+
+    def _let_nobody_in(self) -> None:
+        """The run is over: end the ranks that are not a part of it yet."""
+        for rank in self._joining.values():
+            rank.connection.close()
+        for number in (*self._joining, *self._restarts.awaited):
+            self._starter.kill(number)
 
     def _who_is_lost(self) -> list[str]:
         return [str(lost) for lost in self.losses[:MOST_NAMED]]
@@ -243,10 +304,14 @@ class Watchdog:
             self._keep_all(message)
         elif isinstance(message, Started):
             rank.segments, rank.up = message.segments, True
-            if self._all_up():
+            if message.where is not None:
+                self._whereabouts[rank.number] = message.where
+            if self._all_up() and not self._survives:
                 # Before, the others cannot have connected to each other.
                 self._survives = self._job.survive
                 self._reached(True)
+        elif self._joining.get(rank.number) is rank:
+            self._take_of_joining(rank, message)
         elif isinstance(message, Finished):
             rank.finished = True
             if rank is self._answers.giver or (self._job.wires == "mpi" and rank.number == 0):
@@ -261,8 +326,19 @@ class Watchdog:
             rank.status = message.state
             self._failed(rank, message)
 
+    def _take_of_joining(self, rank: Rank, message: object) -> None:
+        """What a rank says that was started again, and does not take part yet."""
+        if isinstance(message, Admitted):
+            del self._joining[rank.number]
+            self.ranks[rank.number] = rank
+            _log.info(f"{rank} was let in again")
+        elif isinstance(message, Failure):
+            self._lose(rank, f"failed: {message.summary}")
+        elif isinstance(message, Returned):
+            self._lose(rank, "returned")
+
     def _fence(self, number: int, by: Rank) -> None:
-        rank = self.ranks.get(number)
+        rank = self._joining.get(number) or self.ranks.get(number)
         if rank is not None and rank.connected:
             self._lose(rank, f"was fenced by rank {by.number}")
 
@@ -306,10 +382,10 @@ class Watchdog:
         now_s = time.monotonic()
         # This process may itself have been stopped, or the machine asleep: then nobody was silent.
         if now_s - self._looked_s > 2.0:
-            for rank in self.ranks.values():
+            for rank in self._known():
                 rank.heard_s = now_s
         self._looked_s = now_s
-        for rank in self.ranks.values():
+        for rank in self._known():
             silent_s = now_s - rank.heard_s
             allowed_s = SILENCE_S if rank.host == self._here else FAR_SILENCE_S
             if rank.connected and rank.host != self._here and silent_s > allowed_s / 2:

@@ -24,6 +24,8 @@ from exec.launcher.protocol import (
     BEAT_S,
     RANK,
     RANK_VARIABLES,
+    START,
+    Admitted,
     Exchange,
     Exchanged,
     Failure,
@@ -47,7 +49,7 @@ from exec.launcher.protocol import (
     wires_key,
 )
 from exec.sockets.channel import Channel
-from probes.errors import UnavailableError
+from probes.errors import UnavailableError, UsageError
 from probes.files import temporary_folders
 from probes.install_hints import install
 from probes.live.mpi_library import library_name
@@ -74,6 +76,7 @@ class Reporter:
         self._membership = threading.Lock()
         self._lost: list[Lost] = []
         self._callbacks: list[Callable[[Lost], None]] = []
+        self.start = 0
 
     def update(self, done: float, total: float, text: str = "") -> None:
         self.status = Status(done, total, text)
@@ -109,7 +112,10 @@ class Reporter:
         """What each rank gives to this all-gather over the command, in rank order; all call it equally often.
 
         Of a rank that is lost or has returned before it gave anything it is empty. For small contents.
+        Raises UsageError on a rank that was started again.
         """
+        if self.start:
+            raise UsageError("exchange: a rank that was started again takes no part in it")
         self.send(Exchange(content))
         return list(self._exchanged.get())
 
@@ -181,6 +187,7 @@ def main() -> None:
     rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
     # Another run that the task starts has ranks of its own.
     os.environ.pop(RANK, None)
+    start = int(os.environ.pop(START, "0"))
     key = wires_key()
     try:
         connection = connect()
@@ -190,13 +197,14 @@ def main() -> None:
             _leave()
         raise
     try:
-        connection.send(Hello(rank, socket.gethostname(), os.getpid()))
+        connection.send(Hello(rank, socket.gethostname(), os.getpid(), start))
         job: Job = connection.receive()
     except (EOFError, OSError):
         _leave()
     # Open until this process ends, so that nobody takes the folder for one that was left behind.
     temporary_folders.hold(Path(scratch_directory()))
     reporter = Reporter(connection)
+    reporter.start = start
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
     _serve(job, rank, reporter, key)
     reporter.close()
@@ -204,8 +212,9 @@ def main() -> None:
 
 def _serve(job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
     try:
-        comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job.ranks, reporter, key)
-        reporter.send(Started(segments()))
+        comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
+        where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
+        reporter.send(Started(segments(), where))
         function, arguments = job.opened()
         value = function(comm, arguments, reporter)
         reporter.send_pieces()
@@ -256,11 +265,15 @@ def _world(ranks: int) -> Any:
     return MPI.COMM_WORLD
 
 
-def _group(rank: int, ranks: int, reporter: Reporter, key: bytes) -> Any:
+def _group(rank: int, job: Job, reporter: Reporter, key: bytes) -> Any:
     """The ranks of this run, connected by sockets of our own."""
-    from exec.sockets.group import join
+    from exec.sockets.group import join, rejoin
 
-    return join(rank, ranks, reporter.exchange, key)
+    if job.meeting is None:
+        return join(rank, job.ranks, reporter.exchange, key)
+    group = rejoin(rank, job.ranks, job.meeting, key)
+    group.mesh.on_admitted(lambda: reporter.send(Admitted()))
+    return group
 
 
 def _finalize() -> None:

@@ -20,12 +20,13 @@ MUTE_S = 0.4
 
 @dataclass(frozen=True)
 class Passed:
-    """A message from ``origin`` to ``dest`` on its way round."""
+    """A message from ``origin`` to ``dest`` on its way round; ``starts`` are those of the two."""
 
     origin: int
     dest: int
     number: int
     content: bytes
+    starts: tuple[int, int] = (0, 0)
 
 
 class Arrivals:

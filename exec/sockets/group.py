@@ -1,7 +1,7 @@
 """A group of ranks over TCP: the part of an MPI communicator that plans, profiles and sessions use.
 
 Collective calls pair up by their order, as in MPI. When a member dies, whoever waits in the group raises
-LostRankError; the survivors go on in a group of their own (``shrunk``), which is made without a message.
+LostRankError; the survivors go on in a group of their own (``among``), which is made without a message.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from exec.program.wires import Wire
-from exec.sockets.mesh import Exchange, Mesh
+from exec.sockets.mesh import Exchange, Meeting, Mesh
 from exec.sockets.stalls import Stalls
 from exec.sockets.wires import FlowWires
 from probes.errors import LostRankError
 
-__all__ = ["Group", "join"]
+__all__ = ["Group", "join", "rejoin"]
 
 _POLL_MS = 50
 # asm-generic/socket.h; Python has no name for it.
@@ -40,6 +40,17 @@ def join(rank: int, size: int, exchange: Exchange, key: bytes) -> Group:
     reached.
     """
     return Group(Mesh(rank, size, exchange, key), range(size), "0")
+
+
+def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
+    """The group of the start for a rank that was started again, alone, while the others go on.
+
+    It is of no use but to make a session, which the others let in: each call in it raises LostRankError.
+    Raises UnavailableError where this rank is on another host than before.
+    """
+    group = Group(Mesh(rank, size, meeting, key), range(size), "0")
+    group.revoke("this rank was started again: what the ranks say to each other needs a session")
+    return group
 
 
 class Group:
@@ -72,7 +83,7 @@ class Group:
         """The same ranks, with messages of their own, for a thread that calls beside others."""
         return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
 
-    def shrunk(self, members: Sequence[int], epoch: str) -> Group:
+    def among(self, members: Sequence[int], epoch: str) -> Group:
         """The group of ``members``, numbers of the mesh, in a new epoch; alike on all of them."""
         return Group(self.mesh, sorted(members), epoch)
 
@@ -83,9 +94,9 @@ class Group:
     def check(self) -> None:
         """Raise LostRankError where a member is lost or the group is revoked."""
         self.mesh.check(self._name)
-        for rank in self.mesh.lost:
+        for rank, how in tuple(self.mesh.lost.items()):
             if rank in self.members:
-                raise LostRankError(f"rank {self.members.index(rank)} {self.mesh.lost[rank]}")
+                raise LostRankError(f"rank {self.members.index(rank)} {how}")
 
     def close(self) -> None:
         """Close the connections for data of this epoch."""

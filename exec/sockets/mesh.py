@@ -3,6 +3,8 @@
 One thread reads what the others say and sorts it; whoever waits for something waits on one condition. A
 connection that ends is a rank that is lost: everybody who waits for it is told so, and the others go on.
 A connection that carries nothing though both ends live is done without: messages go round over a third rank.
+A rank that is lost may be started again; it then connects to all that live, and what its earlier start
+still says is not heard.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +33,7 @@ from exec.sockets.reach import UNHEARD_S, first_to_answer
 from probes.errors import LostRankError, UnavailableError
 from probes.live.host_key import host_key
 
-__all__ = ["Exchange", "Mesh"]
+__all__ = ["Exchange", "Meeting", "Mesh", "Whereabouts"]
 
 Exchange = Callable[[bytes], list[bytes]]
 """Gives what every rank gave, in the order of the ranks; collective."""
@@ -44,7 +46,7 @@ _MEETING_S = 120.0
 _LOOK_S = 0.05
 # How often the connections are looked at, and one that somebody waits for is tried.
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
-_TRY = "mesh/try"
+_TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
 
@@ -56,21 +58,58 @@ class _NoWay:
 
 
 @dataclass(frozen=True)
+class Whereabouts:
+    """Where a rank is: its host (``host`` is the lowest rank there), process and addresses.
+
+    ``start`` counts how often the rank was started before.
+    """
+
+    rank: int
+    start: int
+    host: int
+    name: str
+    key: str
+    pid: int
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What a rank that is started again needs to join the others.
+
+    ``start`` counts how often it was started before, ``known`` is where each rank is or was, and ``living``
+    are those to connect to.
+    """
+
+    start: int
+    known: tuple[Whereabouts, ...]
+    living: frozenset[int]
+
+
+@dataclass(frozen=True)
 class _Introduction:
-    """The first message on a connection: who calls, and for which flow; "" is for messages."""
+    """The first message on a connection: who calls, and for which flow; "" is for messages.
+
+    ``where`` is that of a rank which was started again.
+    """
 
     rank: int
     flow: str = ""
+    where: Whereabouts | None = None
 
 
 class Mesh:
     """The connections of ``rank`` to the other ranks of a run of ``size``; collective to make.
 
-    Raises UnavailableError where a rank cannot be reached. ``host[r]`` is the lowest rank on the
-    host of r, ``names[r]`` what that host calls itself, ``pids[r]`` its process.
+    A rank that was started again gives a ``Meeting`` instead of an exchange, and makes its own alone. Those
+    of ``living`` that do not answer then count as lost.
+
+    Raises UnavailableError where a rank cannot be reached, or the host is not the one that it was.
+    ``host[r]`` is the lowest rank on the host of r, ``names[r]`` what that host calls itself, ``pids[r]``
+    its process, ``starts[r]`` how often it was started before.
     """
 
-    def __init__(self, rank: int, size: int, exchange: Exchange, key: bytes) -> None:
+    def __init__(self, rank: int, size: int, how: Exchange | Meeting, key: bytes) -> None:
         self.rank, self.size, self._key = rank, size, key
         self._changed = threading.Condition()
         self._channels: dict[int, Channel] = {}
@@ -87,18 +126,24 @@ class Mesh:
         self._flows: dict[tuple[int, str, bool], socket.socket] = {}
         self._revoked: dict[str, str] = {}
         self.lost: dict[int, str] = {}
-        self._on_lost: list[Callable[[int, str], None]] = []
+        self._on_lost: list[Callable[[int, str, int], None]] = []
+        self._on_admitted: list[Callable[[], None]] = []
+        self._met: dict[int, int] = {}
         self._closed = False
-        self._fresh: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._fresh: queue.SimpleQueue[int | tuple[Whereabouts, Channel]] = queue.SimpleQueue()
         self._selector = selectors.DefaultSelector()
         self._waker, self._awoken = socket.socketpair()
         self._selector.register(self._awoken, selectors.EVENT_READ)
-        self._listeners = self._introduce(exchange)
+        self._known: list[Whereabouts] = []
+        self._listeners = self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how)
         # From here on ranks may arrive.
         self._greeter = Greeter(self._listeners, key, size * size, self._arrived)
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
         self._reader.start()
-        self._meet()
+        if isinstance(how, Meeting):
+            self._meet_again(self._known[peer] for peer in sorted(how.living - {rank}))
+        else:
+            self._meet()
 
     def close(self) -> None:
         """Hang up on everybody."""
@@ -153,9 +198,57 @@ class Mesh:
         if peer in self._channels:
             self._channels[peer].outlast(_OUTLASTED_S if outage else UNHEARD_S)
 
+    @property
+    def host(self) -> list[int]:
+        """The lowest rank on the host of each rank."""
+        return [where.host for where in self._known]
+
+    @property
+    def names(self) -> list[str]:
+        """What the host of each rank calls itself."""
+        return [where.name for where in self._known]
+
+    @property
+    def pids(self) -> list[int]:
+        """The process of each rank."""
+        return [where.pid for where in self._known]
+
+    @property
+    def starts(self) -> list[int]:
+        """How often each rank was started before."""
+        return [where.start for where in self._known]
+
+    @property
+    def start(self) -> int:
+        """How often this rank was started before."""
+        return self._known[self.rank].start
+
+    def whereabouts(self, rank: int) -> Whereabouts:
+        """Where ``rank`` is, or was when it was lost."""
+        return self._known[rank]
+
+    @property
+    def met(self) -> dict[int, int]:
+        """The ranks that a rank which was started again is connected to, and their starts."""
+        with self._changed:
+            return {peer: start for peer, start in self._met.items() if peer not in self.lost}
+
+    def meet(self, others: Iterable[Whereabouts]) -> None:
+        """Connect to ranks that were started again after this one had met the others."""
+        self._meet_again(where for where in others if self._met.get(where.rank, -1) < where.start)
+
+    def on_admitted(self, hear: Callable[[], None]) -> None:
+        """Let ``hear()`` be called when the others have let in this rank, which was started again."""
+        self._on_admitted.append(hear)
+
+    def admitted(self) -> None:
+        """Say that the others have let this rank in."""
+        for hear in self._on_admitted:
+            hear()
+
     def reaches(self, peer: int) -> bool:
         """Whether a new connection to ``peer`` comes about."""
-        channel = first_to_answer(self._addresses[peer], self._key)
+        channel = first_to_answer(self._known[peer].addresses, self._key)
         if channel is not None:
             channel.close()
         return channel is not None
@@ -184,15 +277,19 @@ class Mesh:
                 while box:
                     hear(peer, box.popleft())
 
-    def on_lost(self, hear: Callable[[int, str], None]) -> None:
-        """Let ``hear(rank, how)`` be called once for each rank that is lost from now on."""
+    def on_lost(self, hear: Callable[[int, str, int], None]) -> None:
+        """Let ``hear(rank, how, start)`` be called once for each rank that is lost from now on."""
         with self._changed:
             self._on_lost.append(hear)
 
-    def lose(self, peer: int, how: str) -> None:
-        """Count ``peer`` as lost: its connection has ended, or it was decided so."""
+    def lose(self, peer: int, how: str, start: int | None = None) -> None:
+        """Count ``peer`` as lost: its connection has ended, or it was decided so.
+
+        With ``start`` only that start of the rank: one that was started again since is not lost by it.
+        """
         with self._changed:
-            if peer in self.lost or self._closed:
+            began = self._known[peer].start
+            if peer in self.lost or self._closed or start not in (None, began):
                 return
             self.lost[peer] = how
             channel = self._channels.get(peer)
@@ -203,7 +300,14 @@ class Mesh:
                 self._selector.unregister(channel)
             channel.close()
         for hear in hearers:
-            hear(peer, how)
+            hear(peer, how, began)
+
+    def _broke(self, peer: int, channel: Channel, how: str) -> None:
+        """Count ``peer`` as lost, unless it was started again and has another connection by now."""
+        with self._changed:
+            if self._channels.get(peer) is not channel:
+                return
+        self.lose(peer, how, self._known[peer].start)
 
     def revoke(self, prefix: str, why: str) -> None:
         """Let whoever waits on a topic that begins with ``prefix``, now or later, raise LostRankError."""
@@ -274,7 +378,7 @@ class Mesh:
 
     def _opened(self, peer: int, flow: str, limit_s: float) -> socket.socket:
         """A connection for data to ``peer``, which is told which flow it is for."""
-        channel = first_to_answer(self._addresses[peer], self._key)
+        channel = first_to_answer(self._known[peer].addresses, self._key)
         if channel is None:
             if limit_s < math.inf:
                 raise TimeoutError(f"rank {peer} does not answer")
@@ -289,24 +393,81 @@ class Mesh:
         said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
         hosts = [json.loads(text) for text in exchange(said)]
         keys = [key for _, key, _ in hosts]
-        self.host = [keys.index(key) for key in keys]
-        self.pids = [pid for _, _, pid in hosts]
-        self.names = [name for name, _, _ in hosts]
-        others = sorted({name for name, key, _ in hosts if key != keys[self.rank]})
-        addresses = own_addresses_towards(others) if others else ["127.0.0.1"]
-        listeners = [_server(address) for address in addresses] or [_server("0.0.0.0")]
-        mine = [f"{address}:{port}" for one in listeners for address, port in _published(one)]
-        self._addresses = [json.loads(text) for text in exchange(json.dumps(mine).encode())]
+        listeners = _listeners({name for name, key, _ in hosts if key != keys[self.rank]})
+        addresses = [json.loads(text) for text in exchange(json.dumps(_published(listeners)).encode())]
+        for rank, (name, key, pid) in enumerate(hosts):
+            self._known.append(Whereabouts(rank, 0, keys.index(key), name, key, pid, tuple(addresses[rank])))
         return listeners
+
+    def _introduce_anew(self, meeting: Meeting) -> list[socket.socket]:
+        """Listen, and take all others for lost until they are met."""
+        key, name, known = repr(host_key()), socket.gethostname(), meeting.known
+        before = known[self.rank]
+        for rank in meeting.living - {self.rank}:
+            if (known[rank].host == before.host) != (known[rank].key == key):
+                raise UnavailableError(
+                    f"rank {self.rank} was started again on {name}, which is not the host that it was on: "
+                    f"it was {before.name}, and rank {rank} is on {known[rank].name}"
+                )
+        listeners = _listeners({where.name for where in known if where.host != before.host})
+        addresses = tuple(_published(listeners))
+        mine = Whereabouts(self.rank, meeting.start, before.host, name, key, os.getpid(), addresses)
+        self._known += [mine if where.rank == self.rank else where for where in known]
+        self.lost |= {
+            where.rank: "was not met by this rank, which was started again"
+            for where in known
+            if where.rank != self.rank
+        }
+        return listeners
+
+    def _meet_again(self, others: Iterable[Whereabouts]) -> None:
+        """Connect to ``others``; those that do not answer stay lost."""
+        for where in others:
+            channel = first_to_answer(where.addresses, self._key)
+            if channel is None:
+                _log.warning(f"rank {self.rank} cannot reach rank {where.rank} on {where.name}")
+                continue
+            channel.send(_Introduction(self.rank, where=self._known[self.rank]))
+            self._fresh.put((where, channel))
+            self._wake()
+
+    def _renew(self, where: Whereabouts, channel: Channel) -> bool:
+        """Take a rank that was started again for itself: nothing of its earlier start is left; whether so.
+
+        On the thread that reads, so that no message of the earlier start is read after this.
+        """
+        peer = where.rank
+        if where.start < self._known[peer].start or (
+            where.start == self._known[peer].start and peer not in self.lost
+        ):
+            channel.close()
+            return False
+        self.lose(peer, "was started again")
+        with self._changed:
+            self._known[peer] = where
+            self._arrivals[peer] = Arrivals()
+            for key in [key for key in self._boxes if key[1] == peer]:
+                del self._boxes[key]
+            for flow in [key for key in self._flows if key[0] == peer]:
+                self._flows.pop(flow).close()
+            for others in (self._unfit, self._passing_for, self._tried_s):
+                others.pop(peer, None)
+            self._channels[peer] = channel
+            self._sent[peer] = Sent(channel.goes_nowhere)
+            self.lost.pop(peer, None)
+            self._changed.notify_all()
+        self._selector.register(channel, selectors.EVENT_READ, peer)
+        self.send(peer, _MET, self.start)
+        return True
 
     def _meet(self) -> None:
         """Connect to the lower ranks, and wait for the higher ones."""
         for peer in range(self.rank):
-            channel = first_to_answer(self._addresses[peer], self._key)
+            channel = first_to_answer(self._known[peer].addresses, self._key)
             if channel is None:
                 raise UnavailableError(
                     f"rank {self.rank} ({socket.gethostname()}) cannot reach rank {peer} at "
-                    f"{', '.join(self._addresses[peer])}",
+                    f"{', '.join(self._known[peer].addresses)}",
                     hint="A firewall between the hosts? The ranks connect to ports of their choice.",
                 )
             channel.send(_Introduction(self.rank))
@@ -326,6 +487,10 @@ class Mesh:
     def _arrived(self, message: Any, channel: Channel) -> None:
         if not isinstance(message, _Introduction):
             raise EOFError
+        if message.where is not None:
+            self._fresh.put((message.where, channel))
+            self._wake()
+            return
         if not message.flow:
             self._register(message.rank, channel)
             return
@@ -343,40 +508,46 @@ class Mesh:
         self._selector.register(channel, selectors.EVENT_READ, peer)
         # Messages may have come with the introduction.
         self._fresh.put(peer)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have the thread that reads look at what is fresh."""
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
     def _send(self, peer: int, content: bytes) -> None:
         """Send one message, and wait until it has gone where the connection carries anything."""
-        channel, sent = self._channels[peer], self._sent[peer]
+        with self._changed:
+            channel, sent = self._channels[peer], self._sent[peer]
         try:
             with self._sending[peer]:
                 number = sent.next_number()
                 channel.post((number, content))
                 sent.note(number, channel.framed_bytes, content)
-            while self._waits(peer):
+            while self._waits(peer, channel):
                 channel.wait_for_room(_LOOK_S)
                 with self._sending[peer]:
                     channel.flush()
         except (OSError, ValueError) as error:
             # A connection that another thread has closed is no file any more.
-            self.lose(peer, f"broke its connection ({error})")
+            self._broke(peer, channel, f"broke its connection ({error})")
             return
         if sent.mute:
             self._go_round(peer)
 
-    def _waits(self, peer: int) -> bool:
+    def _waits(self, peer: int, channel: Channel) -> bool:
         """Whether a sender waits: the thread that reads never does, or nobody would read."""
-        backlog = self._channels[peer].backlog and not self._sent[peer].mute
+        backlog = channel.backlog and not self._sent[peer].mute and self._channels[peer] is channel
         return backlog and peer not in self.lost and threading.current_thread() is not self._reader
 
     def _post(self, peer: int, frame: object) -> None:
         """Send what bears no number, without waiting."""
+        channel = self._channels[peer]
         try:
             with self._sending[peer]:
-                self._channels[peer].post(frame)
+                channel.post(frame)
         except OSError as error:
-            self.lose(peer, f"broke its connection ({error})")
+            self._broke(peer, channel, f"broke its connection ({error})")
 
     def _go_round(self, peer: int) -> None:
         """Give a third rank what ``peer`` has not acknowledged."""
@@ -392,13 +563,15 @@ class Mesh:
             return
         with self._sending[peer]:
             found = self._sent[peer].to_pass(relay)
+        starts = (self.start, self._known[peer].start)
         for number, content in found:
-            self._post(relay, Passed(self.rank, peer, number, content))
+            self._post(relay, Passed(self.rank, peer, number, content, starts))
 
     def _pass_on(self, passed: Passed) -> None:
         """As a relay: on the thread that reads."""
         if passed.dest == self.rank:
-            self._take(passed.origin, passed.number, passed.content)
+            if passed.starts == (self._known[passed.origin].start, self.start):
+                self._take(passed.origin, passed.number, passed.content)
         elif passed.dest in self._sent and passed.dest not in self.lost:
             self._passing_for.setdefault(passed.dest, set()).add(passed.origin)
             if self.is_mute(passed.dest):
@@ -420,7 +593,7 @@ class Mesh:
                     channel.flush()
                     sent.look(channel.acknowledged_bytes, now_s)
             except (OSError, ValueError) as error:
-                self.lose(peer, f"broke its connection ({error})")
+                self._broke(peer, channel, f"broke its connection ({error})")
                 continue
             if not sent.mute:
                 self._unfit.pop(peer, None)
@@ -437,18 +610,28 @@ class Mesh:
                 if event.data is None:
                     self._awoken.recv(64)
                     while not self._fresh.empty():
-                        self._hear(self._fresh.get())
+                        self._hear_fresh(self._fresh.get())
                 else:
                     self._hear(event.data)
             if time.monotonic() - looked_s > _TICK_S:
                 looked_s = time.monotonic()
                 self._look()
 
+    def _hear_fresh(self, fresh: int | tuple[Whereabouts, Channel]) -> None:
+        """Hear one who has just connected, or whom this rank has connected to."""
+        if isinstance(fresh, int):
+            self._hear(fresh)
+        elif self._renew(*fresh):
+            # Messages may have come with the introduction.
+            self._hear(fresh[0].rank)
+
     def _hear(self, peer: int) -> None:
+        channel = self._channels[peer]
         try:
-            frames = self._channels[peer].arrived()
+            frames = channel.arrived()
         except (EOFError, OSError) as error:
-            self.lose(peer, "is gone" if isinstance(error, EOFError) else f"is gone ({error})")
+            how = "is gone" if isinstance(error, EOFError) else f"is gone ({error})"
+            self._broke(peer, channel, how)
             return
         for frame in frames:
             if isinstance(frame, Passed):
@@ -462,7 +645,10 @@ class Mesh:
     def _take(self, peer: int, number: int, content: bytes) -> None:
         for one in self._arrivals[peer].take(number, content):
             topic, payload = pickle.loads(one)
-            if topic != _TRY:
+            if topic == _MET:
+                with self._changed:
+                    self._met[peer] = payload
+            elif topic != _TRY:
                 self._deliver(peer, topic, payload)
 
     def _deliver(self, peer: int, topic: str, payload: object) -> None:
@@ -488,7 +674,18 @@ def _server(address: str) -> socket.socket:
     return socket.create_server((address, 0), backlog=4096)
 
 
-def _published(listener: socket.socket) -> list[tuple[str, int]]:
+def _listeners(others: Collection[str]) -> list[socket.socket]:
+    """Where ranks of the hosts ``others`` can connect to this one."""
+    addresses = own_addresses_towards(sorted(others)) if others else ["127.0.0.1"]
+    return [_server(address) for address in addresses] or [_server("0.0.0.0")]
+
+
+def _published(listeners: Collection[socket.socket]) -> list[str]:
+    """Where others reach ``listeners``, as host:port."""
+    return [f"{address}:{port}" for one in listeners for address, port in _reached(one)]
+
+
+def _reached(listener: socket.socket) -> list[tuple[str, int]]:
     """Where others reach a listener: at its address, or at every one of this host."""
     address, port = listener.getsockname()[:2]
     if address != "0.0.0.0":

@@ -66,6 +66,43 @@ def fences(comm, arguments, progress):
         time.sleep(1 if left else 0)
     return how, left, split.exists()
 
+def comes_back(comm, arguments, progress):
+    '''Rank 1 dies; its second start fails, and the third is heard of by the others.'''
+    mesh, rank = comm.mesh, comm.Get_rank()
+    if mesh.start == 1:
+        raise ValueError("on purpose, again")
+    if mesh.start == 2:
+        from probes.errors import UsageError
+        try:
+            progress.exchange(b"what the others have had")
+        except UsageError:
+            mesh.admitted()
+        while set(mesh.met) != {0, 2}:
+            time.sleep(0.01)
+        for peer in mesh.met:
+            mesh.send(peer, "back", mesh.start)
+        return None
+    comm.Barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while mesh.starts[1] != 2 or 1 in mesh.lost:
+        time.sleep(0.01)
+    return rank, mesh.receive(1, "back")
+
+def waits_outside(comm, arguments, progress):
+    '''Rank 1 dies, is started again and never let in; the others do not wait for it.'''
+    mesh = comm.mesh
+    if mesh.start:
+        progress.partial(os.getpid())
+        time.sleep(600)
+    comm.Barrier()
+    if comm.Get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while mesh.starts[1] != 1:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    return comm.Get_rank()
+
 def runs(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.protocol import START
 from exec.launcher.starters.environment import FORWARDED
 from exec.launcher.starters.starter import how_it_ended
 from probes.errors import UnavailableError
@@ -62,7 +63,7 @@ class _Agent:
         self._orders, self._answers = self.process.stdin.fileno(), self.process.stdout.fileno()
         os.set_blocking(self._orders, False)
         os.set_blocking(self._answers, False)
-        self.host, self.ranks = entry.host, ranks
+        self.entry, self.host, self.ranks = entry, entry.host, ranks
         self.statuses, self.seen_s = dict[int, int](), dict[int, float]()
         self._heard, self._over = b"", False
         self.tell(
@@ -113,12 +114,15 @@ class _Agent:
 
 
 class Agents:
-    """The agents that have started the ranks of one run."""
+    """The agents that have started the ranks of one run.
+
+    A rank that is started again has an agent of its own: that of its host may have ended with the host.
+    """
 
     label = "ranks"
 
-    def __init__(self, agents: Sequence[_Agent]) -> None:
-        self._agents = tuple(agents)
+    def __init__(self, agents: Sequence[_Agent], env: Mapping[str, str], output: Path) -> None:
+        self._agents, self._env, self._output = list(agents), env, output
 
     @property
     def pids(self) -> frozenset[int]:
@@ -161,6 +165,22 @@ class Agents:
     def kill(self, rank: int) -> None:
         self._of(rank).tell(f"kill {rank}")
 
+    def restart(self, rank: int, start: int) -> None:
+        before = self._of(rank)
+        env = {**self._env, START: str(start)}
+        self._agents.append(_Agent(before.entry, range(rank, rank + 1), env, self._output))
+        if len(before.ranks) == 1:
+            # It has killed its rank if it can be reached, and has no other.
+            before.tell("done")
+
+    def failed_again(self, rank: int) -> str:
+        agent = self._of(rank)
+        over = agent.process.poll()
+        agent.hear()
+        if rank in agent.statuses:
+            return how_it_ended(agent.statuses[rank])
+        return "" if over is None else f"could not be started on host {agent.host} (status {over})"
+
     def terminate(self) -> None:
         for agent in self._agents:
             agent.hang_up()
@@ -181,7 +201,7 @@ class Agents:
             agent.process.stdout.close()  # type: ignore[union-attr]  # it has a pipe
 
     def _of(self, rank: int) -> _Agent:
-        return next(agent for agent in self._agents if rank in agent.ranks)
+        return next(agent for agent in reversed(self._agents) if rank in agent.ranks)
 
 
 def start(ranks: int, hosts: Sequence[HostSlots], env: Mapping[str, str], output: Path) -> Agents:
@@ -198,9 +218,9 @@ def start(ranks: int, hosts: Sequence[HostSlots], env: Mapping[str, str], output
                 agents.append(_Agent(entry, numbers, env, output))
             first = numbers.stop
     except BaseException:
-        Agents(agents).terminate()
+        Agents(agents, env, output).terminate()
         raise
-    return Agents(agents)
+    return Agents(agents, env, output)
 
 
 def remote_shell() -> list[str]:

@@ -69,6 +69,12 @@ class Mpirun:
     def kill(self, rank: int) -> None:
         """mpirun would kill the others, too: a rank is hung up on, and leaves."""
 
+    def restart(self, rank: int, start: int) -> None:
+        raise UnavailableError("MPI does not let ranks in later")
+
+    def failed_again(self, rank: int) -> str:
+        return ""
+
     def terminate(self) -> None:
         self.process.terminate()
 

@@ -40,6 +40,15 @@ class Starter(Protocol):
     def kill(self, rank: int) -> None:
         """Send SIGKILL to a rank, where its host can be reached; returns at once."""
 
+    def restart(self, rank: int, start: int) -> None:
+        """Start a lost rank again on its host; ``start`` times it was started before. Returns at once.
+
+        Raises UnavailableError where that cannot be tried.
+        """
+
+    def failed_again(self, rank: int) -> str:
+        """What has become of a rank that was started again, where it ended; "" where it did not."""
+
     def terminate(self) -> None:
         """Tell all of them to end, and all that they have started."""
 

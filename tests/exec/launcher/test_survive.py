@@ -34,13 +34,16 @@ def elsewhere(tmp_path, monkeypatch):
     return World(hosts=f"{socket.gethostname()}:1,elsewhere.invalid:2")
 
 
-def run(task, world=3, *, survive=True, timeout_s=60.0, keep=lambda piece: None, lost=None, **arguments):
+def run(
+    task, world=3, *, survive=True, timeout_s=60.0, keep=lambda piece: None, lost=None, rejoin=0, **arguments
+):
     return run_ranks(
         f"{MODULE}:{task}",
         arguments,
         World(world) if isinstance(world, int) else world,
         wires="sockets",
         survive=survive,
+        rejoin=rejoin,
         timeout_s=timeout_s,
         keep=keep,
         on_lost=(lost if lost is not None else []).append,
@@ -72,6 +75,20 @@ def test_the_others_go_on_without_a_rank_that_dies(how, said):
     assert said in hows[0]
     assert [(one.rank, one.how) for one in lost] == [(1, hows[0])]
     assert sorted(kept) == [("here", 0), ("here", 1), ("here", 2)]
+
+
+def test_a_lost_rank_is_started_again_on_its_host_and_what_it_raises_before_it_is_let_in_is_no_matter(
+    elsewhere,
+):
+    lost = []
+    assert run("comes_back", elsewhere, rejoin=2, lost=lost) == (0, 2)
+    assert [(one.rank, one.start) for one in lost] == [(1, 0)]
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_rank_that_is_not_let_in():
+    pids = []
+    assert run("waits_outside", 2, rejoin=1, keep=pids.append) == 0
+    assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_the_value_is_that_of_the_lowest_rank_left_that_has_one():
@@ -234,6 +251,8 @@ def test_without_a_remote_shell_the_message_says_what_to_do(monkeypatch):
 def test_what_cannot_be_is_refused(monkeypatch):
     with pytest.raises(UsageError, match="survive=True: MPI ends all ranks"):
         run_ranks(f"{MODULE}:gathers", None, World(2), survive=True)
+    with pytest.raises(UsageError, match="rejoin: a run that does not survive"):
+        run("gathers", 2, survive=False, rejoin=1)
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="wires='sockets' starts ranks of its own"):
         run("gathers", 2)

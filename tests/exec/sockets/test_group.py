@@ -39,7 +39,7 @@ for call in (lambda: comm.allgather(rank), comm.Barrier, lambda: comm.recv(1), c
         assert "rank 1" in str(error), error
     else:
         raise AssertionError(call)
-left = comm.shrunk([0, 2, 3], "1")
+left = comm.among([0, 2, 3], "1")
 assert left.allgather(rank) == [0, 2, 3] and left.Get_rank() == [0, 2, 3].index(rank)
 left.Barrier()
 """
@@ -56,7 +56,7 @@ if rank == 0:
         assert "the epoch is over" in str(error)
     else:
         raise AssertionError
-again = comm.shrunk([0, 1], "1")
+again = comm.among([0, 1], "1")
 assert again.allgather(rank) == [0, 1]
 again.Barrier()
 """
