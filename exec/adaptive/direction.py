@@ -80,7 +80,8 @@ class Direction:
         self._slow, self._slow_of = SlowParts(self._links_of(session.capability)), self.coordinator.members
         self._replanner = Replanner(self._planned, session.replan_s)
         self._warmed = False
-        self._plans: list[Replanned] = []
+        # What searches found, and the epochs that these began in.
+        self._plans: list[tuple[int, Replanned]] = []
         # Schedules of the last version that was found; packed parts of an epoch and version, once compiled.
         self._schedules: dict[Request, Schedule] = {}
         self._late: list[tuple[int, int, bytes]] = []
@@ -132,7 +133,7 @@ class Direction:
             self._warmed = True
             self._replanner.warm(self._network(), self._session.schedules)
         while self._plans:
-            self._install(self._plans.pop())
+            self._install(*self._plans.pop())
         while self._late:
             epoch, version, parts = self._late.pop(0)
             if (epoch, version) == (self.coordinator.epoch, self._version):
@@ -328,15 +329,15 @@ class Direction:
         return restricted(network, [self._first.members.index(rank) for rank in members])[0]
 
     def _planned(self, found: Replanned) -> None:
-        self._plans.append(found)
+        self._plans.append((self._searched_epoch, found))
 
-    def _install(self, found: Replanned) -> None:
+    def _install(self, epoch: int, found: Replanned) -> None:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
         self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
         if not changed:
             return
-        if self._searched_epoch != self.coordinator.epoch:
+        if epoch != self.coordinator.epoch:
             # What was found is for other members; a search for these follows.
             return
         self._version += 1
