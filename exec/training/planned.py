@@ -21,7 +21,7 @@ from exec.mpi.plan import Plan
 from exec.program.dtypes import Array, dtype_of
 from exec.program.layout import Layout
 from exec.sockets.group import Group
-from probes.errors import CcctlError, UsageError
+from probes.errors import CcctlError, UnavailableError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.program import INPUT, OUTPUT, Program
@@ -139,13 +139,15 @@ class PlannedCollectives:
 
     def _shared(self, make: Callable[[], _T]) -> _T:
         """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""
-        told: tuple[_T | None, CcctlError | None] = (None, None)
+        value, failed, why = None, None, ""
         if self.group.Get_rank() == 0:
             try:
-                told = (make(), None)
+                value = make()
             except CcctlError as error:
-                told = (None, error)
-        value, failed = self.group.bcast(told)
+                failed, why = error, str(error)
+        value, why = self.group.bcast((value, why))
         if failed is not None:
             raise failed
+        if why:
+            raise UnavailableError(f"rank 0: {why}")
         return cast(_T, value)

@@ -225,6 +225,7 @@ def main():
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)
     dist.destroy_process_group()
+    assert "mpi4py.MPI" not in sys.modules
 
 
 if __name__ == "__main__":

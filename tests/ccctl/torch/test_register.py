@@ -6,7 +6,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from ccctl.torch import register
+from ccctl.errors import DataError
+from ccctl.torch import _network, register
 
 
 def run(script):
@@ -40,3 +41,15 @@ def test_torch_knows_the_backend():
         "print(dist.Backend('ccctl'), 'ccctl' in dist.Backend.backend_list)"
     )
     assert said == "ccctl True"
+
+
+def test_the_network_is_that_of_the_ranks_in_a_profile(tmp_path):
+    path = tmp_path / "links.csv"
+    pairs = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
+    path.write_text("".join(f"{src},{dst},{1 + src + dst}us,1GB/s\n" for src, dst in pairs))
+    assert _network("", [0, 1]) is None
+    network = _network(str(path), [0, 2])
+    assert network.ranks == 2
+    assert network.alpha_s.tolist() == [3e-6, 3e-6]
+    with pytest.raises(DataError, match="rank 3"):
+        _network(str(path), [0, 3])

@@ -11,6 +11,7 @@ import numpy as np
 from exec.adaptive.messages import Request
 from exec.training.meeting import Farewell, meet
 from exec.training.planned import PlannedCollectives
+from probes.errors import UnavailableError
 if len(sys.argv) > 4:
     import exec.mpi.connections, exec.sockets.mesh
     exec.mpi.connections.host_key = exec.sockets.mesh.host_key = lambda: ("apart", rank)
@@ -52,6 +53,17 @@ try:
     plans.run(Request("all_reduce", "sum", "float32", 100 + rank, 4), np.zeros(100 + rank, np.float32))
 except Exception as error:
     found.append(type(error).__name__)
+class WithParts(UnavailableError):
+    def __init__(self, what, why):
+        super().__init__(f"{what} {why}")
+
+def missing():
+    raise WithParts("no", "network")
+
+try:
+    PlannedCollectives(group, missing, 5.0)
+except UnavailableError as error:
+    found.append("no network" in str(error))
 farewell.count()
 farewell.wait(60)
 print(found)
@@ -62,9 +74,9 @@ group.mesh.close()
 
 def test_plans_move_to_the_arrays_of_each_call(tmp_path):
     for said in run_joined(tmp_path, 2, SCRIPT):
-        assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]
+        assert ast.literal_eval(said) == [True] * 6 + ["UsageError", True]
 
 
 def test_plans_move_on_wires_as_well(tmp_path):
     for said in run_joined(tmp_path, 2, SCRIPT, "apart"):
-        assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]
+        assert ast.literal_eval(said) == [True] * 6 + ["UsageError", True]

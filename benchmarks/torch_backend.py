@@ -1,0 +1,184 @@
+"""The backend ccctl of torch.distributed against gloo: all_reduce of DDP's buckets, and steps of DDP.
+
+    python -P benchmarks/torch_backend.py [--ranks 4] [--size 25M] [--rounds 8] [--labs slow_host,even_4]
+        [--lab-size 8M] [--lab-rounds 2]
+
+Ranks are started as torchrun starts them: on this host, then, for each case of ``lab_cases.py`` that is
+named, one on each host of a lab, which needs root. Both backends work in the same processes, in turn, after
+the calls in which ccctl tries both ways. A ratio is gloo's median time over ccctl's: above 1 ccctl is faster.
+Needs an environment with torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from statistics import median
+from time import perf_counter
+
+from lab_cases import CCCTL, HETEROGENEOUS, HOMOGENEOUS, lab
+
+from ccctl.arguments.units import format_size, parse_size
+from exec.lab.model import DEVICE
+
+# How often each way is tried on first calls (exec.training.contest), both ways.
+TRIED = 6
+LAYERS, WIDTH = 4, 1024
+
+
+def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each call in each round, the slowest rank's each time."""
+    import torch
+    import torch.distributed as dist
+
+    for _ in range(TRIED + 1):
+        calls["ccctl"]()
+    calls["gloo"]()
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            dist.barrier()
+            begin = perf_counter()
+            call()
+            spent = torch.tensor(perf_counter() - begin)
+            dist.all_reduce(spent, dist.ReduceOp.MAX)
+            found[name].append(float(spent))
+    return found
+
+
+def rank_main(size_bytes: int, rounds: int, *, steps: bool) -> None:
+    """One rank: rank 0 prints a JSON object of times by what was timed and by whom it was done."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    groups = {name: dist.new_group(backend=name) for name in ("gloo", "ccctl")}
+    data = torch.zeros(size_bytes // 4)
+    reduces = {name: partial(dist.all_reduce, data, group=group) for name, group in groups.items()}
+    found = {"all_reduce": times_s(reduces, rounds)}
+    if steps:
+        calls = {}
+        for name, group in groups.items():
+            layers = [nn.Linear(WIDTH, WIDTH) for _ in range(4 * LAYERS)]
+            model = DistributedDataParallel(nn.Sequential(*layers), process_group=group)
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+            def step(model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
+                optimizer.zero_grad()
+                model(torch.ones(1, WIDTH)).sum().backward()
+                optimizer.step()
+
+            calls[name] = step
+        found["step of DDP"] = times_s(calls, rounds)
+    if dist.get_rank() == 0:
+        decided = {" ".join(map(str, key)): way for key, way in groups["ccctl"].decided.items()}
+        print("found " + json.dumps({"times_s": found, "decided": decided}), flush=True)
+    dist.destroy_process_group()
+
+
+def result_of(ranks: list[subprocess.Popen[str]]) -> dict[str, dict[str, list[float]]]:
+    """What rank 0 found; ends the program where a rank fails."""
+    said = [rank.communicate()[0] for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        sys.exit("\n".join(said))
+    line = next(line for line in said[0].splitlines() if line.startswith("found "))
+    found = json.loads(line.removeprefix("found "))
+    for key, way in found["decided"].items():
+        print(f"    {key}: {way}")
+    times: dict[str, dict[str, list[float]]] = found["times_s"]
+    return times
+
+
+def started(
+    command: list[str], rank: int, ranks: int, address: str, port: int, **more: str
+) -> subprocess.Popen[str]:
+    """One rank with the variables that torchrun sets."""
+    told = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": address, "MASTER_PORT": port}
+    told |= {"OMP_NUM_THREADS": 1} | more
+    return subprocess.Popen(
+        command,
+        env=os.environ | {name: str(value) for name, value in told.items()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Times of ``ranks`` ranks on this host."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), "steps"]
+    return result_of([started(command, rank, ranks, "127.0.0.1", port) for rank in range(ranks)])
+
+
+def in_lab(case: str, size_bytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Times of a rank on each host of a lab."""
+    description = (HETEROGENEOUS | HOMOGENEOUS)[case]
+    hosts = 8 if "8]" in description else 6 if "6]" in description else 4
+    with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
+        own = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), "no steps"]
+        ranks = []
+        for rank in range(hosts):
+            on = [*CCCTL, "lab", "run", "--lab", name, "--on", f"h{rank + 1}", "--", *own]
+            ranks.append(started(on, rank, hosts, "h1", 29517, GLOO_SOCKET_IFNAME=DEVICE))
+        return result_of(ranks)
+
+
+def told(where: str, times: dict[str, dict[str, list[float]]]) -> dict[str, float]:
+    """Print the ratios of one place."""
+    ratios = {}
+    for what, by_name in times.items():
+        gloo_s, ours_s = (median(by_name[name]) for name in ("gloo", "ccctl"))
+        ratios[what] = gloo_s / ours_s
+        seconds = f"gloo {gloo_s:.4f} s, ccctl {ours_s:.4f} s"
+        print(f"{where}: {what}: {seconds}, ratio {ratios[what]:.2f}", flush=True)
+    return ratios
+
+
+def main() -> None:
+    """Print all ratios, and the geometric means of the labs."""
+    if "--of-rank" in sys.argv:
+        size_bytes, rounds, steps = sys.argv[2:]
+        rank_main(int(size_bytes), int(rounds), steps=steps == "steps")
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--size", default="25M")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--labs", default="")
+    parser.add_argument("--lab-size", default="8M")
+    parser.add_argument("--lab-rounds", type=int, default=2)
+    options = parser.parse_args()
+    size_bytes = parse_size(options.size, "--size")
+    if options.ranks:
+        told(
+            f"{options.ranks} ranks on this host, {format_size(size_bytes)}",
+            on_this_host(options.ranks, size_bytes, options.rounds),
+        )
+    lab_bytes = parse_size(options.lab_size, "--lab-size")
+    ratios = {}
+    for case in filter(None, options.labs.split(",")):
+        found = told(f"{case}, {format_size(lab_bytes)}", in_lab(case, lab_bytes, options.lab_rounds))
+        ratios[case] = found["all_reduce"]
+    for label, cases in (("uneven", HETEROGENEOUS), ("even", HOMOGENEOUS)):
+        if some := [ratio for case, ratio in ratios.items() if case in cases]:
+            print(f"{label} labs: geometric mean {prod(some) ** (1 / len(some)):.2f}")
+
+
+if __name__ == "__main__":
+    main()
