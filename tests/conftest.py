@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 import pytest
+from racked_networks import racked
 
 from exec.benchmark.report import Measurement, Report, Row
 from probes.columns import bytes_of, floats, ints, longs
@@ -19,6 +20,7 @@ from synth.collective import collective
 from synth.fusion.costs import RingCosts
 from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
+from synth.groups.planner import plan_groups
 from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
@@ -178,4 +180,5 @@ def samples(schedule):
             searched_s_per_byte=floats([]),
             events=(Event(60.0, "drift", "1 → 0: bandwidth 1 → 0.5 GB/s, 50% of the baseline"),),
         ),
+        "groups": plan_groups(racked([4, 4]), 1 << 20).groups,
     }

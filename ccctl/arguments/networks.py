@@ -17,6 +17,7 @@ from ccctl.arguments.units import parse_rates, parse_seconds
 from ccctl.artifacts import codec
 from ccctl.artifacts.files import exists
 from ccctl.errors import DataError, UsageError
+from exec.launcher import nodeset
 from exec.launcher.nodeset import fold
 from probes.errors import quoted
 from probes.numbers import whole
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.networks.failures import Failures
 
-__all__ = ["load_network", "parse_failures", "parse_ranks"]
+__all__ = ["load_network", "parse_failures", "parse_racks", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
+_RANKS = re.compile(r"[0-9,\s-]+")
 
 
 def load_network(
@@ -187,3 +189,34 @@ def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:
             )
         found.update(range(first, last + 1))
     return tuple(sorted(found))
+
+
+def parse_racks(text: str, network: Network) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each rack, from ``0-3/4-7``, or from its hosts, ``gpu[1-4]/gpu[5-8]``.
+
+    Raises UsageError unless every rank of ``network`` is in exactly one.
+    """
+    racks = tuple(_rack(part, network) for part in text.split("/"))
+    seen: dict[int, int] = {}
+    for number, rack in enumerate(racks):
+        for rank in rack:
+            if rank >= network.ranks:
+                raise UsageError(f"--racks: there is no rank {rank}; the network has {network.ranks}")
+            if seen.setdefault(rank, number) != number:
+                raise UsageError(f"--racks: rank {rank} is in racks {seen[rank]} and {number}")
+    if left := [rank for rank in range(network.ranks) if rank not in seen]:
+        raise UsageError(f"--racks: expected every rank in a rack, found rank {left[0]} in none")
+    return racks
+
+
+def _rack(part: str, network: Network) -> tuple[int, ...]:
+    if _RANKS.fullmatch(part):
+        return parse_ranks(part, "--racks")
+    try:
+        hosts = {entry.host for entry in nodeset.parse(part)}
+    except UsageError as error:
+        raise UsageError(f"--racks: {error.message}", hint="Write 0-3/4-7, or gpu[1-4]/gpu[5-8].") from error
+    found = tuple(rank for rank, host in enumerate(network.hosts) if host in hosts)
+    if unknown := sorted(hosts - set(network.hosts)):
+        raise UsageError(f"--racks: there is no host {quoted(unknown[0])} in the network")
+    return found

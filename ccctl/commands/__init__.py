@@ -9,6 +9,7 @@ from ccctl.commands.compile import compile  # noqa: A004 - a command is a functi
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
 from ccctl.commands.fusion import fusion
+from ccctl.commands.groups import groups
 from ccctl.commands.lab import lab
 from ccctl.commands.profile import profile
 from ccctl.commands.relay import relay
@@ -32,6 +33,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     bench,
     fusion,
+    groups,
     relay,
     watch,
     show,

@@ -27,10 +27,10 @@ EXAMPLES = (
     ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
 
-_JUDGED = ("schedule", "selection")
-_TRAINING = ("model", "fusion")
+_JUDGED = ("schedule", "selection", "groups")
+_TRAINING = ("model", "fusion", "groups")
 # What their files say of times and bounds.
-_CLAIMS = ("outcome", "points")
+_CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
 
 def show(
@@ -53,9 +53,9 @@ def show(
     """Draw an artifact as text: a topology, a profile, a schedule or any other kind.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
-    schedule or selection that is wrong no times are shown.
+    schedule, selection or groups that are wrong no times are shown.
     What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
-    how busy its links are over time, or of a report or selection, bandwidth and time over size.
+    how busy its links are over time, of a report or selection, bandwidth and time over size, or of groups.
     """
     from ccctl.artifacts.foreign import read_any
 
@@ -92,6 +92,10 @@ def _findings(found: codec.Artifact) -> list[str]:
 
     if found.kind == "schedule":
         return check(found.body)
+    if found.kind == "groups":
+        from synth.check.groups import examine_groups
+
+        return list(examine_groups(found.body).findings)
     return check_selection(found.body) if found.kind == "selection" else []
 
 
@@ -105,11 +109,11 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: codec.Artifact, output: str) -> None:
-    if found.kind not in ("schedule", "selection", "report") or not (
+    if found.kind not in ("schedule", "selection", "report", "groups") or not (
         output == "-" or output.endswith(".svg")
     ):
         raise UsageError(
-            f"-o {output}: expected a schedule, selection or report, and a name that ends in .svg; "
+            f"-o {output}: expected a schedule, selection, report or groups, and a name that ends in .svg; "
             f"found a {found.kind}",
             hint="Without -o it is drawn as text.",
         )
@@ -121,6 +125,10 @@ def _plot(found: codec.Artifact, output: str) -> None:
         from ccctl.render.svg import selection
 
         content = selection.plot(found.body).encode()
+    elif found.kind == "groups":
+        from ccctl.render.svg import groups
+
+        content = groups.picture(found.body).encode()
     else:
         from ccctl.render.svg.report import plot
 

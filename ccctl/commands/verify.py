@@ -1,4 +1,4 @@
-"""`ccctl verify`: is this schedule, or this program, right?"""
+"""`ccctl verify`: is this schedule, this program, or are these groups right?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ EXAMPLES = (
 def verify(
     artifact: Annotated[
         str,
-        typer.Argument(metavar="ARTIFACT", help="A schedule, a program, MSCCL XML or a file.py; - is stdin."),
+        typer.Argument(
+            metavar="ARTIFACT", help="A schedule, program, MSCCL XML, file.py or groups; - is stdin."
+        ),
     ],
     parameters: Parameters = None,
     collective: Annotated[
@@ -58,9 +60,10 @@ def verify(
     no two threadblocks race. What is right but worth knowing is a caution, and the exit status stays 0:
     scratch that nothing uses, and sums that ranks add up in different orders, so that floating-point
     results differ in their last bits. --same-bits makes the latter a finding.
+    Groups: matrices are doubly stochastic, and ranks come to agree as fast as the file says.
     """
     read = _read(artifact, parameters)
-    judges = {"schedule": _schedule, "selection": _selection}
+    judges = {"schedule": _schedule, "selection": _selection, "groups": _groups}
     judge = judges.get(read.kind, lambda found: _program(found, collective, depth, target))
     verdict = judge(read)
     if same_bits:
@@ -82,14 +85,15 @@ def verify(
         from probes.wording import plural
 
         count = plural(len(verdict.findings), "finding")
-        raise FoundProblem(f"{read.source}: {count}: this {read.kind} is wrong")
+        wrong = "these groups are" if read.kind == "groups" else f"this {read.kind} is"
+        raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind == "schedule":
         console.next_step(f"ccctl compile {read.source} -o program.json")
 
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return codec.read(path, "schedule", "selection", "program")
+        return codec.read(path, "schedule", "selection", "program", "groups")
     program, inputs = compiled_algorithm(path, parameters)
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
@@ -124,6 +128,21 @@ def _selection(read: Artifact) -> _Verdict:
         f"proven: {plural(len(selection.algorithms), 'schedule')} for "
         f"{plural(len(selection.ranges), 'range')} of sizes do {selection.collective.label} "
         f"on {selection.network.ranks} ranks",
+    )
+
+
+def _groups(read: Artifact) -> _Verdict:
+    from probes.wording import plural
+    from synth.check.groups import examine_groups
+
+    groups = read.body
+    found = examine_groups(groups)
+    after = "no lemma" if found.lemma_from is None else plural(found.lemma_from, "period")
+    return _Verdict(
+        found.findings,
+        f"proven: the groups of {plural(groups.period, 'iteration')} are doubly stochastic and join all "
+        f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1, and Lemma IV.1 of DS-Sync holds from {after} on",
+        found.cautions,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from driver import call
+from racked_networks import racked
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.artifacts import codec
@@ -203,6 +204,7 @@ def _all(whole: bool) -> Iterator[Sample]:
     yield from _reports()
     yield from _histories()
     yield from _models()
+    yield from _groups()
     yield from _topologies(whole)
     yield from _texts()
     yield from _xml_programs(whole)
@@ -355,6 +357,14 @@ def _models() -> Iterator[Sample]:
         for method in METHODS:
             plan = fusion_plan(body, RingCosts(4, 1e-5, 1e-9), method)
             yield _artifact(f"{method} of {layers} layers", "fusion", plan)
+
+
+def _groups() -> Iterator[Sample]:
+    from synth.groups.planner import plan_groups
+
+    for sizes, slow in (([4, 4], ()), ([2, 2], ()), ([5, 2], (1,)), ([3], ())):
+        body = plan_groups(racked(sizes, slow_ranks=slow), 1 << 20).groups
+        yield _artifact(f"groups of racks of {sizes}", "groups", body)
 
 
 def _reports() -> Iterator[Sample]:

@@ -38,7 +38,7 @@ _WEIGHT = {
     "schedule": 24, "program": 24, "selection": 7, "profile": 8, "topology": 8, "report": 6, "msccl-xml": 8,
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 1, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
-    "words": 7, "history": 2,
+    "words": 7, "history": 2, "groups": 3,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -48,6 +48,7 @@ _JSON = (
     "topology",
     "report",
     "history",
+    "groups",
     "nccl-json",
     "collectives-json",
     "nvml",
@@ -711,6 +712,12 @@ def _history(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return _accepted(mutant, rng.sample(commands, 2), path, 0)
 
 
+def _groups(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    commands = [("show", str(path)), ("show", "--json", str(path)), ("verify", str(path))]
+    previous = ("groups", "fully_connected:4", "--bandwidth", "1GB/s", "--previous", str(path))
+    return [found for words in rng.sample([*commands, previous], 2) for found in run(mutant, path, *words)[1]]
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -729,6 +736,7 @@ _COMMANDS: dict[str, Commands] = {
     "sysfs": _topology,
     "report": _report,
     "history": _history,
+    "groups": _groups,
     "nccl-tests": _report,
     "nccl-json": _report,
     "links-csv": _links,

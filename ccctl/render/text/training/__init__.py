@@ -1,1 +1,1 @@
-"""What planning for training found, as text: models and fusion plans."""
+"""What planning for training found, as text: models, fusion plans and groups."""

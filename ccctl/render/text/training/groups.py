@@ -1,0 +1,150 @@
+"""Groups as text: the racks, the groups of each iteration, and what they promise beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import seconds
+from probes.wording import plural, some
+
+if TYPE_CHECKING:
+    from synth.groups.artifact import Division, Groups
+
+__all__ = ["draw", "summary"]
+
+_MOST_ITERATIONS, _MOST_GROUPS, _MOST_NAMES = 12, 8, 8
+_PEERS = {
+    "ps": "parameter servers",
+    "ring": "ring all_reduce",
+    "double_tree": "double tree all_reduce",
+    "hierarchical": "hierarchical all_reduce",
+    "gossip": "gossip, exponential graph",
+    "asp": "ASP, the fastest rank",
+}
+
+
+def draw(
+    groups: Groups, say: Callable[[str], None] = console.data, *, compare: bool = False, proven: bool = True
+) -> None:
+    """Print racks, iterations and consensus; with ``compare`` other patterns and other ways, too.
+
+    Of groups that are not ``proven`` only racks and iterations.
+    """
+    say(
+        f"{plural(groups.ranks, 'rank')} in {plural(len(groups.racks), 'rack')} on {groups.network.name}, "
+        f"{groups.pattern.replace('_', ' ')}, period {groups.period}"
+    )
+    for number, rack in enumerate(groups.racks):
+        slow = [rank for rank in rack if rank in groups.slow_ranks]
+        remarks = ["slow to other racks"] if number in groups.slow_racks else []
+        remarks += [f"slow: {_ranks(slow)}"] if slow else []
+        say(f"  rack {number}: {_ranks(rack)}{'  (' + '; '.join(remarks) + ')' if remarks else ''}")
+    shown = groups.iterations[:_MOST_ITERATIONS]
+    heads, columns = ["iteration", "groups"], [list(map(str, range(len(shown)))), list(map(_groups, shown))]
+    if proven:
+        heads.append("predicted")
+        columns.append([seconds(time_s) for time_s in map(_costs(groups).iteration_s, shown)])
+    for line in console.aligned(heads, list(zip(*columns, strict=True))):
+        say(line)
+    if groups.period > _MOST_ITERATIONS:
+        say(f"… and {groups.period - _MOST_ITERATIONS} more iterations")
+    if not proven:
+        return
+    say(
+        f"rho {groups.rho:.4g} a period, distance from consensus {groups.distance:.4g} after one; "
+        f"{seconds(groups.predicted_s)} an iteration for {format_size(groups.size_bytes)}"
+    )
+    if compare:
+        _draw_comparison(groups, say)
+
+
+def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
+    """The same as plain values; ``peers_s`` and ``patterns`` with ``compare``."""
+    told: dict[str, Any] = {
+        "rho": groups.rho,
+        "distance": groups.distance,
+        "period": groups.period,
+        "predicted_s": groups.predicted_s,
+        "pattern": groups.pattern,
+        "ranks": groups.ranks,
+        "racks": groups.racks,
+        "slow_racks": groups.slow_racks,
+        "slow_ranks": groups.slow_ranks,
+        "size_bytes": groups.size_bytes,
+        "layers": groups.layers,
+        "iterations": groups.iterations,
+    }
+    if compare:
+        told["peers_s"] = _costs(groups).peers_s()
+        told["patterns"] = _patterns(groups)
+    return told
+
+
+def _draw_comparison(groups: Groups, say: Callable[[str], None]) -> None:
+    say("")
+    rows: list[tuple[str, ...]] = [
+        (_PEERS[name], seconds(peer_s), _times(peer_s, groups.predicted_s))
+        for name, peer_s in _costs(groups).peers_s().items()
+    ]
+    for line in console.aligned(("instead", "an iteration", "of these groups"), rows):
+        say(line)
+    say("")
+    patterns = [
+        (
+            name.replace("_", " "),
+            str(one["period"]),
+            f"{one['rho']:.4g}",
+            "never" if one["rho"] >= 1 else f"{one['rho_an_iteration']:.4g}",
+            seconds(one["predicted_s"]),
+        )
+        for name, one in _patterns(groups).items()
+    ]
+    for line in console.aligned(("pattern", "period", "rho", "an iteration", "predicted"), patterns):
+        say(line)
+
+
+def _patterns(groups: Groups) -> dict[str, Any]:
+    """Each pattern that the racks allow: its period, rho, rho to the power of 1/period, and time."""
+    from synth.errors import NotApplicableError
+    from synth.groups.consensus import consensus
+    from synth.groups.patterns import Layout
+    from synth.groups.planner import PATTERNS, pattern_named
+
+    layout, costs = Layout(groups.racks, groups.slow_racks, groups.slow_ranks), _costs(groups)
+    told: dict[str, Any] = {}
+    for name in PATTERNS:
+        try:
+            iterations = pattern_named(name, layout)
+        except NotApplicableError:
+            continue
+        rho = consensus(groups.ranks, iterations).rho
+        told[name] = {
+            "period": len(iterations),
+            "rho": rho,
+            "rho_an_iteration": rho ** (1 / len(iterations)),
+            "predicted_s": costs.mean_s(iterations),
+        }
+    return told
+
+
+def _costs(groups: Groups) -> Any:
+    from synth.groups.costs import Costs
+
+    return Costs(groups.network, groups.racks, groups.size_bytes, groups.layers)
+
+
+def _groups(division: Division) -> str:
+    shown = " ".join(f"{{{_ranks(group)}}}" for group in division[:_MOST_GROUPS])
+    left = len(division) - _MOST_GROUPS
+    return shown + (f" and {left} more" if left > 0 else "")
+
+
+def _ranks(ranks: Any) -> str:
+    return some(list(map(str, ranks)), _MOST_NAMES)
+
+
+def _times(value_s: float, ours_s: float) -> str:
+    return f"{value_s / ours_s:.2f}x" if ours_s else ""

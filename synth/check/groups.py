@@ -1,0 +1,133 @@
+"""Judge a groups artifact: its matrices, its consensus and what it promises, from definitions alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats
+from probes.wording import plural
+from synth.errors import NotApplicableError
+from synth.groups.artifact import Groups
+from synth.groups.consensus import lemma_holds_from
+from synth.groups.costs import Costs
+
+__all__ = ["Verdict", "examine_groups"]
+
+# Of a product of matrices and of its eigenvalues.
+_TOLERANCE = 1e-6
+_ROUNDING = 1e-9
+_REPRESENTED = ("representatives", "alternating")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong, what is worth knowing, and the number of periods from which Lemma IV.1 is proven."""
+
+    findings: tuple[str, ...]
+    cautions: tuple[str, ...]
+    lemma_from: int | None
+
+
+def examine_groups(groups: Groups) -> Verdict:
+    """Return the verdict on groups whose fields are consistent (``problems`` finds nothing).
+
+    Matrices are doubly stochastic, rho and the distance are those of their product and below 1, the time
+    is that of the network, and the rules of Sec. III-B hold: a rack has one representative at a time, none
+    with a slow NIC, and that of a slow rack is in a group of two.
+    """
+    product = np.eye(groups.ranks)
+    findings: list[str] = []
+    for number, division in enumerate(groups.iterations):
+        matrix, mixed = np.zeros((groups.ranks, groups.ranks)), np.empty_like(product)
+        for group in division:
+            matrix[np.ix_(group, group)] = 1 / len(group)
+            # The group's rows of the matrix are equal, so one is multiplied for all.
+            mixed[list(group)] = np.full(len(group), 1 / len(group)) @ product[list(group)]
+        sums = np.concatenate((matrix.sum(axis=0), matrix.sum(axis=1)))
+        if np.abs(sums - 1).max() > _ROUNDING or (matrix < 0).any():
+            findings.append(f"iteration {number}: its mixing matrix is not doubly stochastic")
+        product = mixed
+    findings += _consensus(groups, product)
+    findings += _time(groups)
+    if groups.pattern in _REPRESENTED:
+        findings += _rules(groups)
+    lemma_from = None if findings else lemma_holds_from(groups.ranks, groups.iterations, groups.rho)
+    return Verdict(tuple(findings), tuple(_cautions(groups)), lemma_from)
+
+
+def _time(groups: Groups) -> Iterator[str]:
+    try:
+        costs = Costs(groups.network, groups.racks, groups.size_bytes, groups.layers)
+    except NotApplicableError as error:
+        yield error.message
+        return
+    predicted_s = costs.mean_s(groups.iterations)
+    if abs(predicted_s - groups.predicted_s) > _TOLERANCE * predicted_s:
+        yield f"predicted_s: the file says {groups.predicted_s:g} s, its network takes {predicted_s:g} s"
+
+
+def _reached(groups: Groups) -> set[int]:
+    """The ranks that hear of rank 0, directly or through others."""
+    groups_of: dict[int, list[tuple[int, ...]]] = {}
+    for group in {group for division in groups.iterations for group in division}:
+        for rank in group:
+            groups_of.setdefault(rank, []).append(group)
+    reached, frontier, done = {0}, [0], set[tuple[int, ...]]()
+    while frontier:
+        for group in groups_of.pop(frontier.pop(), ()):
+            if group not in done:
+                done.add(group)
+                frontier += [rank for rank in group if rank not in reached]
+                reached.update(group)
+    return reached
+
+
+def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
+    """Whether all ranks reach each other, and whether rho and the distance are those of the product."""
+    reached = _reached(groups)
+    if len(reached) < groups.ranks:
+        apart = next(rank for rank in range(groups.ranks) if rank not in reached)
+        yield f"rho is 1: rank {apart} never hears of rank 0, so their replicas never agree"
+        return
+    error = product - np.full_like(product, 1 / groups.ranks)
+    rho, distance = (
+        float(np.abs(np.linalg.eigvals(error)).max()),
+        float(np.linalg.svd(error, compute_uv=False)[0]),
+    )
+    vanishes = float(np.abs(np.linalg.matrix_power(error, 4)).max()) < _ROUNDING
+    for name, claimed, found in (("rho", groups.rho, rho), ("distance", groups.distance, distance)):
+        near = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
+        if not near:
+            yield f"{name}: the file says {claimed:g}, the product of its matrices has {found:g}"
+
+
+def _rules(groups: Groups) -> Iterator[str]:
+    rack_of = {rank: number for number, rack in enumerate(groups.racks) for rank in rack}
+    whole_slow = {number for number, rack in enumerate(groups.racks) if set(rack) <= set(groups.slow_ranks)}
+    for number, division in enumerate(groups.iterations):
+        crossing = [group for group in division if len({rack_of[rank] for rank in group}) > 1]
+        senders = Counter(rack_of[rank] for group in crossing for rank in group)
+        for rack, count in senders.items():
+            if count > 1:
+                yield f"iteration {number}: rack {rack} has {count} representatives, which share its trunk"
+        for group in crossing:
+            for rank in group:
+                if rank in groups.slow_ranks and rack_of[rank] not in whole_slow:
+                    yield f"iteration {number}: rank {rank} represents its rack although its NIC is slow"
+            slow = [rack_of[rank] for rank in group if rack_of[rank] in groups.slow_racks]
+            if slow and len(group) > 2:
+                yield f"iteration {number}: slow rack {slow[0]} is in an inter-rack group of {len(group)}"
+
+
+def _cautions(groups: Groups) -> Iterator[str]:
+    alone = Counter(group[0] for division in groups.iterations for group in division if len(group) == 1)
+    if alone:
+        rank, times = alone.most_common(1)[0]
+        yield (
+            f"{plural(len(alone), 'rank')} average with none in some iterations, rank {rank} in {times} of "
+            f"{plural(groups.period, 'iteration')}"
+        )

@@ -1,0 +1,197 @@
+"""What averaging costs an iteration: DS-Sync's groups beside what others do (DS-Sync, Tables I and II).
+
+All are counted alike, by alpha and beta of the links that they use, so that they compare: a transfer of c
+bytes holds its link and its ports for beta·c, and what one link or port carries adds up. Each message is sent
+for each of L layers, so a latency counts L times. On a network with one beta these are Table I's formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from synth.errors import NotApplicableError
+from synth.groups.artifact import Division
+from synth.network import Network, fastest_links
+
+__all__ = ["Costs", "require_all_pairs"]
+
+# (from, to, bytes)
+_Flow = tuple[int, int, float]
+_MOST_CHUNKS = 1 << 16
+
+
+def require_all_pairs(network: Network) -> None:
+    """Raise NotApplicableError unless a link leads from each rank to each other one."""
+    joined = np.eye(network.ranks, dtype=np.bool_)
+    joined[network.src, network.dst] = True
+    if not joined.all():
+        src, dst = (int(ends[0]) for ends in np.nonzero(~joined))
+        raise NotApplicableError(
+            f"{network.name}: expected a link from each rank to each other, found none from {src} to {dst}",
+            hint="Groups change, so any two ranks may meet: a profile has all links, and so has a switch.",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Seconds of averaging ``size_bytes`` in ``layers`` messages; ``racks`` give the order of rings."""
+
+    network: Network
+    racks: tuple[tuple[int, ...], ...]
+    size_bytes: int
+    layers: int = 1
+
+    def __post_init__(self) -> None:
+        require_all_pairs(self.network)
+        rows = fastest_links(self.network, max(1, self.size_bytes // self.layers))
+        link = np.full((self.network.ranks, self.network.ranks), -1)
+        for (src, dst), row in rows.items():
+            link[src, dst] = row
+        object.__setattr__(self, "_link", link)
+        object.__setattr__(self, "_order", [rank for rack in self.racks for rank in rack])
+
+    def division_s(self, division: Division) -> tuple[float, ...]:
+        """The time of each group, all of them averaging at once by a ring in the order of the racks.
+
+        2(n − 1) messages of 1/n of the bytes, each as late as the slowest link of the ring lets it be; what
+        groups share, such as a trunk, each waits for whole.
+        """
+        rings = [self._ring(group) for group in division]
+        load = self._load([flow for ring in rings for flow in ring])
+        return tuple(
+            2 * (len(group) - 1) * self._latency_s(ring) + self._most(load, ring)
+            for group, ring in zip(division, rings, strict=True)
+        )
+
+    def iteration_s(self, division: Division) -> float:
+        """The time of the slowest group, which is that of the iteration (Sec. IV-A)."""
+        return max(self.division_s(division))
+
+    def mean_s(self, iterations: Sequence[Division]) -> float:
+        """The mean time of an iteration of the period."""
+        return math.fsum(map(self.iteration_s, iterations)) / len(iterations)
+
+    def peers_s(self) -> dict[str, float]:
+        """What others take for an iteration, by name: ``ps ring double_tree hierarchical gossip asp``."""
+        return {
+            "ps": self.parameter_server_s(),
+            "ring": self.ring_s(),
+            "double_tree": self.double_tree_s(),
+            "hierarchical": self.hierarchical_s(),
+            "gossip": self.gossip_s(),
+            "asp": self.asp_s(),
+        }
+
+    def ring_s(self) -> float:
+        """A ring all_reduce of all ranks that crosses from each rack to the next once."""
+        return self.iteration_s((tuple(self._in_order),))
+
+    def double_tree_s(self) -> float:
+        """Two complementary binary trees with half of the bytes each, in as many chunks as are best.
+
+        2(log N + k) steps of 1/k of what the busiest link or port carries one way (Table I).
+        """
+        order = self._in_order
+        if len(order) < 2:
+            return 0.0
+        # Turned within each rack, so that other ranks are leaves and no more edges cross racks.
+        turned = [rank for rack in self.racks for rank in (*rack[1:], rack[0])]
+        edges = [pair for tree in (order, turned) for pair in _tree(tree)]
+        up = [(child, parent, self.size_bytes / 2) for child, parent in edges]
+        busiest_s, latency_s = float(self._load(up).max()), self._latency_s(up)
+        depth = math.ceil(math.log2(len(order)))
+        best = math.sqrt(depth * busiest_s / latency_s) if latency_s else _MOST_CHUNKS
+        chunks = min(_MOST_CHUNKS, max(1, round(best)))
+        return 2 * (depth + chunks) * (latency_s + busiest_s / chunks)
+
+    def hierarchical_s(self) -> float:
+        """Reduce within racks, all_reduce between their first ranks, broadcast within racks, one by one."""
+        firsts = tuple(rack[0] for rack in self.racks)
+        return self.iteration_s(self.racks) + self.iteration_s((firsts,))
+
+    def parameter_server_s(self) -> float:
+        """Push to and pull from parameter servers, one on each rank, that hold an equal share each."""
+        flows = self._to_servers()
+        return 2 * (self.network.ranks - 1) * self._latency_s(flows) + 2 * self._most(
+            self._load(flows), flows
+        )
+
+    def asp_s(self) -> float:
+        """What the rank that waits least takes for a push and a pull, as nobody waits for others."""
+        flows = self._to_servers()
+        load = self._load(flows)
+        own = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
+        return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in own)
+
+    def gossip_s(self) -> float:
+        """The mean over steps k of a dynamic exponential graph: all send to the rank 2^k further on."""
+        ranks = self.network.ranks
+        steps = [1 << power for power in range((ranks - 1).bit_length())]
+        times = []
+        for step in steps:
+            flows = [(rank, (rank + step) % ranks, float(self.size_bytes)) for rank in range(ranks)]
+            times.append(2 * self._latency_s(flows) + self._most(self._load(flows), flows))
+        return math.fsum(times) / len(times) if times else 0.0
+
+    @property
+    def _in_order(self) -> list[int]:
+        found: list[int] = object.__getattribute__(self, "_order")
+        return found
+
+    def _rows(self, flows: Iterable[_Flow]) -> Indices:
+        link: Indices = object.__getattribute__(self, "_link")
+        ends = np.array([flow[:2] for flow in flows], dtype=np.int64).reshape(-1, 2)
+        return link[ends[:, 0], ends[:, 1]]
+
+    def _ring(self, group: Sequence[int]) -> list[_Flow]:
+        if len(group) < 2:
+            return []
+        place = {rank: at for at, rank in enumerate(self._in_order)}
+        ring = sorted(group, key=place.__getitem__)
+        each = 2 * (len(ring) - 1) / len(ring) * self.size_bytes
+        return [(src, dst, each) for src, dst in zip(ring, ring[1:] + ring[:1], strict=True)]
+
+    def _to_servers(self) -> list[_Flow]:
+        ranks = self.network.ranks
+        share = self.size_bytes / ranks
+        return [(src, dst, share) for src in range(ranks) for dst in range(ranks) if src != dst]
+
+    def _latency_s(self, flows: Sequence[_Flow]) -> float:
+        """Of one step in which all ``flows`` send, layer by layer."""
+        return self.layers * float(self.network.alpha_s[self._rows(flows)].max()) if flows else 0.0
+
+    def _load(self, flows: Sequence[_Flow]) -> Floats:
+        """Seconds that each link, and after them each port, is held by ``flows``."""
+        load: Floats = np.zeros(self.network.links + len(self.network.ports))
+        if not flows:
+            return load
+        rows = self._rows(flows)
+        held = self.network.beta_s_per_byte[rows] * np.array([flow[2] for flow in flows])
+        np.add.at(load, rows, held)
+        flow, port = self.network.ports_along(rows)
+        np.add.at(load, self.network.links + port, held[flow])
+        return load
+
+    def _most(self, load: Floats, flows: Sequence[_Flow]) -> float:
+        """The largest load of what ``flows`` use."""
+        if not flows:
+            return 0.0
+        rows = self._rows(flows)
+        ports = self.network.links + self.network.ports_along(rows)[1]
+        return float(max(load[rows].max(), load[ports].max(initial=0.0)))
+
+
+def _tree(order: Sequence[int]) -> list[tuple[int, int]]:
+    """(child, parent) of a binary tree in which every other rank is a leaf, and the first is the root."""
+    edges = []
+    for place in range(1, len(order)):
+        bit = place & -place
+        above = place - bit
+        parent = above | 2 * bit
+        edges.append((order[place], order[parent if parent < len(order) else above]))
+    return edges

@@ -1,0 +1,148 @@
+"""Periodic patterns of divisions: representatives by turns (DS-Sync, Sec. III-B), and others that agree.
+
+`representatives` is the paper's. Racks of two never agree by it: the first ranks of all racks are together
+in one iteration, the second ones in the next, and none of the first meets any of the second. `alternating`
+agrees with racks of any sizes, as whole racks average in every other iteration. `mixed_radix` is exact
+after each period: with 2 as every factor of the number of ranks it is the butterfly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from synth.errors import NotApplicableError
+from synth.groups.artifact import MOST_PERIOD, Division
+
+__all__ = ["Layout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
+
+# Where all racks have had equally many turns; above it the longest of their turns is the period.
+_MOST_FAIR_PERIOD = 64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Ranks by rack, and which racks and ranks are slow: numbers of ``racks``, and ranks."""
+
+    racks: tuple[tuple[int, ...], ...]
+    slow_racks: tuple[int, ...] = ()
+    slow_ranks: tuple[int, ...] = ()
+
+    def candidates(self, rack: int) -> tuple[int, ...]:
+        """Those that represent a rack by turns: none with a slow NIC, unless all of them are."""
+        regular = tuple(rank for rank in self.racks[rack] if rank not in self.slow_ranks)
+        return regular or self.racks[rack]
+
+
+def representatives(layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+    """A representative of each rack, by turns, in an inter-rack group; the others in intra-rack groups.
+
+    A slow rack's representative is in a group of two with a regular one, which changes with each iteration
+    (Sec. III-B2). A rank with a slow NIC never represents its rack, and averages with one regular rank where
+    enough are left for a group of two or more (Sec. III-B3).
+    """
+    return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
+
+
+def alternating(layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+    """Whole racks in one iteration, and in the next `representatives`: agrees whatever the racks' sizes."""
+    count = period or 2 * _fair_period(layout)
+    return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
+
+
+def mixed_radix(layout: Layout) -> tuple[Division, ...]:
+    """Iteration k groups the ranks that differ only in digit k of their place: exact after one period.
+
+    The digits' sizes are the prime factors of a rack's ranks, then of the racks, so that the last iterations
+    alone cross racks. Raises NotApplicableError for racks of unequal sizes.
+    """
+    sizes = {len(rack) for rack in layout.racks}
+    if len(sizes) > 1:
+        raise NotApplicableError(f"expected racks of one size, found sizes {sorted(sizes)}")
+    order = [rank for rack in layout.racks for rank in rack]
+    found, stride = [], 1
+    for factor in (*_prime_factors(sizes.pop()), *_prime_factors(len(layout.racks))):
+        block = stride * factor
+        firsts = (base + at for base in range(0, len(order), block) for at in range(stride))
+        groups = (sorted(order[first : first + block : stride]) for first in firsts)
+        found.append(tuple(sorted(tuple(group) for group in groups)))
+        stride = block
+    return tuple(found) or (tuple((rank,) for rank in sorted(order)),)
+
+
+def is_butterfly(iterations: Sequence[Division]) -> bool:
+    """Whether all groups are pairs."""
+    return all(len(group) == 2 for division in iterations for group in division)
+
+
+def _prime_factors(number: int) -> Iterator[int]:
+    divisor = 2
+    while number > 1:
+        while number % divisor == 0:
+            yield divisor
+            number //= divisor
+        divisor += 1
+
+
+def _fair_period(layout: Layout) -> int:
+    turns = [len(layout.candidates(rack)) for rack in range(len(layout.racks))]
+    if layout.slow_racks and len(layout.racks) > 2:
+        slow = len(layout.slow_racks)
+        turns.append(max(slow, len(layout.racks) - slow))
+    if len(layout.racks) == 1:
+        # None is sent out, so turns are those of the partners of slow ranks.
+        turns = [len(layout.candidates(0)) if layout.slow_ranks else 1]
+    fair = math.lcm(*turns)
+    return fair if fair <= _MOST_FAIR_PERIOD else min(max(turns), MOST_PERIOD // 2)
+
+
+def _division(layout: Layout, turn: int, *, crossing: bool) -> Division:
+    between = _between(len(layout.racks), layout.slow_racks, turn) if crossing else []
+    sent: dict[int, int] = {}
+    for sender in itertools.chain.from_iterable(between):
+        candidates = layout.candidates(sender)
+        sent[sender] = candidates[turn % len(candidates)]
+    groups = [tuple(sorted(sent[rack] for rack in racks)) for racks in between]
+    for number, rack in enumerate(layout.racks):
+        groups += _within([rank for rank in rack if rank != sent.get(number)], layout.slow_ranks, turn)
+    return tuple(sorted(groups))
+
+
+def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
+    """Which racks' representatives form groups; a rack that is in none sends nobody."""
+    if racks == 1:
+        return []
+    if not slow_racks or racks == 2:
+        return [tuple(range(racks))]
+    slow, regular = list(slow_racks), [rack for rack in range(racks) if rack not in slow_racks]
+    if len(regular) >= len(slow):
+        regular = _turned(regular, turn)
+    else:
+        slow = _turned(slow, turn)
+    paired = min(len(slow), len(regular))
+    groups: list[tuple[int, ...]] = list(zip(slow[:paired], regular[:paired], strict=True))
+    left = slow[paired:]
+    groups += [(left[at], left[at + 1]) for at in range(0, len(left) - 1, 2)]
+    return groups + ([tuple(regular[paired:])] if len(regular) - paired >= 2 else [])
+
+
+def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
+    """The groups of those who stay in a rack: slow ones in pairs, the others as their hub."""
+    slow = [rank for rank in ranks if rank in slow_ranks]
+    regular = [rank for rank in ranks if rank not in slow_ranks]
+    partners = min(len(slow), len(regular) - 2)
+    if partners < 1:
+        return [tuple(ranks)] if ranks else []
+    slow, regular = _turned(slow, turn), _turned(regular, turn)
+    groups = [tuple(sorted(pair)) for pair in zip(slow[:partners], regular[:partners], strict=True)]
+    left = slow[partners:]
+    groups += [tuple(sorted(left[at : at + 2])) for at in range(0, len(left) - 1, 2)]
+    odd = left[-1:] if len(left) % 2 else []
+    return [*groups, tuple(sorted([*regular[partners:], *odd]))]
+
+
+def _turned(items: list[int], turn: int) -> list[int]:
+    at = turn % len(items) if items else 0
+    return items[at:] + items[:at]

@@ -1,0 +1,157 @@
+"""The planner of DS-Sync's groups: a pattern that agrees, chosen by its predicted time (Sec. III)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from probes.wording import plural, some
+from synth.errors import NotApplicableError
+from synth.groups.artifact import MOST_PERIOD, MOST_RANKS, Division, Groups, PatternName
+from synth.groups.consensus import consensus, parties
+from synth.groups.costs import Costs, require_all_pairs
+from synth.groups.patterns import Layout, alternating, is_butterfly, mixed_radix, representatives
+from synth.groups.racks import find_racks, slow_parts
+from synth.network import Network
+
+__all__ = ["PATTERNS", "Planned", "adjust_groups", "disagreement", "pattern_named", "plan_groups"]
+
+PATTERNS: tuple[PatternName, ...] = ("representatives", "alternating", "butterfly", "mixed_radix")
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The groups, and what is worth knowing of how they were found."""
+
+    groups: Groups
+    remarks: tuple[str, ...]
+    changed: bool = True
+
+
+def plan_groups(
+    network: Network,
+    size_bytes: int,
+    *,
+    racks: tuple[tuple[int, ...], ...] | None = None,
+    layers: int = 1,
+    period: int | None = None,
+    pattern: PatternName | None = None,
+) -> Planned:
+    """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
+
+    Without ``racks`` they are found. Without ``pattern`` it is the paper's where its ranks agree, otherwise
+    of the others the one with the least predicted time. ``period`` fixes how many iterations come round.
+
+    Raises NotApplicableError for a network without a link between every two ranks, and for a pattern by which
+    ranks never agree (rho = 1), naming ranks that never exchange anything.
+    """
+    if not 2 <= network.ranks <= MOST_RANKS:
+        raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")
+    require_all_pairs(network)
+    remarks: tuple[str, ...] = ()
+    if racks is None:
+        racks, remarks = find_racks(network)
+    layout = slow_parts(network, racks)
+    costs = Costs(network, racks, size_bytes, layers)
+    name, iterations, why = _chosen(costs, layout, pattern, period)
+    return Planned(_groups(costs, layout, name, iterations), remarks + why)
+
+
+def adjust_groups(previous: Groups, network: Network) -> Planned:
+    """Return ``previous`` on a network measured again, its groups changed only where bandwidth has changed.
+
+    Changed has what is slow: a rank's NIC or a rack's links, with a hysteresis against noise (Sec. III-A, 3).
+    Raises NotApplicableError where the ranks are on other hosts than before.
+    """
+    if network.hosts != previous.network.hosts:
+        raise NotApplicableError(
+            f"expected the {plural(previous.ranks, 'rank')} of the previous groups on the same hosts, found "
+            f"{plural(network.ranks, 'rank')} on {some(sorted(set(network.hosts)), 4)}"
+        )
+    before = Layout(previous.racks, previous.slow_racks, previous.slow_ranks)
+    now = slow_parts(network, previous.racks, before)
+    costs = Costs(network, previous.racks, previous.size_bytes, previous.layers)
+    if now == before:
+        return Planned(
+            replace(previous, network=network, predicted_s=costs.mean_s(previous.iterations)), (), False
+        )
+    name, iterations, why = _chosen(costs, now, None, None)
+    return Planned(_groups(costs, now, name, iterations), why)
+
+
+def pattern_named(name: PatternName, layout: Layout, period: int | None = None) -> tuple[Division, ...]:
+    """The divisions of a pattern; raises NotApplicableError where the layout does not fit it."""
+    if name in ("representatives", "alternating"):
+        made: Callable[[Layout, int | None], tuple[Division, ...]] = (
+            representatives if name == "representatives" else alternating
+        )
+        return made(layout, period)
+    iterations = mixed_radix(layout)
+    if name == "butterfly" and not is_butterfly(iterations):
+        raise NotApplicableError(
+            f"butterfly: expected racks, and ranks in each, in powers of two, found {len(layout.racks)} of "
+            f"{len(layout.racks[0])}"
+        )
+    if period is not None and period % len(iterations):
+        raise NotApplicableError(
+            f"{name}: averages exactly in {plural(len(iterations), 'iteration')}; expected a multiple as the "
+            f"period, found {period}"
+        )
+    return iterations * ((period or len(iterations)) // len(iterations))
+
+
+def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
+    """Why ranks never agree, or "" where they do."""
+    apart = parties(ranks, iterations)
+    if len(apart) == 1:
+        return ""
+    told = " and ".join(f"{plural(len(one), 'rank')} ({some(list(map(str, one)), 4)})" for one in apart[:2])
+    return f"rho = 1, replicas never agree: {told} exchange nothing in any iteration of the period"
+
+
+def _chosen(
+    costs: Costs, layout: Layout, pattern: PatternName | None, period: int | None
+) -> tuple[PatternName, tuple[Division, ...], tuple[str, ...]]:
+    """(name, divisions, why not the paper's pattern)."""
+    ranks = costs.network.ranks
+    if period is not None and not 1 <= period <= MOST_PERIOD:
+        raise NotApplicableError(
+            f": expected 1 to {MOST_PERIOD} iterations, found {period}", argument="period"
+        )
+    first: PatternName = pattern or "representatives"
+    iterations = pattern_named(first, layout, period)
+    wrong = disagreement(ranks, iterations)
+    if not wrong:
+        return first, iterations, ()
+    if pattern is not None or period is not None:
+        raise NotApplicableError(
+            f"{first}: {wrong}", hint="Leave out the pattern and the period: one that agrees is found."
+        )
+    found: list[tuple[float, int, PatternName, tuple[Division, ...]]] = []
+    for place, name in enumerate(PATTERNS[1:]):
+        try:
+            others = pattern_named(name, layout)
+        except NotApplicableError:
+            continue
+        if not disagreement(ranks, others):
+            found.append((costs.mean_s(others), place, name, others))
+    # Whole racks and all racks' representatives join everybody, so there is always one.
+    _, _, name, iterations = min(found, key=lambda one: one[:2])
+    return name, iterations, (f"not the paper's pattern: {wrong}; {name.replace('_', ' ')} instead",)
+
+
+def _groups(costs: Costs, layout: Layout, name: PatternName, iterations: tuple[Division, ...]) -> Groups:
+    found = consensus(costs.network.ranks, iterations)
+    return Groups(
+        network=costs.network,
+        racks=layout.racks,
+        slow_racks=layout.slow_racks,
+        slow_ranks=layout.slow_ranks,
+        pattern=name,
+        iterations=iterations,
+        size_bytes=costs.size_bytes,
+        layers=costs.layers,
+        rho=found.rho,
+        distance=found.distance,
+        predicted_s=costs.mean_s(iterations),
+    )

@@ -1,0 +1,193 @@
+"""Racks of a network, and which racks and ranks are slow, from what its links cost (DS-Sync, Sec. III-A, B).
+
+A rack is a set of hosts with no trunk between them: none that a port shows, which links of several hosts to
+several others share, or else none that bandwidth shows, by a step between the links within and those across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from probes.columns import Floats, Mask
+from synth.groups.consensus import parties
+from synth.groups.patterns import Layout
+from synth.network import Network
+
+__all__ = ["find_racks", "slow_parts"]
+
+# Links of one rack are measured within some per cent of each other; across racks Sec. II-A has half the rate.
+_STEP = 1.3
+# A delayed pair has half the throughput of a regular one (Sec. II-A); half-way to it is slow. What was slow
+# stays so until it is half-way back.
+_SLOW, _STILL_SLOW = 1.5, 1.25
+# Means over a cluster vary less than single links.
+_TELLING = 1.1
+
+Racks = tuple[tuple[int, ...], ...]
+
+
+def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
+    """Racks of ranks by their lowest ranks, and remarks on what could not be told. O(ranks² log ranks)."""
+    beta = _both_ways(network, network.beta_s_per_byte)
+    by_trunk = _by_trunks(network)
+    if 1 < len(by_trunk) < network.ranks:
+        return by_trunk, ()
+    hosts = _same(network.host_of)
+    if hosts.all():
+        units: Racks = tuple((rank,) for rank in range(network.ranks))
+    else:
+        units = tuple(tuple(np.flatnonzero(row).tolist()) for row in np.unique(hosts, axis=0))
+        units = tuple(sorted(units))
+    between = _between_units(beta, units)
+    clusters, remarks = _clusters(between, _between_units(_both_ways(network, network.alpha_s), units))
+    if len(clusters) > 1:
+        return tuple(sorted(_joined(units, cluster) for cluster in clusters)), tuple(
+            f"rank {', '.join(map(str, units[unit]))}: as slow to all, so bandwidth does not tell its rack; "
+            f"taken for one of rank {min(_joined(units, cluster))}'s"
+            for unit, cluster in remarks
+        )
+    inside = [beta[np.ix_(unit, unit)][_off_diagonal(len(unit))] for unit in units if len(unit) > 1]
+    if (
+        len(units) > 1
+        and inside
+        and between[_off_diagonal(len(units))].min() > _STEP * np.concatenate(inside).max()
+    ):
+        return units, ()
+    return (tuple(range(network.ranks)),), ()
+
+
+def slow_parts(network: Network, racks: Racks, before: Layout | None = None) -> Layout:
+    """The racks with those that are slow among them, and the ranks with slow NICs.
+
+    A rank is slow where its best link in the rack, to another host if there is one, has 1.5 times the beta of
+    the middle rank; a rack where its best link to another rack has it of the middle one's. What was slow
+    ``before`` stays so from 1.25 on.
+    """
+    beta = _both_ways(network, network.beta_s_per_byte)
+    ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
+    sound = Layout(racks, (), ranks)
+    across = _between_units(beta, tuple(sound.candidates(rack) for rack in range(len(racks))))
+    if len(racks) < 3:
+        # Of two racks neither link is the slower.
+        return sound
+    np.fill_diagonal(across, np.inf)
+    return Layout(racks, _slow(across.min(axis=0), before.slow_racks if before else ()), ranks)
+
+
+def _slow_ranks(network: Network, racks: Racks, beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
+    best: Floats = np.full(network.ranks, np.nan)
+    for rack in racks:
+        for rank in rack:
+            peers = [other for other in rack if other != rank]
+            away = [other for other in peers if network.host_of[other] != network.host_of[rank]]
+            if peers:
+                best[rank] = beta[rank, away or peers].min()
+    slow = set(_slow(best, before))
+    for rack in racks:
+        if len(rack) > 1 and slow.issuperset(rack):
+            # Their links to each other do not tell which of them it is; those to other racks may.
+            others = [rank for rank in range(network.ranks) if rank not in rack]
+            outside = beta[np.ix_(rack, others)].min(axis=1) if others else np.ones(len(rack))
+            slow -= {rank for rank, cost in zip(rack, outside, strict=True) if cost < _SLOW * outside.min()}
+    return tuple(sorted(slow))
+
+
+def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
+    """Which are slower than the middle one, the faster of two middle ones."""
+    known = np.sort(beta[np.isfinite(beta)])
+    if len(known) < 2:
+        return ()
+    middle = known[(len(known) - 1) // 2]
+    limit = np.full(len(beta), _SLOW)
+    limit[[number for number in before if number < len(beta)]] = _STILL_SLOW
+    return tuple(np.flatnonzero(np.isfinite(beta) & (beta > limit * middle)).tolist())
+
+
+def _both_ways(network: Network, cost: Floats) -> Floats:
+    """For each two ranks the larger cost of both ways, of parallel links the least; 0 to itself."""
+    table: Floats = np.full((network.ranks, network.ranks), np.inf)
+    np.minimum.at(table, (network.src, network.dst), cost)
+    np.fill_diagonal(table, 0.0)
+    return np.maximum(table, table.T)
+
+
+def _by_trunks(network: Network) -> Racks:
+    """Ranks between which no trunk is: a port of links from several hosts to several others."""
+    crosses: Mask = np.zeros((network.ranks, network.ranks), dtype=np.bool_)
+    start, links = network.port_links
+    for port in range(len(network.ports)):
+        rows = links[start[port] : start[port + 1]]
+        ends = [set(network.host_of[column[rows]].tolist()) for column in (network.src, network.dst)]
+        if min(map(len, ends)) > 1 and not ends[0] & ends[1]:
+            crosses[network.src[rows], network.dst[rows]] = True
+    crosses |= crosses.T
+    pairs = tuple((int(a), int(b)) for a, b in np.argwhere(~crosses) if a < b)
+    return tuple(map(tuple, parties(network.ranks, [pairs])))
+
+
+def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[int, list[int]]]]:
+    """Units that no step in bandwidth parts, and (unit, cluster) of those that are slow to all alike."""
+    count = len(beta)
+    costs = np.unique(beta[_off_diagonal(count)])
+    for fast, next_one in zip(costs[:-1].tolist(), costs[1:].tolist(), strict=True):
+        if next_one < _STEP * fast:
+            continue
+        pairs = tuple((int(a), int(b)) for a, b in np.argwhere(beta <= fast) if a < b)
+        found = parties(count, [pairs])
+        clusters = [cluster for cluster in found if len(cluster) > 1]
+        near = _within_step(beta, clusters)
+        if clusters and near:
+            strays = [cluster[0] for cluster in found if len(cluster) == 1]
+            placed = [(stray, _nearest(stray, clusters, beta, alpha)) for stray in strays]
+            told = []
+            for stray, (cluster, sure) in placed:
+                clusters[cluster].append(stray)
+                told += [] if sure else [(stray, clusters[cluster])]
+            return clusters, told
+    return [list(range(count))], []
+
+
+def _within_step(beta: Floats, clusters: Sequence[Sequence[int]]) -> bool:
+    """Whether within each cluster the middle link is faster than all across, not only a chain of them."""
+    inside = [
+        float(np.median(beta[np.ix_(cluster, cluster)][_off_diagonal(len(cluster))])) for cluster in clusters
+    ]
+    across = [
+        beta[np.ix_(one, other)].min() for at, one in enumerate(clusters) for other in clusters[at + 1 :]
+    ]
+    return not across or max(inside) < min(across)
+
+
+def _nearest(stray: int, clusters: Sequence[Sequence[int]], beta: Floats, alpha: Floats) -> tuple[int, bool]:
+    """(cluster to which a unit's links are fastest, by bandwidth or latency, else that before it; sure)."""
+    for cost in (beta, alpha):
+        means = [float(cost[stray, list(cluster)].mean()) for cluster in clusters]
+        order = sorted(range(len(means)), key=means.__getitem__)
+        if len(order) == 1 or means[order[1]] > _TELLING * means[order[0]]:
+            return order[0], True
+    before = [at for at, cluster in enumerate(clusters) if min(cluster) < stray]
+    return (max(before, key=lambda at: min(clusters[at])) if before else 0), False
+
+
+def _between_units(cost: Floats, units: Racks) -> Floats:
+    """For each two units the least cost between their ranks."""
+    table: Floats = np.zeros((len(units), len(units)))
+    for at, one in enumerate(units):
+        for other in range(at):
+            table[at, other] = table[other, at] = cost[np.ix_(one, units[other])].min()
+    return table
+
+
+def _joined(units: Racks, cluster: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(rank for unit in cluster for rank in units[unit]))
+
+
+def _same(values: object) -> Mask:
+    column = np.asarray(values)
+    return np.asarray(column[:, None] == column[None, :])
+
+
+def _off_diagonal(count: int) -> Mask:
+    return ~np.eye(count, dtype=np.bool_)
