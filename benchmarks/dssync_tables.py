@@ -1,0 +1,181 @@
+"""DS-Sync's Tables I to III and V and its Lemma IV.1: ours beside the paper's, row by row.
+
+    python benchmarks/dssync_tables.py
+
+Nothing is measured here: times are predicted by `synth.groups.costs`, and compared as ratios, so that no rate
+has to be inferred. The paper gives no alpha, no rates that its transfers reached (its ring takes 2.6 times as
+long as 20 Gbit/s let it, if WideResNet-28-10 has 36.5 million parameters of 4 bytes), no share of the
+background flows, and no number of parameter servers. Here: alpha 0; a background flow takes half of
+the link or NIC that it shares; a parameter server on each rank; the trunk between the racks carries as much as
+one host, as the paper's gossip and ASP are slowed by oversubscription, although it calls that 1.
+
+Tables I and II are formulas. Ours are those of Table I wherever a group averages by a ring; Table II prints
+2·S·beta2 for a ring of two, which Table I gives as S·beta2, and 2(G − 1) latencies for a ring of G − 1 ranks,
+which Table I gives as 2(G − 2). Its PS divides what crosses the trunk by P as if each server had one; ours
+share it. Accuracies and numbers of iterations are not reproduced.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from synth.errors import NotApplicableError
+from synth.groups.artifact import Division
+from synth.groups.consensus import consensus, lemma_holds_from, mixing_product
+from synth.groups.costs import Costs
+from synth.groups.patterns import Layout
+from synth.groups.planner import PATTERNS, disagreement, pattern_named, plan_groups
+from synth.network import Link, Network, build
+
+SIZE_BYTES, ALPHA_S, BETA, LAYERS = 146_000_000, 20e-6, 4e-10, 1
+Row = tuple[str, float, float, float, float, float]
+# (dataset, AR, hierarchical AR, ASP, gossip, DS-Sync), in ms.
+TABLE_3 = (
+    ("Cifar10", 540.1, 790.2, 567.3, 772.8, 338.1),
+    ("Cifar100", 545.6, 801.5, 573.8, 778.3, 341.8),
+    ("ImageNet", 825.7, 1078.2, 690.2, 834.5, 412.5),
+    ("SQuAD", 3260.7, 4213.2, 2741.7, 2805.5, 1636.6),
+)
+TABLE_5 = (
+    ("Cifar10", 266.1, 390.8, 637.3, 376.9, 200.1),
+    ("Cifar100", 271.3, 395.1, 641.2, 374.8, 198.1),
+    ("ImageNet", 441.0, 506.6, 785.5, 405.3, 249.2),
+    ("SQuAD", 1631.8, 2233.4, 3146.9, 1502.6, 1060.2),
+)
+
+
+def racks_of(sizes: Sequence[int], across: float, *, slow_rank: int = -1, alpha_s: float = 0.0) -> Network:
+    """Racks behind a trunk each way of ``across`` times a host's beta; a slow rank has twice it."""
+    rack = [number for number, size in enumerate(sizes) for _ in range(size)]
+    links = []
+    for a in range(len(rack)):
+        for b in range(len(rack)):
+            if a != b:
+                crosses = rack[a] != rack[b]
+                beta = max(across if crosses else 1.0, 2.0 if slow_rank in (a, b) else 1.0) * BETA
+                ports = [f"rank {a} egress", f"rank {b} ingress"]
+                ports += [f"trunk {rack[a]} up", f"trunk {rack[b]} down"] if crosses else []
+                links.append(Link(a, b, alpha_s, beta, tuple(ports)))
+    return build("racks", [f"n{rank}" for rank in range(len(rack))], links)
+
+
+def table_1() -> Iterator[str]:
+    """Formulas of Table I on one switch of eight, and what the cost model gives."""
+    ranks, each_s, latency_s = 8, SIZE_BYTES * BETA, LAYERS * ALPHA_S
+    costs = Costs(racks_of([ranks], 1.0, alpha_s=ALPHA_S), (tuple(range(ranks)),), SIZE_BYTES, LAYERS)
+    rounds = 2 * (ranks - 1)
+    tree_s = min(2 * (math.log2(ranks) + k) * (latency_s + each_s / k) for k in range(1, 5000))
+    yield f"Table I, {ranks} ranks, one rate{'ours':>14}{'formula':>12}"
+    for name, ours_s, paper_s in (
+        ("PS, one on each rank", costs.parameter_server_s(), rounds * (latency_s + each_s / ranks)),
+        ("ring", costs.ring_s(), rounds * (latency_s + each_s / ranks)),
+        ("double tree, best k", costs.double_tree_s(), tree_s),
+    ):
+        yield f"  {name:28}{1e3 * ours_s:9.2f} ms{1e3 * paper_s:9.2f} ms"
+
+
+def table_2() -> Iterator[str]:
+    """Table II as printed, the consistent formulas, and the cost model: 2 racks of 4, beta2 = 2 beta1."""
+    racks, each = 2, 4
+    ranks, b1, b2 = racks * each, BETA, 2 * BETA
+    network = racks_of([each] * racks, 2.0, alpha_s=ALPHA_S)
+    groups = plan_groups(network, SIZE_BYTES, layers=LAYERS).groups
+    costs = Costs(network, groups.racks, SIZE_BYTES, LAYERS)
+    a, s = LAYERS * ALPHA_S, SIZE_BYTES
+    ring = 2 * (ranks - 1) * (a + s * b2 / ranks)
+    across, within = (racks - 1) * each * s * b2, (each - 1) * s * b1
+    servers = 2 * (ranks - 1) * a + 2 * (across + within) / ranks
+    levels = 2 * (each + racks - 2) * a + 2 * (each - 1) / each * s * b1 + 2 * (racks - 1) / racks * s * b2
+    tree = min(2 * (math.log2(ranks) + k) * (a + s * b2 / k) for k in range(1, 5000))
+    inner = 2 * (each - 2) / (each - 1) * s * b1
+    printed = max(2 * a + 2 * s * b2, 2 * (each - 1) * a + inner)
+    right = max(2 * a + s * b2, 2 * (each - 2) * a + inner)
+    yield f"Table II, 2 racks of 4, beta2 = 2 beta1{'ours':>10}{'printed':>12}{'consistent':>13}"
+    for name, ours_s, printed_s, consistent_s in (
+        ("PS, P = N", costs.parameter_server_s(), servers, servers),
+        ("ring", costs.ring_s(), ring, ring),
+        ("double tree, best k", costs.double_tree_s(), tree, tree),
+        ("hierarchical", costs.hierarchical_s(), levels, levels),
+        ("gossip (printed: at least)", costs.gossip_s(), 2 * a + 4 * s * b2, 2 * a + 4 * s * b2),
+        ("DS-Sync", groups.predicted_s, printed, right),
+    ):
+        cells = "".join(f"{1e3 * value_s:9.2f} ms" for value_s in (ours_s, printed_s, consistent_s))
+        yield f"  {name:34}{cells}"
+    gain = costs.ring_s() / groups.predicted_s
+    yield f"  DS-Sync against the ring: printed {ring / printed:.2f}x, ours {gain:.2f}x"
+
+
+def times(
+    title: str, network: Network, racks: tuple[tuple[int, ...], ...], paper: Sequence[Row]
+) -> Iterator[str]:
+    """Times of each method over the ring's (AR), ours and the paper's for each dataset."""
+    groups = plan_groups(network, SIZE_BYTES, racks=racks).groups
+    peers = Costs(network, racks, SIZE_BYTES).peers_s()
+    ours = (peers["hierarchical"], peers["asp"], peers["gossip"], groups.predicted_s)
+    yield f"{title}{'ours':>8}" + "".join(f"{row[0]:>10}" for row in paper) + "   (times over AR's)"
+    for at, name in enumerate(("hierarchical AR", "ASP (paper: more than)", "gossip", "DS-Sync")):
+        cells = "".join(f"{row[at + 2] / row[1]:10.2f}" for row in paper)
+        yield f"  {name:34}{ours[at] / peers['ring']:8.2f}{cells}"
+
+
+def lemma() -> Iterator[str]:
+    """Rho, distance, and the squared error of the worst rank against rho^k, over 200 random starts."""
+    yield f"Lemma IV.1{'period':>34}{'rho':>9}{'distance':>10}{'proven from':>13}{'worst/bound':>13}"
+    for racks, each in ((2, 4), (4, 8), (3, 3), (2, 2), (4, 2)):
+        layout = Layout(tuple(tuple(range(r * each, (r + 1) * each)) for r in range(racks)))
+        for name in PATTERNS:
+            try:
+                iterations = pattern_named(name, layout)
+            except NotApplicableError:
+                continue
+            yield judged(f"{racks} x {each} {name}", racks * each, iterations)
+
+
+def judged(name: str, ranks: int, iterations: tuple[Division, ...]) -> str:
+    """One row of the lemma's table."""
+    if disagreement(ranks, iterations):
+        return f"  {name:36}{len(iterations):6}{1:9.4f}{1:10.4f}{'never agree':>13}"
+    found = consensus(ranks, iterations)
+    first = lemma_holds_from(ranks, iterations, found.rho)
+    period = mixing_product(ranks, iterations)
+    start = np.random.default_rng(7).normal(size=(ranks, 200))
+    values, worst = start, 0.0
+    for k in range(1, 6):
+        values = period @ values
+        error = ((values - start.mean(axis=0)) ** 2).max(axis=0) / (start**2).sum(axis=0)
+        if found.rho and first is not None and k >= first:
+            worst = max(worst, float(error.max()) / found.rho**k)
+    return (
+        f"  {name:36}{len(iterations):6}{found.rho:9.4f}{found.distance:10.4f}"
+        f"{'-' if first is None else first:>13}{worst:13.3f}"
+    )
+
+
+def main(*arguments: str) -> None:
+    """Print all tables."""
+    if arguments:
+        sys.exit(f"usage: dssync_tables.py, found {' '.join(arguments)}")
+    parts = (
+        table_1(),
+        table_2(),
+        times(
+            "Table III, 5 + 3, trunk and NIC shared",
+            racks_of([5, 3], 2.0, slow_rank=4),
+            ((0, 1, 2, 3, 4), (5, 6, 7)),
+            TABLE_3,
+        ),
+        times("Table V, 4 + 4, nothing shared", racks_of([4, 4], 1.0), ((0, 1, 2, 3), (4, 5, 6, 7)), TABLE_5),
+        lemma(),
+    )
+    for part in parts:
+        for line in part:
+            print(line)
+        print()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
