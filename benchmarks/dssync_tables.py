@@ -6,8 +6,8 @@ Nothing is measured here: times are predicted by `synth.groups.costs`, and compa
 has to be inferred. The paper gives no alpha, no rates that its transfers reached (its ring takes 2.6 times as
 long as 20 Gbit/s let it, if WideResNet-28-10 has 36.5 million parameters of 4 bytes), no share of the
 background flows, and no number of parameter servers. Here: alpha 0; a background flow takes half of
-the link or NIC that it shares; a parameter server on each rank; the trunk between the racks carries as much as
-one host, as the paper's gossip and ASP are slowed by oversubscription, although it calls that 1.
+the link or NIC that it shares; a parameter server on each rank; the trunk carries as much as one host, as the
+paper's gossip and ASP are slowed by oversubscription, although it calls that 1.
 
 Tables I and II are formulas. Ours are those of Table I wherever a group averages by a ring; Table II prints
 2·S·beta2 for a ring of two, which Table I gives as S·beta2, and 2(G − 1) latencies for a ring of G − 1 ranks,
