@@ -10,6 +10,7 @@ from synth.collective import Collective, Kind
 from synth.methods import (
     adapcc,
     bidirectional,
+    circulant,
     direct,
     doubling,
     forest,
@@ -69,6 +70,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
+    "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
@@ -202,7 +204,7 @@ def plans(request: Request) -> Iterator[Plan]:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "forest", "paths"):
+            if large and name not in ("greedy", "circulant", "forest", "paths"):
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue

@@ -20,6 +20,10 @@ _FEW_SENDS = 2_200_000
 # So near the bound no attempt that takes long is worth its time.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
+# Of so many ranks with a slow one, so near the bound, the others come no nearer and take minutes
+# (benchmarks/one_slow_rank.py).
+_MANY_RANKS = 128
+_NEAR_OF_MANY = 1.03
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
 
@@ -65,6 +69,9 @@ class Choice:
         """Whether what was tried before says that ``plan`` will not win."""
         if self.best is None:
             return False
+        many = plan.shape.ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY
+        if many and self.best.method == "circulant" != plan.name:
+            return True
         before = [one for one in self.attempts if one.method == plan.name]
         if not plan.searches and before:
             refused = before[-1].time_s is None
