@@ -103,6 +103,24 @@ def waits_outside(comm, arguments, progress):
     time.sleep(0.5)
     return comm.Get_rank()
 
+def host_comes_back(comm, arguments, progress):
+    '''Ranks 1 and 2 are lost with their host; rank 0 waits until both have been started again.'''
+    mesh, rank = comm.mesh, comm.Get_rank()
+    if mesh.start:
+        mesh.admitted()
+        while 0 not in mesh.met:
+            time.sleep(0.01)
+        mesh.send(0, "back", rank)
+        return None
+    comm.Barrier()
+    Path(arguments["folder"], f"up-{rank}").touch()
+    if rank:
+        time.sleep(600)
+    for peer in (1, 2):
+        while not mesh.starts[peer] or peer in mesh.lost:
+            time.sleep(0.01)
+    return [mesh.receive(peer, "back") for peer in (1, 2)]
+
 def runs(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

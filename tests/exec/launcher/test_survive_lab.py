@@ -29,10 +29,11 @@ def lab(tmp_path_factory):
         yield found
 
 
-def value_of(place, tmp_path, arguments, happens=lambda: None):
+def value_of(place, tmp_path, arguments, happens=lambda: None, *, task="misses", rejoin=0):
     """What the lowest rank left returns, of rank 0 on host a and ranks 1 and 2 on b."""
     lab, folder = place
-    ask = ["misses", {"folder": str(tmp_path), **arguments}, {"hosts": "a:1,b:2", "survive": True}]
+    options = {"hosts": "a:1,b:2", "survive": True, "rejoin": rejoin}
+    ask = [task, {"folder": str(tmp_path), **arguments}, options]
     command = [sys.executable, "-P", "-c", PROGRAM, json.dumps([*ask, str(tmp_path / "told")])]
     with started(lab, "a", command, folder) as process:
         deadline_s = time.monotonic() + 30
@@ -81,6 +82,26 @@ def test_the_ranks_of_a_host_that_is_gone_are_lost(lab, tmp_path):
     rank, lost, hows = value_of(lab, tmp_path, {"count": 2}, end_host)
     assert (rank, lost) == (0, [1, 2])
     assert all("died" in how or "killed" in how for how in hows)
+
+
+def test_the_ranks_of_a_host_that_was_gone_are_started_again(lab, tmp_path):
+    def end_host():
+        for pid in pids_of(lab[0], "b"):
+            os.kill(pid, signal.SIGKILL)
+
+    assert value_of(lab, tmp_path, {}, end_host, task="host_comes_back", rejoin=2) == [1, 2]
+
+
+def test_the_ranks_of_a_host_that_was_cut_off_are_started_again_once_it_answers(lab, tmp_path):
+    def cut_off():
+        lifecycle.set_cable(lab[0], "b", connected=False)
+        time.sleep(8)
+        lifecycle.set_cable(lab[0], "b", connected=True)
+
+    try:
+        assert value_of(lab, tmp_path, {}, cut_off, task="host_comes_back", rejoin=2) == [1, 2]
+    finally:
+        lifecycle.set_cable(lab[0], "b", connected=True)
 
 
 def test_a_silent_rank_of_another_host_is_lost_if_it_is_stopped_and_not_if_it_is_busy(lab, tmp_path):
