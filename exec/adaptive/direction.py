@@ -394,8 +394,11 @@ class Direction:
     def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
         """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
 
-        Both phases are simulated. At least a cycle: so long the news of a rank may be on its way.
+        Both phases are simulated. At least a cycle: so long the news of a rank may be on its way. Infinite
+        while this rank has no schedules for the members yet.
         """
+        if not self._is_settled():
+            return math.inf
         costs = self._costs_of(request)
         members = self.coordinator.members
         left_out = frozenset(members.index(rank) for rank in late)
