@@ -42,6 +42,8 @@ _MOST_SEEN = 1 << 16
 _ASKS_S = 3.0
 # What can be done in parts; the others wait for every rank.
 PARTIAL = ("all_reduce",)
+# Between two looks no more than this counts as silence: in the rest this process itself did not run.
+_MOST_BETWEEN_LOOKS_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Coordinator:
         self._ready: defaultdict[int, dict[int, tuple[Request, float]]] = defaultdict(dict)
         self._round = _Round()
         self._heard = dict.fromkeys(self.members, now_s)
+        self._looked_s = now_s
         self._states: dict[int, State] | None = None
         self.joined, self.starts = dict(joined or {}), dict(starts or {})
         self._joining, self._took_over = set(joining), True
@@ -163,7 +166,15 @@ class Coordinator:
         return tuple(other for other, start in needed.items() if join.met.get(other) != start)
 
     def silent(self, now_s: float) -> dict[int, str]:
-        """The ranks that have said nothing for so long that they count as lost, and why."""
+        """The ranks that have said nothing for so long that they count as lost, and why.
+
+        Called every ``CYCLE_S``. Where it comes late this process did not run either, and what others said
+        meanwhile has not been read: that time does not count.
+        """
+        unwatched_s = max(0.0, now_s - self._looked_s - _MOST_BETWEEN_LOOKS_S)
+        self._looked_s = max(self._looked_s, now_s)
+        if unwatched_s:
+            self._heard = {rank: min(now_s, at_s + unwatched_s) for rank, at_s in self._heard.items()}
         allowed_s = self._allowed_s()
         return {
             rank: f"was silent for {now_s - heard_s:.1f} s"

@@ -151,7 +151,21 @@ def test_who_is_late_but_alive_is_not_lost():
         for rank in (1, 2):
             coordinator.hear(rank, Beat(), tenth / 10)
         assert coordinator.silent(tenth / 10) == {}
-    assert set(coordinator.silent(25.0)) == {1, 2}
+    for tenth in range(200, 212):
+        lost = coordinator.silent(tenth / 10)
+    assert set(lost) == {1, 2}
+
+
+def test_while_the_coordinator_does_not_run_nobody_is_silent():
+    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    for hundredth in range(50):
+        assert coordinator.silent(hundredth / 100) == {}
+    # It lacks a core for five seconds, and looks before it has read what came meanwhile.
+    assert coordinator.silent(5.5) == {}
+    coordinator.hear(1, Beat(), 5.51)
+    for hundredth in range(551, 640):
+        silent = coordinator.silent(hundredth / 100)
+    assert set(silent) == {2}
 
 
 def test_a_minority_does_not_go_on():
