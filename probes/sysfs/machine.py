@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from probes.numbers import LARGEST, whole
 from probes.paths import pci_ids
@@ -97,19 +96,21 @@ def _pci(sys: Path) -> Iterator[PciDevice]:
             max_width=_width(place / "max_link_width"),
         )
     for device in found.values():
-        parent = device.parent if device.parent in found else ""
-        yield replace(device, parent=parent, role=_role(replace(device, parent=parent), found))
+        above = _above(device, found)
+        role = pci_ids.port_role(len(above)) if pci_ids.is_bridge(device.pci_class) else "device"
+        yield replace(device, parent=above[0] if above else "", role=role)
 
 
-def _role(
-    device: PciDevice, found: dict[str, PciDevice]
-) -> Literal["root", "upstream", "downstream", "device"]:
-    if not pci_ids.is_bridge(device.pci_class):
-        return "device"
-    depth, here = 0, found.get(device.parent)
+def _above(device: PciDevice, found: dict[str, PciDevice]) -> list[str]:
+    """The bridges above a device, the nearest first; none where a damaged recording has it above itself."""
+    above: list[str] = []
+    here = found.get(device.parent)
     while here is not None:
-        depth, here = depth + 1, found.get(here.parent)
-    return pci_ids.port_role(depth)
+        if here.bus_id == device.bus_id or here.bus_id in above:
+            return []
+        above.append(here.bus_id)
+        here = found.get(here.parent)
+    return above
 
 
 def _is_gpu(device: PciDevice, sys: Path) -> bool:
