@@ -20,6 +20,7 @@ from synth.collective import collective
 from synth.fusion.costs import RingCosts
 from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
+from synth.fusion.tuning import begun
 from synth.groups.planner import plan_groups
 from synth.network import Link, build
 from synth.program import Program
@@ -162,6 +163,7 @@ def samples(schedule):
     return {
         "model": model,
         "fusion": fusion_plan(model, RingCosts(4, 1e-5, 1e-9)),
+        "tuning": begun(subject="two layers by dear").then(25 << 20, 0.5).then(10 << 20, 0.25),
         "topology": Topology(hosts=(host,)),
         "profile": Profile(ranks, links, (SharedPort("bus", (0, 1), "test"),), "mpi", "test", 1.0, 1),
         "schedule": schedule,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +12,8 @@ import typer
 from ccctl import console
 from ccctl.arguments.models import load_model
 from ccctl.arguments.networks import load_network
-from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, Quiet, Verbose
-from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
+from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, Quiet, Seed, Verbose
+from ccctl.arguments.units import parse_rate, parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.errors import UsageError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from synth.fusion.methods import Overheads
     from synth.fusion.model import Model
     from synth.fusion.plan import FusionPlan
+    from synth.fusion.tuning import Tuning
 
 __all__ = ["EXAMPLES", "fusion"]
 
@@ -38,7 +41,21 @@ EXAMPLES = (
         " --trace iteration.json.gz",
         "draw what processor and network do in an iteration, as a picture and for Perfetto",
     ),
+    (
+        "ccctl fusion inception-v4 --ranks 64 --alpha 26us --bandwidth 10Gbit/s --tune bo --trials 5"
+        " --state tuning.json",
+        "search for the best buffer of DeAR in the simulation; the same line with more trials goes on",
+    ),
+    (
+        "ccctl fusion resnet-50 --ranks 4 --alpha 26us --bandwidth 10Gbit/s --tune grid --trials 2"
+        " --measure 'sh -c \"echo warm-up; echo 0.2\" {bytes}'",
+        "search on real runs: the command is given the buffer and prints the seconds of an iteration",
+    ),
 )
+
+
+# What DeAR begins with (Sec. IV-B).
+_FIRST_BYTES = 25 << 20
 
 
 def _written(value: str | None) -> str | None:
@@ -95,6 +112,42 @@ Negotiation = Annotated[
         help="What ByteScheduler's ranks take to agree on a part; else an alpha for each step of a tree.",
     ),
 ]
+Tune = Annotated[
+    str | None,
+    typer.Option(
+        "--tune",
+        metavar="STRATEGY",
+        help="Search the best buffer of --method: bo (Bayesian optimization), paper (as DeAR has it), grid, "
+        "random.",
+    ),
+]
+Buffers = Annotated[
+    str, typer.Option("--buffers", metavar="FROM:TO", help="The range of --tune; it begins with 25M.")
+]
+Trials = Annotated[
+    int, typer.Option("--trials", metavar="N", min=1, max=1000, help="How many buffers --tune tries.")
+]
+StateFile = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        callback=_written,
+        help="Keep the trials of --tune in FILE, and go on from there.",
+    ),
+]
+Measure = Annotated[
+    str | None,
+    typer.Option(
+        "--measure",
+        metavar="COMMAND",
+        help="Tune on runs of COMMAND: {bytes} in it is the buffer, its last line an iteration's seconds.",
+    ),
+]
+MeasureTimeout = Annotated[
+    float,
+    typer.Option("--measure-timeout", metavar="SECONDS", help="End a run of --measure after this long."),
+]
 TraceFile = Annotated[
     str | None,
     typer.Option(
@@ -118,6 +171,13 @@ def fusion(
     compute: Compute = None,
     cycle: Cycle = "5ms",
     negotiation: Negotiation = None,
+    tune: Tune = None,
+    buffers: Buffers = "1M:100M",
+    trials: Trials = 10,
+    state: StateFile = None,
+    measure: Measure = None,
+    measure_timeout: MeasureTimeout = 600.0,
+    seed: Seed = 0,
     trace: TraceFile = None,
     svg: SvgFile = None,
     json: Json = False,
@@ -132,11 +192,15 @@ def fusion(
     buckets of --buffer. dear-nl takes four layers a bucket, dear-backpipe and dear-feedpipe overlap one half
     only; -tuned has the buffer that is best in the simulation.
 
+    --tune searches the buffer with which an iteration of --method is shortest, in the simulation or, with
+    --measure, on real runs, each the mean of some steps. Which buffer comes next follows from the trials.
+
     S_max is the largest speed-up over one rank that DeAR can have (its equation 6). The plan of --method can
     be written with -o: the bucket of each tensor, and the timeline.
     """
     from ccctl.render.text.training import fusion as text
     from ccctl.render.text.training.model import headline
+    from synth.fusion.methods import fusion_plan
 
     found, digests = load_model(model)
     if compute is not None:
@@ -144,9 +208,19 @@ def fusion(
             raise UsageError(f"--compute: expected a time > 0, found {compute}")
         found = found.taking(compute_s)
     costs, measured = _costs(network, ranks, alpha, bandwidth)
-    plans = _plans(found, costs, buffer, _overheads(cycle, negotiation))
+    overheads = _overheads(cycle, negotiation)
+    asked = _Asked(tune, buffers, trials, state, measure, measure_timeout, seed)
+    search = _search(asked, method, found, costs)
+    plans = _plans(found, costs, buffer, overheads)
     if method not in plans:
         raise UsageError(f"--method: expected one of {', '.join(plans)}, found {method!r}")
+
+    def with_buffer(size_bytes: int) -> FusionPlan:
+        return fusion_plan(found, costs, method, size_bytes, overheads)
+
+    if search is not None:
+        search = _run(asked, search, with_buffer)
+        plans[method] = with_buffer(search.best[0])
     chosen = plans[method]
     _draw(found, plans, trace, svg)
     if output is not None:
@@ -156,11 +230,17 @@ def fusion(
         told: dict[str, Any] = {"model": found.name, "ranks": costs.ranks, "method": method}
         told |= {"alpha_s": costs.alpha_s, "beta_s_per_byte": costs.beta_s_per_byte}
         told |= text.figures(chosen)
+        if search is not None:
+            told["tuning"] = {"strategy": search.strategy, "trials": search.trials, "best_s": search.best[1]}
         console.summary(told | {"methods": {name: text.figures(plan) for name, plan in plans.items()}})
     elif not to_stdout:
         console.data(headline(found))
         console.data(text.costs_line(costs))
         text.table(plans)
+        if search is not None:
+            from ccctl.render.text.training.tuning import draw
+
+            draw(search, None if measure is None else lambda size: with_buffer(size).iteration_s)
         console.data(
             f"S_max {chosen.speedup_max:.1f}: at most so many times faster than one rank, each half of an "
             "all_reduce behind its pass"
@@ -170,11 +250,80 @@ def fusion(
     )
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The options of a search."""
+
+    tune: str | None
+    buffers: str
+    trials: int
+    state: str | None
+    measure: str | None
+    timeout_s: float
+    seed: int
+
+
+def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tuning | None:
+    """The search that is asked for, with the trials of its file; None where none is."""
+    from ccctl.tuning_run import resumed
+    from synth.fusion.methods import DEFAULT_BUFFER_BYTES
+    from synth.fusion.tuning import STRATEGIES, begun
+
+    if asked.tune is None:
+        if asked.state is not None or asked.measure is not None:
+            raise UsageError(
+                f"{'--state' if asked.measure is None else '--measure'} is for --tune", hint="Add --tune bo."
+            )
+        return None
+    if asked.tune not in STRATEGIES:
+        raise UsageError(f"--tune: expected one of {', '.join(STRATEGIES)}, found {asked.tune!r}")
+    if not DEFAULT_BUFFER_BYTES.get(method):
+        raise UsageError(
+            f"--tune: {method} has no buffer of its own to tune", hint="For example --method dear."
+        )
+    if asked.state == "-":
+        raise UsageError("--state: expected a file, found -")
+    low, high = parse_sizes(asked.buffers, "--buffers")
+    if low >= high:
+        raise UsageError(f"--buffers: expected a range that rises, found {asked.buffers}")
+    simulated = f"{costs.ranks} ranks, {costs.alpha_s:g} s, {costs.beta_s_per_byte:g} s a byte, "
+    simulated += f"{model.forward_total_s:.6g} s and {model.backward_total_s:.6g} s"
+    begin = begun(
+        asked.tune,
+        subject=f"{model.name} by {method}, {asked.measure or simulated}",
+        low_bytes=low,
+        high_bytes=high,
+        first_bytes=min(max(low, _FIRST_BYTES), high),
+        seed=asked.seed,
+    )
+    return resumed(begin, asked.state)
+
+
+def _run(asked: _Asked, search: Tuning, plan: Callable[[int], FusionPlan]) -> Tuning:
+    """The search after all its trials, simulated or on real runs."""
+    from ccctl.tuning_run import tuned
+    from exec.launcher.signals import unwinding
+    from exec.timed_command import seconds_of, words_of
+
+    if asked.measure is None:
+        return tuned(search, asked.trials, lambda size: plan(size).iteration_s, asked.state)
+    line, timeout_s = asked.measure, asked.timeout_s
+    if timeout_s <= 0:
+        raise UsageError(f"--measure-timeout: expected seconds > 0, found {timeout_s:g}")
+    with unwinding():
+        return tuned(
+            search,
+            asked.trials,
+            lambda size: seconds_of(words_of(line, {"bytes": str(size)}), timeout_s),
+            asked.state,
+        )
+
+
 def _costs(
     network: str | None, ranks: int | None, alpha: str | None, bandwidth: str | None
 ) -> tuple[RingCosts, dict[str, str]]:
     """(costs of collectives, digests of the artifact that they come from)."""
-    from synth.fusion.costs import RingCosts, ring_costs
+    from synth.fusion.costs import RingCosts
 
     if (network is None) == (ranks is None):
         raise UsageError(
@@ -182,6 +331,8 @@ def _costs(
             hint="For example --ranks 64 --alpha 26us --bandwidth 10Gbit/s, or --network profile.json.",
         )
     if network is not None:
+        from synth.fusion.network_costs import ring_costs
+
         loaded, digests = load_network(network, alpha, bandwidth)
         if loaded.ranks < 2:
             raise UsageError(f"--network: expected at least 2 ranks, found {loaded.ranks}")

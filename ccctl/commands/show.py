@@ -28,7 +28,7 @@ EXAMPLES = (
 )
 
 _JUDGED = ("schedule", "selection", "groups")
-_TRAINING = ("model", "fusion", "groups")
+_TRAINING = ("model", "fusion", "tuning", "groups")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 

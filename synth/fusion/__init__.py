@@ -4,7 +4,7 @@ In: a `Model` (its tensors in forward order, seconds of each layer) and the cost
 Out: for each method of overlapping them with computation a `FusionPlan`: the bucket of every tensor, what
 the processor and the network do when, and the time of an iteration; and the buffer size that suits best.
 
-Read `model`; `costs`, the paper's equations; `buckets`, which tensors are fused; `timeline`, the simulator of
-two resources; `methods`, the schedules that are compared; `plan`, the artifact; then `gaussian_process` and
-`tuning`.
+Read `model`; `costs`, the paper's equations, and `network_costs`; `buckets`, which tensors are fused;
+`timeline`, the simulator of two resources; `methods`, the schedules that are compared; `plan`, the artifact;
+`search`; then `gaussian_process` and `tuning`.
 """

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from synth.collective import collective
-from synth.methods import ring
-from synth.network import Network
-from synth.simulation.schedule import replay
-
-__all__ = ["RingCosts", "baseline_s", "pipelined_s", "ring_costs", "saving_s", "speedup_max"]
-
-_LARGE_CHUNK_BYTES = 4 << 20
+__all__ = ["RingCosts", "baseline_s", "pipelined_s", "saving_s", "speedup_max"]
 
 
 @dataclass(frozen=True)
@@ -47,19 +40,6 @@ class RingCosts:
     def negotiation_s(self) -> float:
         """What it takes that all ranks agree on a tensor: to a root and back along a binary tree."""
         return 2 * (self.ranks - 1).bit_length() * self.alpha_s
-
-
-def ring_costs(network: Network) -> RingCosts:
-    """The costs of a ring on ``network``: alpha and beta from its all_gather, simulated at two sizes.
-
-    Raises NotApplicableError where no ring leads through all ranks.
-    """
-    gather = collective("all_gather", network.ranks, 1)
-    schedule = ring.synthesize(network, gather, _LARGE_CHUNK_BYTES)
-    steps = network.ranks - 1
-    small_s, large_s = (replay(schedule, chunk_bytes=size).time_s / steps for size in (1, _LARGE_CHUNK_BYTES))
-    beta_s = (large_s - small_s) / (_LARGE_CHUNK_BYTES - 1)
-    return RingCosts(network.ranks, max(0.0, small_s - beta_s), beta_s)
 
 
 def speedup_max(

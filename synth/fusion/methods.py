@@ -48,6 +48,7 @@ DEFAULT_BUFFER_BYTES = {
 }
 METHODS = tuple(DEFAULT_BUFFER_BYTES)
 _NEARBY_LAYERS = 4
+# Of a model that would have more, ByteScheduler's partitions are larger.
 _MOST_PARTS = 100_000
 
 
@@ -185,11 +186,7 @@ def _by_priority(
     first: int,
 ) -> list[Task]:
     """All_reduces of parts of tensors, those of the lowest layer first, each agreed on before it starts."""
-    if model.total_bytes // part_bytes > _MOST_PARTS:
-        raise UsageError(
-            f": expected parts of which the model has at most {_MOST_PARTS}, found {part_bytes} bytes",
-            argument="buffer",
-        )
+    part_bytes = max(part_bytes, model.total_bytes // _MOST_PARTS)
     negotiation_s = costs.negotiation_s if overheads.negotiation_s is None else overheads.negotiation_s
     tasks: list[Task] = []
     waits: dict[int, list[int]] = {}

@@ -14,11 +14,14 @@ import numpy as np
 from probes.columns import Floats, Ints, Longs, floats, ints, longs
 from probes.errors import UsageError, quoted
 
-__all__ = ["Model", "shape", "shapes"]
+__all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 
-_MOST_ENTRIES = 100_000
-_MOST_TENSOR_BYTES = 1 << 50
-_MOST_S = 1e6
+# Every method simulates every layer, and the tuned ones many times.
+MOST_ENTRIES = 20_000
+# So many tensors together are still fewer than 2^63 bytes.
+MOST_TENSOR_BYTES = 1 << 48
+# Shorter than any pass of a model takes, and long enough to divide by.
+_LEAST_S, _MOST_S = 1e-12, 1e6
 _MOST_TOLD = 5
 
 
@@ -78,9 +81,9 @@ class Model:
             if len(getattr(self, name)) != count
         ]
         found += [
-            f"{name}: expected 1 to {_MOST_ENTRIES} entries, found {len(getattr(self, name))}"
+            f"{name}: expected 1 to {MOST_ENTRIES} entries, found {len(getattr(self, name))}"
             for name in ("layers", "tensors")
-            if not 1 <= len(getattr(self, name)) <= _MOST_ENTRIES
+            if not 1 <= len(getattr(self, name)) <= MOST_ENTRIES
         ]
         return found or [*self._wrong_times(), *self._wrong_tensors()]
 
@@ -91,16 +94,16 @@ class Model:
             for row, value in enumerate(getattr(self, name).tolist())
             if not (isfinite(value) and 0 <= value <= _MOST_S)
         ]
-        if not found and not (self.forward_total_s > 0 and self.backward_total_s > 0):
+        if not found and min(self.forward_total_s, self.backward_total_s) < _LEAST_S:
             found.append("forward_s: expected layers that take time, forward and backward")
         return found
 
     def _wrong_tensors(self) -> list[str]:
         layer, size = self.tensor_layer.tolist(), self.tensor_bytes.tolist()
         found = [
-            f"tensor_bytes[{row}]: expected 1 to {_MOST_TENSOR_BYTES}, found {value}"
+            f"tensor_bytes[{row}]: expected 1 to {MOST_TENSOR_BYTES}, found {value}"
             for row, value in enumerate(size)
-            if not 1 <= value <= _MOST_TENSOR_BYTES
+            if not 1 <= value <= MOST_TENSOR_BYTES
         ]
         for row, value in enumerate(layer):
             if not 0 <= value < len(self.layers):

@@ -9,12 +9,14 @@ import numpy as np
 
 from probes.columns import Ints, Longs
 from synth.fusion.costs import RingCosts, speedup_max
+from synth.fusion.model import MOST_ENTRIES, MOST_TENSOR_BYTES
 from synth.fusion.timeline import BACKWARD, FORWARD, Timeline
 
 __all__ = ["FusionPlan"]
 
 # Times are sums of thousands of numbers in another order.
 _NEAR = 1e-6
+_LEAST_S = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,9 @@ class FusionPlan:
             for name in ("tensor_bytes", "bucket")
             if len(getattr(self, name)) != count
         ]
-        found += [] if count else ["tensors: empty"]
+        found += (
+            [] if 1 <= count <= MOST_ENTRIES else [f"tensors: expected 1 to {MOST_ENTRIES}, found {count}"]
+        )
         found += [] if 2 <= self.ranks <= 1 << 20 else [f"ranks: expected 2 to {1 << 20}, found {self.ranks}"]
         found += [
             f"{name}: expected a number from 0 to {most:g}, found {value:g}"
@@ -102,8 +106,12 @@ class FusionPlan:
         ]
         if self.bucket[-1] != 0:
             found.append(f"bucket[{len(self.bucket) - 1}]: expected 0, found {self.bucket[-1]}")
-        for row in np.flatnonzero((self.tensor_bytes < 1) | (self.tensor_bytes > 1 << 50)).tolist()[:5]:
-            found.append(f"tensor_bytes[{row}]: expected 1 to {1 << 50}, found {self.tensor_bytes[row]}")
+        for row in np.flatnonzero((self.tensor_bytes < 1) | (self.tensor_bytes > MOST_TENSOR_BYTES)).tolist()[
+            :5
+        ]:
+            found.append(
+                f"tensor_bytes[{row}]: expected 1 to {MOST_TENSOR_BYTES}, found {self.tensor_bytes[row]}"
+            )
         line = self.timeline
         sent = (line.on_network == 1) & ((line.item < 0) | (line.item >= self.buckets))
         for row in np.flatnonzero(sent).tolist()[:5]:
@@ -117,6 +125,6 @@ class FusionPlan:
             found.append(
                 f"iteration_s: expected {ends_s:g}, when the timeline ends, found {self.iteration_s:g}"
             )
-        if not self.compute_s > 0:
+        if not self.compute_s >= _LEAST_S:
             found.append("timeline: expected passes that take time")
         return found

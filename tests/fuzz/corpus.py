@@ -344,7 +344,11 @@ def _models() -> Iterator[Sample]:
     from synth.fusion.costs import RingCosts
     from synth.fusion.methods import METHODS, fusion_plan
     from synth.fusion.model import Model
+    from synth.fusion.tuning import STRATEGIES, begun
 
+    for strategy in STRATEGIES:
+        search = begun(strategy).then(25 << 20, 0.5).then(1 << 21, 0.4)
+        yield _artifact(f"{strategy} of 2 trials", "tuning", search)
     for layers in (1, 3):
         tensors = 2 * layers - 1
         times = floats([1e-3 * (1 + at) for at in range(layers)])

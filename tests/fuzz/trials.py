@@ -38,7 +38,7 @@ _WEIGHT = {
     "schedule": 24, "program": 24, "selection": 7, "profile": 8, "topology": 8, "report": 6, "msccl-xml": 8,
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 1, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
-    "words": 7, "history": 2, "groups": 3,
+    "words": 7, "history": 2, "model": 3, "fusion": 3, "tuning": 2, "groups": 3,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -49,6 +49,9 @@ _JSON = (
     "report",
     "history",
     "groups",
+    "model",
+    "fusion",
+    "tuning",
     "nccl-json",
     "collectives-json",
     "nvml",
@@ -718,6 +721,18 @@ def _groups(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return [found for words in rng.sample([*commands, previous], 2) for found in run(mutant, path, *words)[1]]
 
 
+def _model(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    costs = ("--ranks", "4", "--alpha", "1us", "--bandwidth", "1GB/s")
+    plan = ("fusion", str(path), *costs, "-o", str(path.parent / "plan.json"))
+    svg = ("fusion", str(path), *costs, "--json", "--svg", str(path.parent / "out.svg"))
+    trace = ("fusion", str(path), *costs, "--compute", "1ms", "--trace", str(path.parent / "trace.json"))
+    return _accepted(mutant, [rng.choice((plan, svg, trace)), ("show", str(path))], path, 2)
+
+
+def _fusion(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    return _accepted(mutant, [("show", str(path)), ("show", "--json", str(path))], path, 2)
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -737,6 +752,9 @@ _COMMANDS: dict[str, Commands] = {
     "report": _report,
     "history": _history,
     "groups": _groups,
+    "model": _model,
+    "fusion": _fusion,
+    "tuning": _fusion,
     "nccl-tests": _report,
     "nccl-json": _report,
     "links-csv": _links,

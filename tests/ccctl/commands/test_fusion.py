@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
@@ -100,6 +101,34 @@ def test_picture_and_trace_show_every_method(run_ccctl, tmp_path):
     assert {"backward fc", "forward conv1", "reduce_scatter bucket 0", "all_gather bucket 0"} <= names
 
 
+def test_a_search_is_kept_and_goes_on(run_ccctl, tmp_path):
+    asked = ["inception-v4", *RING, "--tune", "bo"]
+    whole = summary(run_ccctl, *asked, "--trials", 4, "--state", "whole.json")
+    assert whole["tuning"]["trials"] == 4
+    assert whole["iteration_s"] == whole["tuning"]["best_s"] == whole["methods"]["dear"]["iteration_s"]
+    for trials in (2, 4):
+        summary(run_ccctl, *asked, "--trials", trials, "--state", "parts.json")
+    kept = [codec.read(str(tmp_path / name), "tuning").body for name in ("whole.json", "parts.json")]
+    assert kept[0].buffer_bytes.tolist() == kept[1].buffer_bytes.tolist()
+    other = run_ccctl("fusion", *asked, "--seed", 5, "--state", "whole.json")
+    assert (other.returncode, "its seed is 0, asked for is 5" in other.stderr) == (2, True)
+    assert "best" in run_ccctl("show", "parts.json").stdout
+
+
+def test_a_search_on_real_runs_believes_what_they_print(run_ccctl, tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import sys; print('warm-up'); print(abs(int(sys.argv[1]) - 2**20) / 1e9 + 1)"
+    )
+    asked = ["resnet-50", *RING, "--tune", "grid", "--trials", 3, "--buffers", "1M:40M"]
+    done = run_ccctl("fusion", *asked, "--measure", f"{sys.executable} train.py {{bytes}}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "predicted" in done.stdout
+    told = summary(run_ccctl, *asked, "--measure", f"{sys.executable} train.py {{bytes}}")
+    assert (told["buffer_bytes"], told["tuning"]["best_s"]) == (1 << 20, 1.0)
+    wrong = run_ccctl("fusion", *asked, "--measure", f"{sys.executable} -c 'print(\"fast\")' {{bytes}}")
+    assert (wrong.returncode, "found 'fast'" in wrong.stderr) == (65, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -112,6 +141,11 @@ def test_picture_and_trace_show_every_method(run_ccctl, tmp_path):
         (["resnet-50", *RING, "--cycle", "0"], 2, "--cycle: expected a time > 0"),
         (["resnet-50", *RING, "--compute", "0"], 2, "--compute: expected a time > 0"),
         (["resnet-50", *RING, "--buffer", "0"], 2, "--buffer: expected a size"),
+        (["resnet-50", *RING, "--tune", "best"], 2, "--tune: expected one of bo, paper, grid, random"),
+        (["resnet-50", *RING, "--tune", "bo", "--method", "wfbp"], 2, "wfbp has no buffer"),
+        (["resnet-50", *RING, "--state", "a.json"], 2, "--state is for --tune"),
+        (["resnet-50", *RING, "--tune", "bo", "--buffers", "8M:1M"], 2, "--buffers: expected a range"),
+        (["resnet-50", *RING, "--tune", "bo", "--measure", "train"], 2, "--measure: expected {bytes} in it"),
         (["resnet-50", *RING, "--svg", "nowhere/a.svg"], 73, "nowhere"),
         (["wrong.json", *RING], 65, "wrong.json: body.tensor_bytes[0]: expected 1 to"),
     ],

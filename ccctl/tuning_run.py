@@ -1,0 +1,48 @@
+"""A search for the best buffer: trials one by one, kept in a file after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.artifacts import codec
+from ccctl.artifacts.files import exists
+from ccctl.errors import UsageError
+from ccctl.render.units import about, seconds
+
+if TYPE_CHECKING:
+    from synth.fusion.tuning import Tuning
+
+__all__ = ["resumed", "tuned"]
+
+
+def resumed(begun: Tuning, state: str | None) -> Tuning:
+    """The search in the file ``state``, or ``begun`` where there is none yet.
+
+    Raises UsageError where the file's is another search: of another subject, strategy, range or seed.
+    """
+    if state is None or not exists(state):
+        return begun
+    found: Tuning = codec.read(state, "tuning").body
+    for name in ("subject", "strategy", "low_bytes", "high_bytes", "first_bytes", "seed"):
+        if (there := getattr(found, name)) != (asked := getattr(begun, name)):
+            raise UsageError(
+                f"--state {state}: its {name} is {there!r}, asked for is {asked!r}",
+                hint="Take another file for another search.",
+            )
+    return found
+
+
+def tuned(search: Tuning, trials: int, measure: Callable[[int], float], state: str | None) -> Tuning:
+    """The search after ``trials`` trials in all, each written to the file ``state`` when it is done."""
+    with console.progress("tune", trials) as bar:
+        while search.trials < trials:
+            buffer_bytes = search.next_bytes()
+            taken_s = measure(buffer_bytes)
+            search = search.then(buffer_bytes, taken_s)
+            if state is not None:
+                codec.write(state, "tuning", search)
+            bar.update(search.trials, f"{about(buffer_bytes)}: {seconds(taken_s)}")
+            console.detail(f"trial {search.trials}: {about(buffer_bytes)} takes {seconds(taken_s)}")
+    return search

@@ -1,0 +1,75 @@
+"""Runs a command of a user's that measures something, and reads the seconds that it prints last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+
+from probes.errors import DataError, MissingInputError, TimeoutExpired, UsageError, quoted
+from probes.numbers import decimal
+
+__all__ = ["seconds_of", "words_of"]
+
+_LONGEST_S = 1e9
+_LAST_BYTES = 1 << 16
+
+
+def words_of(command: str, values: Mapping[str, str]) -> list[str]:
+    """The words of a command line, each ``{name}`` in them replaced by its value; no shell is asked.
+
+    Raises UsageError where the quotes do not match, or where one of the names does not occur.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(
+            f": expected a command line, found {quoted(command)}: {error}", argument="measure"
+        ) from error
+    for name, value in values.items():
+        if not any(f"{{{name}}}" in word for word in words):
+            raise UsageError(f": expected {{{name}}} in it, found {quoted(command)}", argument="measure")
+        words = [word.replace(f"{{{name}}}", value) for word in words]
+    return words
+
+
+def seconds_of(words: list[str], timeout_s: float) -> float:
+    """Run a command and return the positive number on the last line that it prints to stdout.
+
+    What it writes to stderr goes where ours goes; what it started ends with it. Raises TimeoutExpired when it
+    takes too long, MissingInputError where there is no such program, and DataError, which shows the line,
+    when it fails or prints something else.
+    """
+    with tempfile.TemporaryFile() as out:
+        try:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, start_new_session=True)
+        except (OSError, ValueError) as error:
+            raise MissingInputError(f"{words[0]}: cannot be started: {error}") from error
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutExpired(f"{shlex.join(words)}: not done after {timeout_s:g} s") from error
+        finally:
+            # Its session: a launcher's ranks must not outlive it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(0, size - _LAST_BYTES))
+        lines = out.read().decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if status != 0:
+        ended = f"status {status}" if status > 0 else f"signal {-status}"
+        raise DataError(shlex.join(words), [f"ended with {ended}; its last line: {quoted(last)}"])
+    found = decimal(last, 0.0, _LONGEST_S)
+    if not found:
+        raise DataError(
+            shlex.join(words),
+            [f"expected seconds > 0 on its last line, found {quoted(last)}"],
+            hint="It must print the seconds of an iteration, such as 0.215, as its last line.",
+        )
+    return found

@@ -1,0 +1,151 @@
+"""Which buffer to try next: Bayesian optimization as DeAR has it and better, random search, and a grid.
+
+A trial is a buffer and the seconds of an iteration with it, the mean of some steps. Which comes next follows
+from the trials alone, so that a search goes on where it was left, on another machine, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Literal
+
+import numpy as np
+
+from probes.columns import Floats, Longs, floats, longs
+from synth.fusion.gaussian_process import expected_improvement, posterior
+
+__all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun"]
+
+Strategy = Literal["bo", "paper", "grid", "random"]
+STRATEGIES: tuple[Strategy, ...] = ("bo", "paper", "grid", "random")
+_MIB = 1 << 20
+# Sec. IV-B: from 1 to 100 MB, first 25 MB, xi = 0.1.
+_LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
+PAPER_XI = 0.1
+_XI = 0.01
+_CANDIDATES = 400
+_GRID = 20
+_MOST_TRIALS, _MOST_BYTES, _MOST_S = 1000, 1 << 50, 1e9
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """A search for the buffer with the shortest iteration, and its trials so far.
+
+    ``subject`` says in words what is timed: the seconds of another subject cannot be added.
+    ``strategy`` is ``bo`` (a Gaussian process over the logarithm of the buffer, of logarithms of seconds),
+    ``paper`` (over the buffer itself, of iterations per second, xi = 0.1 of them), ``grid`` (20 buffers as
+    far apart from each other as they can be) or ``random``; the last two also begin with ``first_bytes``.
+    """
+
+    subject: str
+    strategy: Strategy
+    low_bytes: int
+    high_bytes: int
+    first_bytes: int
+    seed: int
+    buffer_bytes: Longs
+    seconds: Floats
+
+    @property
+    def trials(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def best(self) -> tuple[int, float]:
+        """(buffer, seconds) of the fastest trial; there must be one."""
+        row = int(np.argmin(self.seconds))
+        return int(self.buffer_bytes[row]), float(self.seconds[row])
+
+    def then(self, buffer_bytes: int, seconds: float) -> Tuning:
+        """The search after one more trial."""
+        return replace(
+            self,
+            buffer_bytes=longs([*self.buffer_bytes.tolist(), buffer_bytes]),
+            seconds=floats([*self.seconds.tolist(), seconds]),
+        )
+
+    def next_bytes(self) -> int:
+        """The buffer to try next. The same trials give the same one. O(trials³)."""
+        if not self.trials:
+            return self.first_bytes
+        if self.strategy == "random":
+            draw = np.random.default_rng([self.seed, self.trials])
+            return int(draw.integers(self.low_bytes, self.high_bytes, endpoint=True))
+        if self.strategy == "grid":
+            return self._on_the_grid()
+        return self._promising()
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``."""
+        found = []
+        if not 1 <= self.low_bytes < self.high_bytes <= _MOST_BYTES:
+            found.append(f"low_bytes: expected 1 to less than high_bytes, found {self.low_bytes}")
+        elif not self.low_bytes <= self.first_bytes <= self.high_bytes:
+            found.append(
+                f"first_bytes: expected {self.low_bytes} to {self.high_bytes}, found {self.first_bytes}"
+            )
+        if self.seed < 0:
+            found.append(f"seed: expected at least 0, found {self.seed}")
+        if len(self.buffer_bytes) != len(self.seconds):
+            count = len(self.buffer_bytes)
+            found.append(f"seconds: expected {count} values like buffer_bytes, found {self.trials}")
+        if self.trials > _MOST_TRIALS:
+            found.append(f"seconds: expected at most {_MOST_TRIALS} values, found {self.trials}")
+        for row, seconds in enumerate(self.seconds.tolist()):
+            if not (isfinite(seconds) and 0 < seconds <= _MOST_S):
+                found.append(f"seconds[{row}]: expected more than 0, at most {_MOST_S:g}, found {seconds:g}")
+        for row, size in enumerate(self.buffer_bytes.tolist()):
+            if not self.low_bytes <= size <= self.high_bytes:
+                found.append(
+                    f"buffer_bytes[{row}]: expected {self.low_bytes} to {self.high_bytes}, found {size}"
+                )
+        return found
+
+    def _promising(self) -> int:
+        """The buffer whose expected improvement is largest among those not yet tried."""
+        paper = self.strategy == "paper"
+        scale = np.linspace if paper else np.geomspace
+        asked = np.rint(scale(self.low_bytes, self.high_bytes, _CANDIDATES)).astype(np.int64)
+        untried = asked[~np.isin(asked, self.buffer_bytes)]
+        left = untried if len(untried) else asked
+        # Throughput is to be large, seconds are to be small.
+        observed = -1.0 / self.seconds if paper else np.log(self.seconds)
+        spread = float(observed.std()) or 1.0
+        mean, deviation = posterior(
+            self._place(self.buffer_bytes), floats((observed - observed.mean()) / spread), self._place(left)
+        )
+        least = float((observed.min() - observed.mean()) / spread)
+        gain = expected_improvement(mean, deviation, least, PAPER_XI / spread if paper else _XI)
+        # Without any hope of improvement, where least is known.
+        return int(left[np.argmax(gain if gain.max() > 0 else deviation)])
+
+    def _place(self, size_bytes: Longs) -> Floats:
+        """Where buffers lie in the range, as 0 to 1: evenly, or by their logarithms."""
+        if self.strategy == "paper":
+            return floats((size_bytes - self.low_bytes) / (self.high_bytes - self.low_bytes))
+        return floats(np.log(size_bytes / self.low_bytes) / np.log(self.high_bytes / self.low_bytes))
+
+    def _on_the_grid(self) -> int:
+        """Of 20 evenly spaced buffers the one farthest from all that were tried; then of twice as many."""
+        points = _GRID
+        while True:
+            asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
+            far = np.abs(asked[:, None] - self.buffer_bytes[None, :]).min(axis=1)
+            if far.max() > 0 or points > self.high_bytes - self.low_bytes:
+                return int(asked[np.argmax(far)])
+            points = 2 * points - 1
+
+
+def begun(
+    strategy: Strategy = "bo",
+    *,
+    subject: str = "",
+    low_bytes: int = _LOW_BYTES,
+    high_bytes: int = _HIGH_BYTES,
+    first_bytes: int = _FIRST_BYTES,
+    seed: int = 0,
+) -> Tuning:
+    """A search without trials, by default in the paper's range."""
+    return Tuning(subject, strategy, low_bytes, high_bytes, first_bytes, seed, longs([]), floats([]))

@@ -1,0 +1,37 @@
+"""The tables of DeAR: what is inferred gives the paper's S_max, and a search ends."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "training_tables.py"
+_spec = importlib.util.spec_from_file_location("training_tables", SCRIPT)
+tables = sys.modules["training_tables"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tables)
+
+
+@pytest.mark.parametrize("network", tables.NETWORKS)
+def test_the_inferred_inputs_give_the_largest_speed_ups_of_table_2(network):
+    beta_s = tables.NETWORKS[network].beta_s_per_byte
+    for name, (most, real) in zip(tables.MODELS, tables.TABLE_II[network], strict=True):
+        model = tables.shape(name)
+        half_s = model.total_bytes * beta_s
+        ours = tables.speedup_max(64, model.forward_total_s, model.backward_total_s, half_s, half_s)
+        assert ours == pytest.approx(most, abs=0.06)
+        assert real <= most
+
+
+def test_an_all_reduce_without_one_half_takes_the_other():
+    whole = tables.ETHERNET
+    halves = [tables.OneHalf(64, whole.alpha_s, whole.beta_s_per_byte, half) for half in (True, False)]
+    assert sum(half.all_reduce_s(1e6) for half in halves) == pytest.approx(whole.all_reduce_s(1e6))
+    assert halves[0].all_gather_s(1e6) == halves[1].reduce_scatter_s(1e6) == 0
+
+
+def test_every_table_is_printed_and_trials_are_counted(capsys):
+    tables.main(["fig5", "fig8"])
+    printed = capsys.readouterr().out
+    assert "Fig. 5" in printed and all(name in printed for name in tables.MODELS)
+    assert tables.trials_needed("bert-base", "grid", 1, 25 << 20) <= tables.MOST_TRIALS
