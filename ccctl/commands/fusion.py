@@ -43,7 +43,7 @@ EXAMPLES = (
     ),
     (
         "ccctl fusion inception-v4 --ranks 64 --alpha 26us --bandwidth 10Gbit/s --tune bo --trials 5"
-        " --state tuning.json",
+        " --state search.json",
         "search for the best buffer of DeAR in the simulation; the same line with more trials goes on",
     ),
     (
