@@ -27,6 +27,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks.subnetwork import link_table, links_between
 from synth.schedule import COPY, REDUCE, Schedule
+from synth.scheduling.list_scheduling import in_start_order
 
 __all__ = ["slow_rank", "suits", "synthesize"]
 
@@ -64,7 +65,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     order = np.argsort(turn, kind="stable")
     link = links_between(table, (src + root) % ranks, (dst + root) % ranks, "circulant")
     columns_in_order = ints(chunk[order]), ints(link[order]), bytes_of(op[order])
-    return Schedule(network, collective, chunk_bytes, "circulant", seed, *columns_in_order)
+    return in_start_order(Schedule(network, collective, chunk_bytes, "circulant", seed, *columns_in_order))
 
 
 def suits(network: Network, collective: Collective) -> bool:

@@ -226,5 +226,5 @@ def test_a_topology_with_a_rate_that_no_link_has_is_refused(tmp_path):
     )
     path = tmp_path / "topology.json"
     codec.write(str(path), "topology", Topology((Host("h", "test", 1, gpus=gpus, fabric=links),)))
-    with pytest.raises(DataError, match=r"beta_s_per_byte\[0\]: expected a number > 0"):
+    with pytest.raises(DataError, match=r"fabric\[0\].gbs: expected a rate from 0"):
         load_network(str(path), None, None)

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def three_hosts():
             return [said[number, one] for one in range(SIZE)]
 
         mesh = Mesh(rank, SIZE, exchange, KEY)
-        mesh.host = list(range(SIZE))
+        mesh._known = [replace(where, host=where.rank) for where in mesh._known]
         return mesh
 
     return on_all(make)
