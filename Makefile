@@ -24,7 +24,7 @@ test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
-	$(PYTEST) -n $$(nproc) --dist loadgroup -m 'mpi or netns'
+	$(PYTEST) -m 'mpi or netns'
 else
 	$(PYTEST) $(ARGS)
 endif

@@ -41,13 +41,6 @@ def pytest_unconfigure(config):
     shutil.rmtree(os.environ.pop("XDG_STATE_HOME"), ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items):
-    # Labs shape what they send: one after the other, also where tests run beside each other.
-    for item in items:
-        if item.get_closest_marker("netns"):
-            item.add_marker(pytest.mark.xdist_group("netns"))
-
-
 # A shell lets what it starts in the background ignore Ctrl-C, nohup the end of the terminal, and so would
 # every command of a test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
