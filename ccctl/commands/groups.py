@@ -13,7 +13,7 @@ from ccctl.arguments.options import Alpha, Bandwidth, Json, Output, Quiet, Verbo
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
-from ccctl.errors import UsageError
+from ccctl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from synth.groups.artifact import PatternName
@@ -201,9 +201,12 @@ def _planned(
 
 
 def _adjusted(previous: str, network: Network) -> tuple[Planned, str]:
+    from synth.check.groups import examine_groups
     from synth.groups.planner import adjust_groups
 
     read = codec.read(previous, "groups")
+    if findings := examine_groups(read.body).findings:
+        raise DataError(previous, list(findings))
     return adjust_groups(read.body, network), read.sha256
 
 
