@@ -29,7 +29,7 @@ from lab_cases import CCCTL, HETEROGENEOUS, HOMOGENEOUS, lab
 from ccctl.arguments.units import format_size, parse_size
 from exec.lab.model import DEVICE
 
-# How often each way is tried on first calls (exec.training.contest), both ways.
+# How often each way is tried on first calls (exec.training.backend.autotune), both ways.
 TRIED = 6
 LAYERS, WIDTH = 4, 1024
 

@@ -33,7 +33,7 @@ def register() -> None:
 def _create(options: Any, backend_options: Any) -> Any:
     """The process group of one rank; what the environment says holds on rank 0."""
     from ccctl.errors import UsageError
-    from exec.training.process_group import PREFERENCES, Settings, TorchGroup
+    from exec.training.backend.process_group import PREFERENCES, Settings, TorchGroup
 
     prefer = os.environ.get("CCCTL_PREFER", PREFERENCES[0])
     if prefer not in PREFERENCES:

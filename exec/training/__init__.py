@@ -1,7 +1,4 @@
-"""What works on ranks that train: the backend of torch.distributed.
+"""What runs on ranks that train with PyTorch.
 
-In: a store that all ranks reach, tensors, and a profile if there is one. Out: a process group whose
-collectives run by schedules made for the network, or by gloo where that is faster. Read `meeting` (how ranks
-find each other), `planned` (collectives on arrays), `contest` (who is faster), then what needs torch:
-`tensors`, `works` and `process_group`.
+`backend` is the process group that `init_process_group("ccctl")` makes. This page imports no torch.
 """

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-__all__ = ["TRIALS", "Contest", "Ranks"]
+__all__ = ["TRIALS", "Autotuner", "Ranks"]
 
 # Of each way; the first of them warms up.
 TRIALS = 3
@@ -25,7 +25,7 @@ class Ranks(Protocol):
     def Barrier(self) -> None: ...  # noqa: N802 - MPI's name
 
 
-class Contest:
+class Autotuner:
     """The winners by class of call; ``decided`` maps a class to the number of the faster way, 0 or 1."""
 
     def __init__(self, ranks: Ranks) -> None:

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import torch
@@ -32,11 +34,12 @@ from torch._C._distributed_c10d import (
 from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 
 from exec.adaptive.messages import REDUCING, Request
-from exec.training.contest import Contest
-from exec.training.meeting import Farewell, meet
-from exec.training.planned import PlannedCollectives, size_class
-from exec.training.tensors import REDUCIBLE, array_of, bytes_of, flat
-from exec.training.works import QueuedWork, WorkQueue
+from exec.program.dtypes import Array
+from exec.training.backend.autotune import Autotuner
+from exec.training.backend.planned_collectives import PlannedCollectives, size_class
+from exec.training.backend.rendezvous import Shutdown, rendezvous
+from exec.training.backend.tensors import REDUCIBLE, array_of, bytes_of, flat
+from exec.training.backend.works import QueuedWork, WorkQueue
 from synth.collective import Kind
 from synth.network import Network
 
@@ -48,7 +51,7 @@ _log = logging.getLogger(__name__)
 LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
 # How long a rank that leaves waits for others that still need it.
-_FAREWELL_S = 60.0
+_SHUTDOWN_S = 60.0
 _OPERATORS = {
     ReduceOp.SUM: "sum",
     ReduceOp.PRODUCT: "prod",
@@ -112,8 +115,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._register_backend(cpu, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(cpu))
         self._plans: PlannedCollectives | None = None
-        self._contest: Contest | None = None
-        self._farewell: Farewell | None = None
+        self._autotuner: Autotuner | None = None
+        self._shutdown: Shutdown | None = None
         self._queue = WorkQueue("ccctl collectives", self._break_off)
         self._said: set[str] = set()
         _GROUPS.add(self)
@@ -121,7 +124,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     @property
     def decided(self) -> dict[Any, str]:
         """For each class of collectives that has been tried, by whom it is carried out: "ccctl" or "gloo"."""
-        found = self._contest.decided if self._contest else {}
+        found = self._autotuner.decided if self._autotuner else {}
         return {key: PREFERENCES[1 + way] for key, way in found.items()}
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
@@ -130,14 +133,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
         tensors = _listed(tensors)
         opts = _options(AllreduceOptions, opts, timeout)
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            with flat(tensors[0]) as row:
-                plans.run(request, array_of(row))
-
-        def gloo(group: Any) -> Any:
-            return group.allreduce(tensors, opts)
-
+        planned = _in_place(tensors[0], array_of)
+        gloo = methodcaller("allreduce", tensors, opts)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
@@ -153,9 +150,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.detach().copy_(part.view_as(tensor))
 
-        def gloo(group: Any) -> Any:
-            return group.allreduce_coalesced(tensors, opts)
-
+        gloo = methodcaller("allreduce_coalesced", tensors, opts)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
@@ -167,14 +162,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             root, opts = opts, _options(ReduceOptions, op, timeout)
             opts.rootRank = root
         opts = opts or ReduceOptions()
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            with flat(tensors[0]) as row:
-                plans.run(request, array_of(row))
-
-        def gloo(group: Any) -> Any:
-            return group.reduce(tensors, opts)
-
+        planned = _in_place(tensors[0], array_of)
+        gloo = methodcaller("reduce", tensors, opts)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp, opts.rootRank)
@@ -186,14 +175,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             root, opts = opts, _options(BroadcastOptions, None, timeout)
             opts.rootRank = root
         opts = opts or BroadcastOptions()
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            with flat(tensors[0]) as row:
-                plans.run(request, bytes_of(row))
-
-        def gloo(group: Any) -> Any:
-            return group.broadcast(tensors, opts)
-
+        planned = _in_place(tensors[0], bytes_of)
+        gloo = methodcaller("broadcast", tensors, opts)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("broadcast", tensors, size, planned, gloo, tensors, opts.timeout, root=opts.rootRank)
@@ -211,21 +194,14 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, parts)
 
-        def gloo(group: Any) -> Any:
-            return group.allgather(outputs, inputs, opts)
-
+        gloo = methodcaller("allgather", outputs, inputs, opts)
         size = _size_bytes(inputs) * self._size
         return self._carry_out(_Call("all_gather", [given, *parts], size, planned, gloo, parts, opts.timeout))
 
     def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            self._gathered(plans, request, output, given)
-
-        def gloo(group: Any) -> Any:
-            return group._allgather_base(output, given, opts)
-
+        planned = partial(self._gathered, output, given)
+        gloo = methodcaller("_allgather_base", output, given, opts)
         # A single tensor may be shaped as a row of blocks or as a stack of them.
         alike = given.numel() * self._size == output.numel() and given.dtype == output.dtype
         tensors = [given] * (self._size + 1) if alike else [given, output]
@@ -259,9 +235,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             with flat(output) as result:
                 plans.run(request, array_of(row), array_of(result))
 
-        def gloo(group: Any) -> Any:
-            return group.reduce_scatter(outputs, inputs, opts)
-
+        gloo = methodcaller("reduce_scatter", outputs, inputs, opts)
         size = _size_bytes(parts)
         return self._carry_out(
             _Call(
@@ -271,17 +245,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
         opts = _options(ReduceScatterOptions, opts, None)
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            with flat(output) as result:
-                row = given.detach().reshape(-1)
-                if _overlap(row, result):
-                    row = row.clone()
-                plans.run(request, array_of(row), array_of(result))
-
-        def gloo(group: Any) -> Any:
-            return group._reduce_scatter_base(output, given, opts)
-
+        planned = _between(given, output, array_of)
+        gloo = methodcaller("_reduce_scatter_base", output, given, opts)
         alike = output.numel() * self._size == given.numel() and given.dtype == output.dtype
         tensors = [output] * (self._size + 1) if alike else [output, given]
         size = _size_bytes([given])
@@ -301,17 +266,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self, output: Any, given: Any, out_sizes: list[int], in_sizes: list[int], opts: Any = None
     ) -> Any:
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
-
-        def planned(plans: PlannedCollectives, request: Request) -> None:
-            with flat(output) as result:
-                row = given.detach().reshape(-1)
-                if _overlap(row, result):
-                    row = row.clone()
-                plans.run(request, bytes_of(row), bytes_of(result))
-
-        def gloo(group: Any) -> Any:
-            return group.all_to_all_single(output, given, out_sizes, in_sizes, opts)
-
+        planned = _between(given, output, bytes_of)
+        gloo = methodcaller("all_to_all_single", output, given, out_sizes, in_sizes, opts)
         if out_sizes or in_sizes:
             # The blocks of other ranks may be of other sizes than those here.
             return self._hand_over("all_to_all with sizes of its own", _first([output]), gloo)
@@ -325,7 +281,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def alltoall(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
         return self._hand_over(
-            "all_to_all of lists", _first(inputs), lambda group: group.alltoall(outputs, inputs, opts)
+            "all_to_all of lists", _first(inputs), methodcaller("alltoall", outputs, inputs, opts)
         )
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
@@ -346,9 +302,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, outputs[0])
 
-        def gloo(group: Any) -> Any:
-            return group.gather(outputs, inputs, opts)
-
+        gloo = methodcaller("gather", outputs, inputs, opts)
         # What other ranks do not see cannot decide who carries it out.
         result = list(outputs[0]) if at_root and outputs else []
         size = _size_bytes(inputs) * self._size
@@ -374,9 +328,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             output.detach().copy_(self._own(row).view(output.shape))
 
-        def gloo(group: Any) -> Any:
-            return group.scatter(outputs, inputs, opts)
-
+        gloo = methodcaller("scatter", outputs, inputs, opts)
         size = _size_bytes(outputs) * self._size
         return self._carry_out(
             _Call("scatter", outputs, size, planned, gloo, outputs, opts.timeout, root=opts.rootRank)
@@ -393,23 +345,23 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return self._queue.put(QueuedWork(run, [], self._limit_s(opts.timeout)))
 
     def send(self, tensors: list[Any], dst: int, tag: int = 0) -> Any:
-        return self._hand_over("send", _first(tensors), lambda group: group.send(tensors, dst, tag))
+        return self._hand_over("send", _first(tensors), methodcaller("send", tensors, dst, tag))
 
     def recv(self, tensors: list[Any], src: int, tag: int = 0) -> Any:
-        return self._hand_over("recv", _first(tensors), lambda group: group.recv(tensors, src, tag))
+        return self._hand_over("recv", _first(tensors), methodcaller("recv", tensors, src, tag))
 
     def recv_anysource(self, tensors: list[Any], tag: int = 0) -> Any:
-        return self._hand_over("recv", _first(tensors), lambda group: group.recv_anysource(tensors, tag))
+        return self._hand_over("recv", _first(tensors), methodcaller("recv_anysource", tensors, tag))
 
     def shutdown(self) -> None:
         """Leave once no rank needs this one any more."""
         if self not in _GROUPS:
             return
         _GROUPS.discard(self)
-        self._queue.close(_FAREWELL_S)
-        if self._plans is not None and self._farewell is not None:
+        self._queue.close(_SHUTDOWN_S)
+        if self._plans is not None and self._shutdown is not None:
             if self._queue.error is None:
-                self._farewell.wait(_FAREWELL_S)
+                self._shutdown.wait(_SHUTDOWN_S)
             self._plans.close()
             self._plans.group.mesh.close()
 
@@ -460,31 +412,31 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         """On the queue's thread: a work of gloo's, or None where plans have done it."""
         if self._settings.prefer == "gloo":
             return call.gloo(self._queued)
-        plans, contest = self._ready()
+        plans, autotuner = self._ready()
         key = (request.kind, request.op, request.dtype, request.root, size_class(call.size_bytes))
-        if self._settings.prefer == "ccctl" or contest.decided.get(key) == 0:
+        if self._settings.prefer == "ccctl" or autotuner.decided.get(key) == 0:
             call.planned(plans, request)
-        elif contest.decided.get(key) == 1:
+        elif autotuner.decided.get(key) == 1:
             return call.gloo(self._queued)
         else:
             self._queue.settle()
             plans.prepare(request)
             ways = (lambda: call.planned(plans, request), lambda: call.gloo(self._queued).wait())
-            contest.serve(key, ways)
-            if key in contest.decided:
+            autotuner.serve(key, ways)
+            if key in autotuner.decided:
                 _log.info("%s: %s", " ".join(map(str, key)), self.decided[key])
-        assert self._farewell is not None
-        self._farewell.count()
+        assert self._shutdown is not None
+        self._shutdown.count()
         return None
 
-    def _ready(self) -> tuple[PlannedCollectives, Contest]:
-        """Plans and contest; made when they are first needed, with all ranks."""
-        if self._plans is None or self._contest is None:
-            group = meet(PrefixStore("ccctl", self._store), self._rank, self._size)
-            self._farewell = Farewell(group)
+    def _ready(self) -> tuple[PlannedCollectives, Autotuner]:
+        """Plans and autotuner; made when they are first needed, with all ranks."""
+        if self._plans is None or self._autotuner is None:
+            group = rendezvous(PrefixStore("ccctl", self._store), self._rank, self._size)
+            self._shutdown = Shutdown(group)
             self._plans = PlannedCollectives(group, self._settings.network, self._settings.budget_s)
-            self._contest = Contest(group)
-        return self._plans, self._contest
+            self._autotuner = Autotuner(group)
+        return self._plans, self._autotuner
 
     def _hand_over(self, what: str, tensor: Any, gloo: Callable[[Any], Any]) -> Any:
         """Give to gloo, or to NCCL, what is not planned, and say so once."""
@@ -497,7 +449,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             self._add_nccl()
         return gloo(self._direct)
 
-    def _gathered(self, plans: PlannedCollectives, request: Request, output: Any, given: Any) -> None:
+    def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: Request) -> None:
         with flat(output) as row:
             own, source = self._own(row), given.detach().reshape(-1)
             if own.data_ptr() != source.data_ptr():
@@ -601,6 +553,29 @@ def _operator_of(op: Any) -> str | None:
 
 def _size_bytes(tensors: Sequence[Any]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _in_place(tensor: Any, view: Callable[[Any], Array]) -> _Planned:
+    """A collective on ``tensor``, whose memory ``view`` gives."""
+
+    def planned(plans: PlannedCollectives, request: Request) -> None:
+        with flat(tensor) as row:
+            plans.run(request, view(row))
+
+    return planned
+
+
+def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
+    """A collective that reads ``given`` and fills ``output``."""
+
+    def planned(plans: PlannedCollectives, request: Request) -> None:
+        with flat(output) as result:
+            row = given.detach().reshape(-1)
+            if _overlap(row, result):
+                row = row.clone()
+            plans.run(request, view(row), view(result))
+
+    return planned
 
 
 def _spread(row: Any, parts: Sequence[Any]) -> None:

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from exec.sockets.group import Group, join
 
-__all__ = ["Farewell", "Store", "meet"]
+__all__ = ["Shutdown", "Store", "rendezvous"]
 
-_TOPIC = "farewell"
+_TOPIC = "shutdown"
 _LOOK_S = 0.02
 
 
@@ -27,7 +27,7 @@ class Store(Protocol):
     def get(self, key: str) -> bytes: ...
 
 
-def meet(store: Store, rank: int, size: int) -> Group:
+def rendezvous(store: Store, rank: int, size: int) -> Group:
     """The group of all ranks that use ``store``; collective.
 
     Who can read the store can read the key of the connections, as is so of gloo's addresses there.
@@ -44,7 +44,7 @@ def meet(store: Store, rank: int, size: int) -> Group:
     return join(rank, size, exchange, exchange(own)[0])
 
 
-class Farewell:
+class Shutdown:
     """Lets a rank leave only when no other needs it any more: all have done as much as it has.
 
     ``done`` counts the collectives of this rank.

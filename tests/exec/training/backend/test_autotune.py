@@ -1,9 +1,9 @@
-"""Contests between two ways to carry out a collective."""
+"""Which of two ways to carry out a collective is faster."""
 
 import threading
 import time
 
-from exec.training.contest import TRIALS, Contest
+from exec.training.backend.autotune import TRIALS, Autotuner
 
 
 class Alone:
@@ -26,25 +26,25 @@ class Told(Alone):
         return [value, self.other]
 
 
-def serve(contest, key, calls, served):
+def serve(autotuner, key, calls, served):
     for _ in range(calls):
-        contest.serve(key, (lambda: served.append(0), lambda: (served.append(1), time.sleep(0.002))))
+        autotuner.serve(key, (lambda: served.append(0), lambda: (served.append(1), time.sleep(0.002))))
 
 
 def test_both_ways_serve_in_turn_and_then_the_faster_one():
-    contest, served = Contest(Alone()), []
-    serve(contest, "large", 2 * TRIALS, served)
+    autotuner, served = Autotuner(Alone()), []
+    serve(autotuner, "large", 2 * TRIALS, served)
     assert served == [0, 1] * TRIALS
-    assert contest.decided == {"large": 0}
-    serve(contest, "large", 2, served)
+    assert autotuner.decided == {"large": 0}
+    serve(autotuner, "large", 2, served)
     assert served[-2:] == [0, 0]
 
 
 def test_a_trial_takes_as_long_as_its_slowest_rank():
     slow_by_the_first = [9.0, 0.0] * TRIALS
-    contest = Contest(Told(slow_by_the_first))
-    serve(contest, "large", 2 * TRIALS, [])
-    assert contest.decided == {"large": 1}
+    autotuner = Autotuner(Told(slow_by_the_first))
+    serve(autotuner, "large", 2 * TRIALS, [])
+    assert autotuner.decided == {"large": 1}
 
 
 def test_the_first_trial_of_each_way_only_warms_up():
@@ -55,7 +55,7 @@ def test_the_first_trial_of_each_way_only_warms_up():
             late.set()
             time.sleep(0.05)
 
-    contest = Contest(Alone())
+    autotuner = Autotuner(Alone())
     for _ in range(2 * TRIALS):
-        contest.serve("large", (first_slow, lambda: time.sleep(0.01)))
-    assert contest.decided == {"large": 0}
+        autotuner.serve("large", (first_slow, lambda: time.sleep(0.01)))
+    assert autotuner.decided == {"large": 0}

@@ -9,8 +9,8 @@ SCRIPT = """
 import os
 import numpy as np
 from exec.adaptive.messages import Request
-from exec.training.meeting import Farewell, meet
-from exec.training.planned import PlannedCollectives
+from exec.training.backend.rendezvous import Shutdown, rendezvous
+from exec.training.backend.planned_collectives import PlannedCollectives
 from probes.errors import UnavailableError
 if len(sys.argv) > 4:
     import exec.mpi.connections, exec.sockets.mesh
@@ -29,8 +29,8 @@ class Store:
             time.sleep(0.005)
         return open(path, "rb").read()
 
-group = meet(Store(), rank, size)
-farewell = Farewell(group)
+group = rendezvous(Store(), rank, size)
+shutdown = Shutdown(group)
 plans = PlannedCollectives(group, lambda: None, 5.0)
 found = []
 count = 30_011
@@ -64,8 +64,8 @@ try:
     PlannedCollectives(group, missing, 5.0)
 except UnavailableError as error:
     found.append("no network" in str(error))
-farewell.count()
-farewell.wait(60)
+shutdown.count()
+shutdown.wait(60)
 print(found)
 plans.close()
 group.mesh.close()

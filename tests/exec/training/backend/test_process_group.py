@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-HELPER = Path(__file__).parents[2] / "helpers" / "torch_ranks.py"
+HELPER = Path(__file__).parents[3] / "helpers" / "torch_ranks.py"
 # Where no loop has been compiled yet, the first collective compiles them.
 LIMIT_S = 300
 

@@ -1,0 +1,6 @@
+"""The backend of torch.distributed: collectives by planned schedules, or by gloo where that is faster.
+
+In: a store that all ranks reach, tensors, and a profile if there is one. Out: a process group. Read
+`rendezvous` (how ranks find each other), `planned_collectives` (collectives on arrays), `autotune` (who is
+faster), then what needs torch: `tensors`, `works` and `process_group`.
+"""
