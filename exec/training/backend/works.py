@@ -75,7 +75,7 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
         """Finish as ``end`` does."""
         try:
             end()
-        except Exception as error:
+        except Exception as error:  # Whatever it is, whoever waits for this work raises it.
             self.finish(error)
         else:
             self.finish()
@@ -152,7 +152,7 @@ class WorkQueue:
     def _carry_out(self, work: QueuedWork) -> None:
         try:
             inner = work.run()
-        except Exception as error:
+        except Exception as error:  # The thread must go on: works behind this one must end as well.
             self.error = _as_torch_error(error)
             work.finish(self.error)
             return
