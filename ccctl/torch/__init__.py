@@ -1,4 +1,4 @@
-"""What a training script gets: ``init_process_group("ccctl")``.
+"""What a training script gets: ``init_process_group("ccctl")``, and `DSSync` (DS-Sync).
 
 PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
 switched off, ``import ccctl.torch`` does it. This can be imported without torch.
@@ -6,6 +6,7 @@ switched off, ``import ccctl.torch`` does it. This can be imported without torch
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from functools import partial
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+# By name the module that has it; each needs torch, which is being imported while this is.
+_WRAPPERS = {"DSSync": "ccctl.torch.ds_sync"}
+
 _log = logging.getLogger(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WRAPPERS:
+        return getattr(importlib.import_module(_WRAPPERS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register() -> None:

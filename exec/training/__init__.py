@@ -1,4 +1,5 @@
 """What runs on ranks that train with PyTorch.
 
-`backend` is the process group that `init_process_group("ccctl")` makes. This page imports no torch.
+`backend` is the process group that `init_process_group("ccctl")` makes, `ds_sync` the averaging of
+parameters within groups that change. This page imports no torch.
 """

@@ -1,0 +1,61 @@
+"""`ccctl.torch.DSSync`: groups from an artifact, from the profile of the cluster, or for equal links."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from exec.training.ds_sync.planning import equal_links, planned_for
+from exec.training.ds_sync.wrapper import DSSync as Wrapper
+
+if TYPE_CHECKING:
+    from exec.training.ds_sync.planning import Job
+    from synth.groups.artifact import Groups
+
+__all__ = ["DSSync"]
+
+_log = logging.getLogger(__name__)
+
+
+class DSSync(Wrapper):
+    """`exec.training.ds_sync.wrapper.DSSync`, whose ``groups`` may be the path of an artifact as well.
+
+    Without groups rank 0 plans them for the profile that ``CCCTL_PROFILE`` names, else for links that cost
+    the same, and says which.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        groups: Groups | str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if groups is None:
+            super().__init__(model, optimizer, _planned, **options)
+        elif isinstance(groups, (str, os.PathLike)):
+            super().__init__(model, optimizer, partial(_read, os.fspath(groups)), **options)
+        else:
+            super().__init__(model, optimizer, groups, **options)
+
+
+def _read(path: str, _job: Job) -> Groups:
+    """The groups of an artifact; on rank 0."""
+    from ccctl.artifacts import codec
+
+    found: Groups = codec.read(path, "groups").body
+    return found
+
+
+def _planned(job: Job) -> Groups:
+    """Groups for the profile, or for equal links; on rank 0."""
+    from ccctl.torch import _network
+
+    path = os.environ.get("CCCTL_PROFILE", "")
+    network = _network(path, list(range(job.ranks)))
+    groups = planned_for(network or equal_links(job), job)
+    known = f"the profile {path}" if network else "links that cost the same (CCCTL_PROFILE is not set)"
+    _log.warning("DS-Sync: %s over %s iterations, planned for %s", groups.pattern, groups.period, known)
+    return groups

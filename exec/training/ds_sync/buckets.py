@@ -1,0 +1,139 @@
+"""Parameters that are averaged in one message: those of a layer, or of small layers that are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = ["Bucket", "Layer", "buckets_of", "layers_of"]
+
+# Half the digits would lose what a moving average adds.
+_PRECISE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+@dataclass(eq=False)
+class Layer:
+    """The parameters that a module itself has, and those of its buffers that are averaged with them."""
+
+    parameters: list[Any]
+    buffers: list[Any] = field(default_factory=list)
+
+
+def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -> list[Layer]:
+    """The layers of ``model`` in the order of the backward pass, as far as the order of modules tells it.
+
+    Only ``trained`` parameters are in them, a shared one in the first module that has it. A module with
+    ``buffers`` and no such parameter is a layer as well.
+    """
+    left, averaged = {id(one) for one in trained}, {id(one) for one in buffers}
+    found = []
+    for module in model.modules():
+        own = [one for one in module.parameters(recurse=False) if id(one) in left]
+        kept = [one for one in module.buffers(recurse=False) if id(one) in averaged]
+        left -= set(map(id, own))
+        averaged -= set(map(id, kept))
+        if own or kept:
+            found.append(Layer(own, kept))
+    return found[::-1]
+
+
+def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[Bucket]:
+    """Buckets in the order of ``layers``; neighbours join until a bucket has ``least_bytes``.
+
+    All tensors of a bucket have one type and device. Each rank gets the same ones.
+    """
+    open_: dict[tuple[Any, Any], tuple[list[Any], list[Any]]] = {}
+    found = []
+    for layer in layers:
+        for at, tensors in enumerate((layer.parameters, layer.buffers)):
+            for tensor in tensors:
+                open_.setdefault((tensor.dtype, tensor.device), ([], []))[at].append(tensor)
+        for key, (parameters, buffers) in list(open_.items()):
+            size_bytes = sum(one.numel() * one.element_size() for one in (*parameters, *buffers))
+            if size_bytes >= least_bytes:
+                found.append(Bucket(parameters, buffers))
+                del open_[key]
+    return found + [Bucket(*both) for both in open_.values()]
+
+
+class Bucket:
+    """Tensors that are averaged together, and how far this iteration has come with them.
+
+    ``left`` counts the parameters whose gradients are awaited. ``averages`` is the moving average of the
+    tensors (SWA), flat, or None.
+    """
+
+    def __init__(self, parameters: Sequence[Any], buffers: Sequence[Any]) -> None:
+        self.parameters, self.buffers = list(parameters), list(buffers)
+        self.tensors = self.parameters + self.buffers
+        first = self.tensors[0]
+        self._sizes = [one.numel() for one in self.tensors]
+        self._row = torch.empty(sum(self._sizes), dtype=first.dtype, device=first.device)
+        self.averages: Any = None
+        self.left = len(self.parameters)
+        self.stepped = False
+        self.launched = False
+        self._arrived: Callable[[], None] | None = None
+        self._factor: float | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self._row.numel() * self._row.element_size())
+
+    def begin(self) -> None:
+        """Await the gradients of the next iteration."""
+        self.left, self.stepped, self.launched = len(self.parameters), False, False
+
+    def launch(
+        self, ranks: int, reduce: Callable[[Any], Callable[[], None]], factor: float | None = None
+    ) -> None:
+        """Begin to average over ``ranks`` ranks; ``reduce`` sums a row over them, and returns what waits.
+
+        The tensors keep what they are until `settle`; then the moving average moves by 1 − ``factor``, or
+        stays where that is None.
+        """
+        self.launched, self._factor = True, factor
+        with torch.no_grad():
+            torch.cat([one.detach().reshape(-1) for one in self.tensors], out=self._row)
+            if ranks > 1:
+                # Before the sum, which numbers of half the digits may not hold.
+                self._row.div_(ranks)
+        self._arrived = reduce(self._row) if ranks > 1 else _nothing
+
+    def settle(self) -> None:
+        """Wait for the average and take it; returns at once if nothing is under way."""
+        if self._arrived is None:
+            return
+        arrived, self._arrived = self._arrived, None
+        arrived()
+        with torch.no_grad():
+            if arrived is not _nothing:
+                for tensor, part in zip(self.tensors, self.split(self._row), strict=True):
+                    tensor.detach().copy_(part)
+            if self._factor is not None:
+                self._move(self._factor)
+
+    def split(self, row: Any) -> list[Any]:
+        """``row``, of this bucket's size, as views of the tensors' shapes."""
+        parts = row.split(self._sizes)
+        return [part.view(tensor.shape) for part, tensor in zip(parts, self.tensors, strict=True)]
+
+    def put_averages(self, known: dict[int, Any]) -> None:
+        """Take the moving averages of ``known``, by the tensors' ids, if all are there."""
+        if all(id(one) in known for one in self.tensors):
+            precise = _PRECISE.get(self._row.dtype, self._row.dtype)
+            self.averages = torch.cat([known[id(one)].reshape(-1).to(precise) for one in self.tensors])
+
+    def _move(self, factor: float) -> None:
+        precise = self._row.to(_PRECISE.get(self._row.dtype, self._row.dtype))
+        if self.averages is None:
+            self.averages = precise.clone()
+        else:
+            self.averages.lerp_(precise, 1 - factor)
+
+
+def _nothing() -> None:
+    """What a rank that averages with none waits for."""

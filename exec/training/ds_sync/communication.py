@@ -1,0 +1,170 @@
+"""What ranks say to each other: averages within groups, with what they took, and what all must agree on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+
+from probes.errors import CcctlError, UnavailableError, UsageError
+from synth.groups.artifact import Division
+
+__all__ = ["Communication", "Iteration", "ProcessGroups", "agreed", "broadcast", "gathered"]
+
+_T = TypeVar("_T")
+
+# Of one message at the start.
+_BROADCAST_BYTES = 25 << 20
+
+
+@dataclass(frozen=True)
+class Communication:
+    """An iteration's averaging on one rank: with whom, of how many bytes, and how long it was under way.
+
+    ``seconds`` are from the first message's start to the last one's end, waiting for other ranks included.
+    """
+
+    iteration: int
+    group: tuple[int, ...]
+    size_bytes: int
+    seconds: float
+
+
+class ProcessGroups:
+    """Process groups by their ranks. To make one takes milliseconds, so each is made once and kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], Any] = {tuple(range(dist.get_world_size())): dist.group.WORLD}
+
+    def make(self, iterations: Iterable[Division]) -> None:
+        """Make those that are not there; collective, with the same divisions on all ranks."""
+        for division in iterations:
+            for group in division:
+                ranks = tuple(sorted(group))
+                if len(ranks) > 1 and ranks not in self._known:
+                    self._known[ranks] = dist.new_group(list(ranks))
+
+    def of(self, ranks: Iterable[int]) -> Any:
+        """The process group of these ranks; None for one rank alone."""
+        return self._known.get(tuple(sorted(ranks)))
+
+
+class Iteration:
+    """The messages of one iteration within one group."""
+
+    def __init__(self, number: int, group: tuple[int, ...], process_group: Any) -> None:
+        self.number, self.group, self._process_group = number, group, process_group
+        self._size_bytes = 0
+        self._messages: list[_Message] = []
+
+    def reduce(self, row: Any) -> Callable[[], None]:
+        """Begin to sum ``row`` over the group; what is returned waits for it."""
+        message = _Message(row)
+        self._messages.append(message)
+        self._size_bytes += row.numel() * row.element_size()
+        work = dist.all_reduce(row, group=self._process_group, async_op=True)
+        message.follow(work)
+
+        def wait() -> None:
+            work.wait()
+            message.waited_s = time.perf_counter()
+
+        return wait
+
+    def record(self) -> Communication:
+        """What it took; once all has been waited for."""
+        seconds = 0.0
+        if self._messages:
+            first = self._messages[0]
+            seconds = max(message.seconds_since(first) for message in self._messages)
+        return Communication(self.number, self.group, self._size_bytes, seconds)
+
+
+class _Message:
+    """When one message began and ended, by the clock of the processor or of the GPU that holds it."""
+
+    def __init__(self, row: Any) -> None:
+        self._on_gpu = row.is_cuda
+        self.waited_s = self._begun_s = time.perf_counter()
+        self._ended_s: float | None = None
+        if self._on_gpu:
+            self._begun, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._begun.record()
+
+    def follow(self, work: Any) -> None:
+        """Note when ``work`` ends."""
+        if self._on_gpu:
+            # A stream of its own, so that what is computed meanwhile does not count.
+            with torch.cuda.stream(torch.cuda.Stream()):
+                work.wait()
+                self._ended.record()
+            return
+        try:
+            work.get_future().then(self._end)
+        except RuntimeError:
+            # A backend without futures: it has ended when it has been waited for.
+            return
+
+    def seconds_since(self, first: _Message) -> float:
+        """From the begin of ``first`` to the end of this one."""
+        if self._on_gpu:
+            self._ended.synchronize()
+            return float(first._begun.elapsed_time(self._ended)) / 1000
+        return (self._ended_s or self.waited_s) - first._begun_s
+
+    def _end(self, _future: Any) -> None:
+        self._ended_s = time.perf_counter()
+
+
+def gathered(value: _T) -> list[_T]:
+    """The values of all ranks; collective."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def agreed(make: Callable[[], _T]) -> _T:
+    """What ``make`` gives on rank 0, on every rank; what it raises there, all raise. Collective."""
+    said: list[Any] = [None, "", False]
+    failed: CcctlError | None = None
+    if dist.get_rank() == 0:
+        try:
+            said[0] = make()
+        except CcctlError as error:
+            failed = error
+            said = [None, str(error), isinstance(error, UsageError)]
+    dist.broadcast_object_list(said, src=0)
+    value, why, usage = said
+    if failed is not None:
+        raise failed
+    if why:
+        raise (UsageError if usage else UnavailableError)(f"rank 0: {why}")
+    return cast(_T, value)
+
+
+def broadcast(tensors: Sequence[Any]) -> None:
+    """Give every rank what rank 0 has in ``tensors``, some megabytes at a time; collective."""
+    rows: dict[tuple[Any, Any], list[Any]] = {}
+    for tensor in tensors:
+        key = (tensor.dtype, tensor.device)
+        row = rows.setdefault(key, [])
+        row.append(tensor)
+        if sum(one.numel() * one.element_size() for one in row) >= _BROADCAST_BYTES:
+            _broadcast_row(rows.pop(key))
+    for row in rows.values():
+        _broadcast_row(row)
+
+
+def _broadcast_row(tensors: Sequence[Any]) -> None:
+    with torch.no_grad():
+        row = torch.cat([one.detach().reshape(-1) for one in tensors])
+        if row.numel() == 0:
+            return
+        dist.broadcast(row, src=0)
+        parts = row.split([one.numel() for one in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.detach().copy_(part.view(tensor.shape))

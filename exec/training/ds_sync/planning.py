@@ -1,0 +1,87 @@
+"""Which groups a job averages in: planned for its network, and refused where replicas would never agree."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import dataclass, replace
+
+from probes.errors import DataError, UsageError
+from probes.wording import plural
+from synth.errors import NotApplicableError
+from synth.groups.artifact import Groups
+from synth.groups.planner import Planned, adjust_groups, disagreement, plan_groups
+from synth.network import Link, Network, build
+
+__all__ = ["Job", "adjusted", "equal_links", "planned_for", "require_agreement"]
+
+_log = logging.getLogger(__name__)
+
+# Where nothing is known all links cost the same; what they cost then has no say in the groups.
+_ALPHA_S, _BETA_S_PER_BYTE = 50e-6, 1 / 1.25e9
+
+
+@dataclass(frozen=True)
+class Job:
+    """What trains: the host of each rank, and the bytes that ranks average, in how many messages."""
+
+    hosts: tuple[str, ...]
+    size_bytes: int
+    messages: int
+
+    @property
+    def ranks(self) -> int:
+        return len(self.hosts)
+
+
+def equal_links(job: Job) -> Network:
+    """A network on which all links between ranks cost the same."""
+    pairs = itertools.permutations(range(job.ranks), 2)
+    links = (Link(src, dst, _ALPHA_S, _BETA_S_PER_BYTE) for src, dst in pairs)
+    return build("equal links", job.hosts, links)
+
+
+def planned_for(network: Network, job: Job) -> Groups:
+    """Return the groups for ``job`` on ``network``.
+
+    The paper's pattern divides by racks, so a single rack would be one group of all ranks. Its ranks average
+    by mixed radix instead, in pairs where they are a power of two: exact after a period, with less traffic.
+    Raises NotApplicableError as `plan_groups` does.
+    """
+    planned = plan_groups(network, job.size_bytes, layers=job.messages)
+    found = planned.groups
+    if len(found.racks) == 1 and not found.slow_ranks:
+        planned = plan_groups(
+            network, job.size_bytes, racks=found.racks, layers=job.messages, pattern="mixed_radix"
+        )
+    for remark in planned.remarks:
+        _log.warning("%s", remark)
+    return planned.groups
+
+
+def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
+    """Return ``now`` on a network measured again, changed only if what is slow has changed (Sec. III-A, 3).
+
+    Where the same is slow as when the ``first`` groups were planned, they come back.
+    """
+    planned = adjust_groups(now, network)
+    found = planned.groups
+    if planned.changed and (found.slow_racks, found.slow_ranks) == (first.slow_racks, first.slow_ranks):
+        back = replace(first, network=network)
+        return Planned(adjust_groups(back, network).groups, (), True)
+    return planned
+
+
+def require_agreement(groups: Groups, ranks: int) -> None:
+    """Raise unless ``groups`` are of this many ranks, in order, and all of these come to agree (rho < 1)."""
+    if problems := groups.problems():
+        raise DataError("groups", problems)
+    if groups.ranks != ranks:
+        raise UsageError(
+            f"groups: expected the {plural(ranks, 'rank')} of the job, found {plural(groups.ranks, 'rank')}",
+            hint="Plan them for the network of this job.",
+        )
+    if wrong := disagreement(ranks, groups.iterations):
+        raise NotApplicableError(
+            f"groups: {wrong}", hint="ccctl groups without a pattern finds one that agrees."
+        )

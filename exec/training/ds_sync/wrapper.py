@@ -1,0 +1,406 @@
+"""DS-Sync around a model: local steps behind backward, averages within groups that change (Sec. III)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from exec.training.ds_sync.buckets import Bucket, Layer, buckets_of, layers_of
+from exec.training.ds_sync.communication import (
+    Communication,
+    Iteration,
+    ProcessGroups,
+    agreed,
+    broadcast,
+    gathered,
+)
+from exec.training.ds_sync.partial_steps import PartialSteps
+from exec.training.ds_sync.planning import Job, equal_links, planned_for, require_agreement
+from probes.errors import UsageError
+from synth.errors import NotApplicableError
+from synth.groups.artifact import Groups
+
+__all__ = ["DSSync"]
+
+_MOST_RECORDS = 10_000
+_CLIPPING = (
+    "DS-Sync steps each layer behind the backward pass, when the gradients of the layers below it are not "
+    "there yet: what all gradients decide together, such as clipping by their norm, is too late"
+)
+
+
+class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
+    """``model``, trained by DS-Sync with ``optimizer`` on all ranks of the job.
+
+    ``groups``: a plan, a function that makes one on rank 0, or None for links that cost the same. Messages
+    join until they have ``bucket_bytes``; 0 is one a layer. The first ``warmup`` iterations average over all
+    ranks. ``swa_factor``: of each rank's moving average of parameters, from iteration ``swa_from`` on; None
+    keeps none. Collective. Raises UsageError on all ranks for what cannot be trained so.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        groups: Groups | Callable[[Job], Groups] | None = None,
+        *,
+        bucket_bytes: int = 1 << 20,
+        warmup: int = 0,
+        swa_factor: float | None = None,
+        swa_from: int = 0,
+    ) -> None:
+        super().__init__()
+        if swa_factor is not None and not 0 <= swa_factor < 1:
+            raise UsageError(f"swa_factor: expected a number from 0 to below 1, found {swa_factor}")
+        self.module = model
+        self.iteration = 0
+        self._rank: int = dist.get_rank()
+        self._ranks: int = dist.get_world_size()
+        self._bucket_bytes, self._warmup = bucket_bytes, warmup
+        self._swa_factor, self._swa_from = swa_factor, swa_from
+        self._steps = PartialSteps(optimizer)
+        self._trained = self._trained_parameters()
+        self._require_same_model()
+        broadcast([*model.parameters(), *model.buffers()])
+        self._number = {id(one): at for at, one in enumerate(self._trained)}
+        self._averaged_buffers: list[Any] = []
+        self._buffers_before: list[Any] | None = [one.detach().clone() for one in self._float_buffers()]
+        self._buckets: list[Bucket] = []
+        self._called: set[int] = set()
+        self._divide([])
+        self._process_groups = ProcessGroups()
+        self._groups = self._planned(groups)
+        self._records: deque[Communication] = deque(maxlen=_MOST_RECORDS)
+        self._now: Iteration | None = None
+        self._before: Iteration | None = None
+        self._averaging = True
+        self._came: list[int] = []
+        self._gradients: list[tuple[Any, Any, int]] = []
+        self._next = 0
+        self._hook(optimizer)
+
+    @property
+    def groups(self) -> Groups | None:
+        """The groups in use; None for a job of one rank."""
+        return self._groups
+
+    @property
+    def records(self) -> tuple[Communication, ...]:
+        """The averaging of the last iterations on this rank, of which all has been waited for."""
+        return tuple(self._records)
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        return self.module(*args, **options)
+
+    def train(self, mode: bool = True) -> DSSync:
+        """As `torch.nn.Module.train`; evaluation sees this rank's replica, its averages waited for."""
+        if not mode:
+            self.synchronize()
+        super().train(mode)
+        return self
+
+    def synchronize(self) -> None:
+        """Wait until this rank's parameters are what the last iteration's averages make them."""
+        for bucket in self._buckets:
+            bucket.settle()
+        self._keep_record()
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes in here only add to the gradients: neither a step nor an average."""
+        before, self._averaging = self._averaging, False
+        try:
+            yield
+        finally:
+            self._averaging = before
+
+    def clip_grad_norm_(self, *_args: Any, **_options: Any) -> NoReturn:
+        """Raises NotApplicableError: there is no moment at which all gradients wait for a step."""
+        raise NotApplicableError(_CLIPPING)
+
+    def finish(self, samples: float | None = None) -> None:
+        """Make all ranks' models the mean of all replicas, or of their moving averages (SWA); collective.
+
+        ``samples``: how many this rank has learned from, where they are not equally many. Buffers that hold
+        no floating-point numbers become rank 0's.
+        """
+        self.synchronize()
+        weight = self._weight(samples)
+        ensemble = self._ensemble()
+        with torch.no_grad():
+            for tensor in [*self._trained, *self._float_buffers()]:
+                row = ensemble.get(id(tensor), tensor).detach().reshape(-1) * weight
+                dist.all_reduce(row)
+                tensor.detach().copy_(row.view(tensor.shape))
+        broadcast([one for one in self.module.buffers() if not one.is_floating_point()])
+
+    @contextlib.contextmanager
+    def consensus(self, samples: float | None = None) -> Iterator[None]:
+        """Within it the model is what `finish` would make it, after it this rank's replica; collective."""
+        self.synchronize()
+        tensors = [*self._trained, *self.module.buffers()]
+        kept = [one.detach().clone() for one in tensors]
+        self.finish(samples)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, value in zip(tensors, kept, strict=True):
+                    tensor.detach().copy_(value)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The iteration and the moving averages, for a checkpoint of this rank."""
+        ensemble = self._ensemble()
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        return {
+            "iteration": self.iteration,
+            "averages": {name: ensemble[id(one)].clone() for name, one in named if id(one) in ensemble},
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on from `get_extra_state`."""
+        self.synchronize()
+        self.iteration = state["iteration"]
+        named = dict([*self.module.named_parameters(), *self.module.named_buffers()])
+        averages = {id(named[name]): value for name, value in state["averages"].items()}
+        for bucket in self._buckets:
+            bucket.put_averages(averages)
+
+    def _trained_parameters(self) -> list[Any]:
+        optimized = {id(one) for one in self._steps.parameters()}
+        own = list(self.module.parameters())
+        if foreign := len(optimized - set(map(id, own))):
+            raise UsageError(
+                f"{foreign} of the optimizer's {len(optimized)} parameters are not the model's",
+                hint="They would never be averaged: give DSSync one module that has them all.",
+            )
+        return [one for one in own if one.requires_grad and id(one) in optimized]
+
+    def _require_same_model(self) -> None:
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        trained = set(map(id, self._trained))
+        told = [(name, tuple(one.shape), str(one.dtype), id(one) in trained) for name, one in named]
+        digests = gathered(hashlib.sha256(repr(told).encode()).hexdigest())
+        if len(set(digests)) > 1:
+            other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
+            raise UsageError(
+                f"rank {other} has another model than rank 0: names, shapes, types, or what is trained"
+            )
+
+    def _planned(self, groups: Groups | Callable[[Job], Groups] | None) -> Groups | None:
+        size_bytes = sum(bucket.size_bytes for bucket in self._buckets)
+        hosts = tuple(gathered(socket.gethostname()))
+        job = Job(hosts, max(1, size_bytes), max(1, len(self._buckets)))
+
+        def make() -> Groups:
+            if isinstance(groups, Groups):
+                found = groups
+            else:
+                found = groups(job) if groups else planned_for(equal_links(job), job)
+            require_agreement(found, job.ranks)
+            return found
+
+        if job.ranks == 1:
+            return None
+        found = agreed(make)
+        self._process_groups.make(found.iterations)
+        return found
+
+    def _divide(self, order: Sequence[int]) -> None:
+        """Put layers into buckets.
+
+        ``order`` has the numbers of parameters as their gradients came; if empty, the last module is first.
+        """
+        known = self._ensemble()
+        place = {id(self._trained[number]): at for at, number in enumerate(order)}
+
+        def complete(layer: Layer) -> float:
+            return max((place.get(id(one), math.inf) for one in layer.parameters), default=math.inf)
+
+        layers = layers_of(self.module, self._trained, self._averaged_buffers)
+        if order:
+            layers.sort(key=complete)
+        self._buckets = buckets_of(layers, self._bucket_bytes)
+        self._holding = {id(one): bucket for bucket in self._buckets for one in bucket.tensors}
+        for bucket in self._buckets:
+            bucket.put_averages(known)
+        self._assign_waits()
+
+    def _hook(self, optimizer: Any) -> None:
+        for parameter in self._trained:
+            parameter.register_post_accumulate_grad_hook(self._accumulated)
+        for module in self.module.modules():
+            module.register_forward_pre_hook(self._before_forward)
+        self.module.register_state_dict_pre_hook(lambda *_: self.synchronize())
+        self.module.register_load_state_dict_pre_hook(lambda *_: self.synchronize())
+        optimizer.register_step_pre_hook(self._before_step)
+        optimizer.register_step_post_hook(self._after_step)
+
+    def _before_forward(self, module: Any, _args: Any) -> None:
+        if self.module.training:
+            self._called.add(id(module))
+        elif module is self.module:
+            # What is only evaluated may read parameters of modules that it does not call.
+            self.synchronize()
+        for bucket in self._waits.get(id(module), ()):
+            bucket.settle()
+
+    def _assign_waits(self) -> None:
+        """Which buckets a module waits for: those of its own parameters, and of modules it does not call."""
+        above: dict[int, Any] = {}
+        for module in self.module.modules():
+            for child in module.children():
+                above.setdefault(id(child), module)
+        self._waits: dict[int, list[Bucket]] = {}
+        self._waited_in = frozenset(self._called)
+        for module in self.module.modules():
+            tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+            holder = module
+            while id(holder) not in self._called and id(holder) in above:
+                holder = above[id(holder)]
+            waits = self._waits.setdefault(id(holder), [])
+            for bucket in (self._holding.get(id(one)) for one in tensors):
+                if bucket is not None and bucket not in waits:
+                    waits.append(bucket)
+
+    def _accumulated(self, parameter: Any) -> None:
+        """A gradient is complete: step and average what has all of its gradients."""
+        if not self._averaging:
+            return
+        number, bucket = self._number[id(parameter)], self._holding[id(parameter)]
+        if number in self._came:
+            raise UsageError(
+                "a parameter has got a second gradient in an iteration, and was stepped by the first: call "
+                "optimizer.step() after each backward pass, and run micro-batches but the last in no_sync()"
+            )
+        self._came.append(number)
+        bucket.left -= 1
+        if bucket.left == 0:
+            self._step(bucket)
+            self._launch(lambda bucket: bucket.stepped)
+
+    def _step(self, bucket: Bucket) -> None:
+        bucket.settle()
+        given = [one for one in bucket.parameters if one.grad is not None]
+        self._steps.step(given)
+        bucket.stepped = True
+        self._gradients += [(one, one.grad, one.grad._version) for one in given]
+
+    def _launch(self, may: Callable[[Bucket], bool]) -> None:
+        """Average buckets in their order, which all ranks have, up to the first that may not be."""
+        while self._next < len(self._buckets) and may(self._buckets[self._next]):
+            bucket = self._buckets[self._next]
+            self._next += 1
+            bucket.settle()
+            if self._now is None:
+                group = self._group()
+                self._now = Iteration(self.iteration, group, self._process_groups.of(group))
+            swa = self._swa_factor if self.iteration >= self._swa_from else None
+            bucket.launch(len(self._now.group), self._now.reduce, swa)
+
+    def _group(self) -> tuple[int, ...]:
+        """With whom this rank averages in this iteration."""
+        if self._groups is None or self.iteration < self._warmup:
+            return tuple(range(self._ranks))
+        return self._groups.group_of(self._rank, self.iteration)
+
+    def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
+        """The optimizer is told to step: let it see only what has not been stepped behind backward."""
+        if any(value is not None for value in (*args[1:], *options.values())):
+            raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
+        for parameter, gradient, version in self._gradients:
+            if parameter.grad is gradient and gradient._version != version:
+                raise NotApplicableError(
+                    f"gradients were changed after the backward pass. {_CLIPPING}",
+                    hint="Leave out clip_grad_norm_ and GradScaler; autocast to bfloat16 needs none.",
+                )
+        for bucket in self._buckets:
+            if not bucket.stepped:
+                bucket.settle()
+        self._steps.hide(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
+
+    def _after_step(self, _optimizer: Any, _args: Any, _options: Any) -> None:
+        """The iteration ends: average what is left, such as parameters without gradients."""
+        self._steps.restore()
+        self._steps.forget_groups()
+        self._launch(lambda bucket: True)
+        self._keep_record()
+        self._before, self._now, self._next = self._now, None, 0
+        self._gradients.clear()
+        for bucket in self._buckets:
+            bucket.begin()
+        self.iteration += 1
+        came, self._came = self._came, []
+        self._require_known_parameters()
+        if self._buffers_before is not None:
+            self._settle_order(came)
+        elif self._called != self._waited_in:
+            self._assign_waits()
+        self._called = set()
+
+    def _keep_record(self) -> None:
+        """Keep what the iteration before this one took; each of its averages has been waited for."""
+        if self._before is not None:
+            self._records.append(self._before.record())
+        self._before = None
+
+    def _settle_order(self, came: list[int]) -> None:
+        """After the first iteration: buckets in the order of rank 0's gradients, with what else changes."""
+        self.synchronize()
+        order = agreed(lambda: came)
+        buffers, before = self._float_buffers(), self._buffers_before or []
+        changed = gathered([not torch.equal(*both) for both in zip(buffers, before, strict=True)])
+        statistics = {
+            id(one)
+            for module in self.module.modules()
+            if isinstance(module, _NormBase)
+            for one in module.buffers(recurse=False)
+        }
+        self._averaged_buffers = [
+            one
+            for one, flags in zip(buffers, zip(*changed, strict=True), strict=True)
+            if any(flags) or id(one) in statistics
+        ]
+        self._buffers_before = None
+        self._divide(order)
+
+    def _require_known_parameters(self) -> None:
+        """Raise UsageError for a parameter that has begun to be trained since the wrapper was made."""
+        for one in self._steps.parameters():
+            if one.requires_grad and id(one) not in self._number:
+                raise UsageError(
+                    f"a parameter of shape {tuple(one.shape)} is trained that was not when DSSync was made",
+                    hint="Unfreeze it, and give it to the optimizer, before.",
+                )
+
+    def _float_buffers(self) -> list[Any]:
+        return [one for one in self.module.buffers() if one.is_floating_point()]
+
+    def _ensemble(self) -> dict[int, Any]:
+        """The moving averages of this rank, by the ids of their tensors."""
+        return {
+            id(tensor): average
+            for bucket in self._buckets
+            if bucket.averages is not None
+            for tensor, average in zip(bucket.tensors, bucket.split(bucket.averages), strict=True)
+        }
+
+    def _weight(self, samples: float | None) -> float:
+        """This rank's share in the mean of all; collective."""
+        given = gathered(samples)
+        if all(one is None for one in given):
+            return 1.0 / self._ranks
+        known = [one for one in given if one is not None and one >= 0]
+        if len(known) < len(given) or not sum(known):
+            raise UsageError(f"samples: expected the number of each rank, some above 0, found {given}")
+        return known[self._rank] / sum(known)
