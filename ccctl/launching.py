@@ -64,20 +64,21 @@ def run_ranks(
     timeout_s: float | None = None,
     stall_s: float | None = None,
     keep: Callable[[Any], None] = lambda value: None,
+    sockets: bool = False,
     survive: bool = False,
     rejoin: int = 0,
 ) -> Any:
     """What ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
 
-    With ``survive`` the ranks need no MPI, and those that are left go on when others die; a lost rank is
-    started again up to ``rejoin`` times.
+    With ``sockets`` or ``survive`` the ranks need no MPI. With ``survive`` those that are left go on when
+    others die; a lost rank is started again up to ``rejoin`` times.
 
     Inside mpirun or srun only rank 0 returns: the others leave, with status 0 after success.
     """
     _hear_launcher()
     limits: dict[str, Any] = {"timeout_s": timeout_s, "stall_s": stall_s, "keep": keep}
-    if survive:
-        limits |= {"wires": "sockets", "survive": True, "rejoin": rejoin}
+    if sockets or survive:
+        limits |= {"wires": "sockets", "survive": survive, "rejoin": rejoin}
     with _naming_flags():
         if started_by_mpi():
             return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))

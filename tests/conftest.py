@@ -11,7 +11,8 @@ import tempfile
 import pytest
 from racked_networks import racked
 
-from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.report import Measurement, Report, Row, Spread
+from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
@@ -153,7 +154,28 @@ def samples(schedule):
         tensor_bytes=longs([4 << 20, 4 << 10, 1 << 20]),
         origin="made up",
     )
+    trained = TrainedMode(
+        mode="ddp",
+        bucket_bytes=4 << 20,
+        time_s=0.1,
+        spread=Spread(0.05, 0.1, 0.2, 0.3, 0.01, 4),
+        rank_s=(0.1, 0.1),
+        wire_bytes=1000.0,
+        most_wire_bytes=1500.0,
+        losses=floats([2.0, 1.0, 0.5]),
+        evaluated=longs([1, 3]),
+        evaluated_s=floats([0.2, 0.4]),
+        accuracies=floats([0.25, 0.95]),
+        accuracy=0.95,
+        reached_s=0.4,
+        replica_difference=0.0,
+        ddp_difference=None,
+        note="a note",
+    )
     return {
+        "training": TrainingReport(
+            "mlp", 4, 2000, 2, ("host",), "gloo", 3, 1, 16, 1e-3, 0.9, 7, (trained,), {"torch": "2.13"}
+        ),
         "model": model,
         "fusion": fusion_plan(model, RingCosts(4, 1e-5, 1e-9)),
         "tuning": begun(subject="two layers by dear").then(25 << 20, 0.5).then(10 << 20, 0.25),

@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "fusion": ("synth.fusion.plan:FusionPlan", 1),
     "groups": ("synth.groups.artifact:Groups", 1),
     "tuning": ("synth.fusion.tuning:Tuning", 1),
+    "training": ("exec.training.workloads.report:TrainingReport", 1),
 }
 # What a character of JSON takes at most once it is an object of Python: 3 of them are an empty list of 64
 # bytes, 4 a number of 40, and 7 an object with a key of 360.

@@ -18,6 +18,7 @@ from ccctl.commands.schema import schema
 from ccctl.commands.show import show
 from ccctl.commands.simulate import simulate
 from ccctl.commands.synth import synth
+from ccctl.commands.train import train
 from ccctl.commands.verify import verify
 from ccctl.commands.watch import watch
 
@@ -34,6 +35,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     bench,
     groups,
     fusion,
+    train,
     relay,
     watch,
     show,

@@ -28,7 +28,8 @@ EXAMPLES = (
 )
 
 _JUDGED = ("schedule", "selection", "groups")
-_TRAINING = ("model", "fusion", "tuning", "groups")
+_PLOTTED = ("schedule", "selection", "report", "groups", "training")
+_TRAINING = ("model", "fusion", "tuning", "groups", "training")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
@@ -55,7 +56,8 @@ def show(
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule, selection or groups that are wrong no times are shown.
     What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
-    how busy its links are over time, of a report or selection, bandwidth and time over size, or of groups.
+    how busy its links are over time, of a report or selection, bandwidth and time over size, of groups, or
+    of a training, loss and error over time.
     """
     from ccctl.artifacts.foreign import read_any
 
@@ -109,12 +111,10 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: codec.Artifact, output: str) -> None:
-    if found.kind not in ("schedule", "selection", "report", "groups") or not (
-        output == "-" or output.endswith(".svg")
-    ):
+    if found.kind not in _PLOTTED or not (output == "-" or output.endswith(".svg")):
         raise UsageError(
-            f"-o {output}: expected a schedule, selection, report or groups, and a name that ends in .svg; "
-            f"found a {found.kind}",
+            f"-o {output}: expected a schedule, selection, report, groups or training, and a name that ends "
+            f"in .svg; found a {found.kind}",
             hint="Without -o it is drawn as text.",
         )
     if found.kind == "schedule":
@@ -129,6 +129,10 @@ def _plot(found: codec.Artifact, output: str) -> None:
         from ccctl.render.svg import groups
 
         content = groups.picture(found.body).encode()
+    elif found.kind == "training":
+        from ccctl.render.svg import training
+
+        content = training.plot(found.body).encode()
     else:
         from ccctl.render.svg.report import plot
 

@@ -1,5 +1,6 @@
 """Every example of every command runs, in the order of the data path, each on what those before it made."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from ccctl.main import examples
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "watch", "doctor"}
+NEEDS_TORCH = {"train"}
 NEEDS_NAMESPACES = {"lab"}
 LAB = f"examples-{os.getpid()}"
 ROOT = Path(__file__).parents[2]
@@ -41,6 +43,8 @@ def lines():
     for command in COMMANDS:
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
         marks += [pytest.mark.netns] if command.__name__ in NEEDS_NAMESPACES else []
+        if command.__name__ in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
+            marks += [pytest.mark.skip(reason="needs torch")]
         for line, _ in examples(command):
             yield pytest.param(line, marks=marks, id=line)
 

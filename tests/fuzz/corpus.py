@@ -205,6 +205,7 @@ def _all(whole: bool) -> Iterator[Sample]:
     yield from _histories()
     yield from _models()
     yield from _groups()
+    yield from _trainings()
     yield from _topologies(whole)
     yield from _texts()
     yield from _xml_programs(whole)
@@ -361,6 +362,24 @@ def _models() -> Iterator[Sample]:
         for method in METHODS:
             plan = fusion_plan(body, RingCosts(4, 1e-5, 1e-9), method)
             yield _artifact(f"{method} of {layers} layers", "fusion", plan)
+
+
+def _trainings() -> Iterator[Sample]:
+    from exec.benchmark.report import Spread
+    from exec.training.workloads.report import TrainedMode, TrainingReport
+
+    for reached_s in (None, 0.4):
+        row = TrainedMode(
+            "ddp", 4 << 20, 0.1, Spread(0.05, 0.1, 0.2, 0.3, 0.01, 4), (0.1, 0.2), 1000.0, 1500.0,
+            floats([2.0, 1.0, 0.5]), longs([1, 3]), floats([0.2, 0.4]), floats([0.25, 1.0]), 1.0, reached_s,
+            0.0, None, (1,), "a note",
+        )  # fmt: skip
+        body = TrainingReport(
+            "mlp", 4, 1000, 2, ("a",), "gloo", 3, 1, 16, 0.0, 0.9, 7, (row, row), {"cpu": "x"}
+        )
+        yield _artifact(
+            f"training that {'has not ' if reached_s is None else ''}reached its accuracy", "training", body
+        )
 
 
 def _groups() -> Iterator[Sample]:

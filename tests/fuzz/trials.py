@@ -38,7 +38,7 @@ _WEIGHT = {
     "schedule": 24, "program": 24, "selection": 7, "profile": 8, "topology": 8, "report": 6, "msccl-xml": 8,
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 1, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
-    "words": 7, "history": 2, "model": 3, "fusion": 3, "tuning": 2, "groups": 3,
+    "words": 7, "history": 2, "model": 3, "fusion": 3, "tuning": 2, "groups": 3, "training": 2,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -52,6 +52,7 @@ _JSON = (
     "model",
     "fusion",
     "tuning",
+    "training",
     "nccl-json",
     "collectives-json",
     "nvml",
@@ -733,6 +734,11 @@ def _fusion(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return _accepted(mutant, [("show", str(path)), ("show", "--json", str(path))], path, 2)
 
 
+def _training(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    others = [("show", str(path), "-o", str(path.parent / "out.svg")), ("show", "--json", str(path))]
+    return _accepted(mutant, [("show", str(path)), rng.choice(others)], path, 2)
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -755,6 +761,7 @@ _COMMANDS: dict[str, Commands] = {
     "model": _model,
     "fusion": _fusion,
     "tuning": _fusion,
+    "training": _training,
     "nccl-tests": _report,
     "nccl-json": _report,
     "links-csv": _links,

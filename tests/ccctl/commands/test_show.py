@@ -37,6 +37,16 @@ SAYS = {
         "of at most",
     ],
     "groups": ["8 ranks in 2 racks", "representatives, period 4", "{0, 4} {1, 2, 3} {5, 6, 7}", "rho 0.1975"],
+    "training": [
+        "mlp: 4 layers",
+        "2 ranks on 1 host",
+        "ddp:4M",
+        "100.00",
+        "0.500",
+        "95.0 %",
+        "0.40",
+        "a note",
+    ],
     "tuning": ["two layers by dear: bo from 1M to 100M, 2 trials", "10M     250 ms", "best"],
     "report": ["all_reduce on 2 ranks", "1024", "1000.00", "25.10", "0.90x", "1.00x", "#wrong"],
 }

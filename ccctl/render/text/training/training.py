@@ -1,0 +1,92 @@
+"""A training report as text: a row for each mode, and what has to be known of some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.render.units import about, percent, seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from exec.training.workloads.report import TrainedMode, TrainingReport
+
+__all__ = ["Table", "draw", "headline", "notes"]
+
+_TITLES = (
+    "mode",
+    "iteration (ms)",
+    "25 %",
+    "75 %",
+    "sent",
+    "loss",
+    "accuracy",
+    "reached (s)",
+    "replicas",
+    "from ddp",
+)
+_WIDTHS = (0, 9, 7, 7, 6, 7, 7, 7, 8, 8)
+
+
+class Table:
+    """Lines of rows that come one by one; ``labels`` are those of all that will come."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._least = [max(map(len, labels), default=0), *_WIDTHS[1:]]
+
+    def lines(self, report: TrainingReport, rows: Sequence[TrainedMode]) -> list[str]:
+        """The names of the columns, then the rows."""
+        return console.aligned(_TITLES, [_cells(report, row) for row in rows], self._least)
+
+
+def draw(report: TrainingReport) -> None:
+    """Print the whole report."""
+    console.data(headline(report))
+    for line in Table([row.label for row in report.rows]).lines(report, report.rows):
+        console.data(line)
+    for line in notes(report):
+        console.data(line)
+
+
+def headline(report: TrainingReport) -> str:
+    """What was trained, in one line."""
+    compute = (
+        f", {seconds(report.compute_s)} a layer forward and twice that backward emulated"
+        if report.compute_s
+        else ""
+    )
+    return (
+        f"{report.model}: {plural(report.layers, 'layer')}, {about(report.parameter_bytes)}; "
+        f"{plural(report.ranks, 'rank')} on {plural(len(report.hosts), 'host')}, {report.backend}; "
+        f"{plural(report.steps, 'iteration')} of {report.batch} a rank{compute}"
+    )
+
+
+def notes(report: TrainingReport) -> Iterator[str]:
+    """What the columns mean here, and what has to be known of some modes."""
+    yield (
+        "sent: bytes a rank sends over TCP in an iteration, over those of the model; reached: "
+        f"{percent(report.target)} of held-out data; replicas: their largest difference in a parameter"
+    )
+    if report.backend == "ccctl" and len(report.hosts) < report.ranks:
+        yield "ranks of one host exchange data through shared memory, which is not in what they send"
+    for row in report.rows:
+        lost = f"lost {', '.join(map(str, row.lost))}" if row.lost else ""
+        if told := "; ".join(filter(None, (row.note, lost))):
+            yield f"{row.label}: {told}"
+    if report.interrupted:
+        yield f"interrupted: {report.interrupted}"
+
+
+def _cells(report: TrainingReport, row: TrainedMode) -> tuple[str, ...]:
+    return (
+        row.label,
+        *(f"{1e3 * value_s:.2f}" for value_s in (row.time_s, row.spread.p25_s, row.spread.p75_s)),
+        f"{row.wire_bytes / report.parameter_bytes:.3f}",
+        f"{float(row.losses[-1]):.4f}" if len(row.losses) else "-",
+        percent(row.accuracy),
+        "-" if row.reached_s is None else f"{row.reached_s:.2f}",
+        f"{row.replica_difference:.2g}",
+        "-" if row.ddp_difference is None else f"{row.ddp_difference:.2g}",
+    )

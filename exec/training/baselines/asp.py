@@ -1,0 +1,115 @@
+"""Asynchronous parallel: parameter servers that apply each gradient as it comes and answer at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from exec.training.baselines.flat import put, trainable, values
+
+__all__ = ["Asp"]
+
+_PUSH, _PULL = 71, 72
+
+
+class Asp:
+    """Sharded parameter servers, one on each rank; collective to make.
+
+    Server r has the r-th share of the parameters and a thread for each other rank. In each of ``steps``
+    iterations a rank sends every server that share of its gradient; the server lets its optimizer step with
+    it, at 1/P of the rate, since P gradients come for one of synchronous training, and sends the share back
+    as it is then. Nobody waits for a gradient of another rank, so gradients may be computed at parameters
+    that others have changed since.
+
+    ``make_optimizer`` makes the optimizer of one parameter. Needs messages between threads, which gloo has
+    and NCCL has not.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, make_optimizer: Callable[[list[Any]], Any], steps: int
+    ) -> None:
+        self._rank, self._size = dist.get_rank(), dist.get_world_size()
+        self._parameters = trainable(model)
+        self._group = dist.new_group(backend="gloo")
+        row = values(self._parameters)
+        share = -(-row.numel() // self._size)
+        self._bounds = [
+            (min(at * share, row.numel()), min((at + 1) * share, row.numel())) for at in range(self._size)
+        ]
+        self._row = row
+        first, end = self._bounds[self._rank]
+        self._served = torch.nn.Parameter(row[first:end].clone())
+        self._optimizer = make_optimizer([self._served])
+        for settings in self._optimizer.param_groups:
+            settings["lr"] /= self._size
+        self._lock = threading.Lock()
+        self._errors: list[BaseException] = []
+        self._servers = [
+            threading.Thread(target=self._serve, args=(peer, steps), name=f"server of {peer}", daemon=True)
+            for peer in self._peers
+        ]
+        for server in self._servers:
+            server.start()
+
+    @property
+    def _peers(self) -> list[int]:
+        return [peer for peer in range(self._size) if peer != self._rank]
+
+    def after_backward(self) -> None:
+        """Send the gradient, and take the parameters as the servers have them then."""
+        gradient = values(
+            [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
+        )
+        works = []
+        for peer in self._peers:
+            first, end = self._bounds[peer]
+            if end > first:
+                works.append(dist.isend(gradient[first:end], peer, self._group, _PUSH))
+                works.append(dist.irecv(self._row[first:end], peer, self._group, _PULL))
+        first, end = self._bounds[self._rank]
+        self._row[first:end] = self._answer(gradient[first:end])
+        for work in works:
+            work.wait()
+        if self._errors:
+            raise self._errors[0]
+        put(self._row, self._parameters)
+
+    def finish(self) -> None:
+        """Give all replicas the parameters after the gradients of all; collective."""
+        for server in self._servers:
+            server.join()
+        if self._errors:
+            raise self._errors[0]
+        dist.barrier(group=self._group)
+        for peer, (first, end) in enumerate(self._bounds):
+            if end > first:
+                part = self._served.detach().clone() if peer == self._rank else self._row[first:end].clone()
+                dist.broadcast(part, peer, group=self._group)
+                self._row[first:end] = part
+        put(self._row, self._parameters)
+
+    def close(self) -> None:
+        """End the group."""
+        dist.destroy_process_group(self._group)
+
+    def _answer(self, gradient: Any) -> Any:
+        """The share after one more gradient."""
+        with self._lock:
+            self._served.grad = gradient
+            self._optimizer.step()
+            return self._served.detach().clone()
+
+    def _serve(self, peer: int, steps: int) -> None:
+        try:
+            if not self._served.numel():
+                return
+            gradient = torch.empty_like(self._served)
+            for _ in range(steps):
+                dist.irecv(gradient, peer, self._group, _PUSH).wait()
+                dist.isend(self._answer(gradient), peer, self._group, _PULL).wait()
+        except BaseException as error:
+            self._errors.append(error)

@@ -1,0 +1,28 @@
+"""Parameters or gradients of a model as one tensor, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+__all__ = ["put", "trainable", "values"]
+
+
+def trainable(model: torch.nn.Module) -> list[Any]:
+    """The parameters that have gradients, in the model's order; one that is shared stands there once."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def values(tensors: Iterable[Any]) -> Any:
+    """A copy of all their elements, one after the other."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def put(row: Any, tensors: Iterable[Any]) -> None:
+    """Give the tensors the elements of ``row``."""
+    first = 0
+    for tensor in tensors:
+        tensor.detach().copy_(row[first : first + tensor.numel()].view_as(tensor))
+        first += tensor.numel()

@@ -1,0 +1,6 @@
+"""What `ccctl train` runs: small real training runs by each way to synchronize replicas, side by side.
+
+In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, equality.
+Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one way each;
+`loop`, which trains them in turn; `join` and `traffic`, how ranks meet and what they have sent.
+"""

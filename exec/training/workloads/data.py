@@ -1,0 +1,86 @@
+"""Generated data for classification: from a seed alone, the same on every rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["CLASSES", "IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "dataset", "indices"]
+
+CLASSES = 10
+FEATURES = 64
+# A side of an image; tokens of a sequence, and their number.
+IMAGE, LENGTH, TOKENS = 12, 8, 20
+TRAINING, _HELD_OUT = 8192, 1024
+_CENTRES = 4
+_MARK = TOKENS
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs and labels to train on, and those held out."""
+
+    inputs: Any
+    labels: Any
+    held_inputs: Any
+    held_labels: Any
+
+    def to(self, device: torch.device) -> Dataset:
+        """The same on a device."""
+        return Dataset(
+            *(one.to(device) for one in (self.inputs, self.labels, self.held_inputs, self.held_labels))
+        )
+
+
+def dataset(model: str, seed: int) -> Dataset:
+    """What ``model`` learns.
+
+    mlp, moe: points around four centres of each class. cnn: images with the pattern of their class anywhere,
+    in noise. transformer: sequences of tokens, one of them after a mark; which one is the class.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    count = TRAINING + _HELD_OUT
+    labels = torch.randint(CLASSES, (count,), generator=chance)
+    make = {"cnn": _images, "transformer": _sequences}.get(model, _points)
+    inputs = make(labels, chance)
+    return Dataset(inputs[:TRAINING], labels[:TRAINING], inputs[TRAINING:], labels[TRAINING:])
+
+
+def indices(step: int, batch: int, rank: int, ranks: int, seed: int) -> Any:
+    """Which examples ``rank`` takes in iteration ``step``: its share of a permutation for each pass."""
+    together = batch * ranks
+    epoch, at = divmod(step, max(1, TRAINING // together))
+    order = np.random.default_rng([seed, epoch]).permutation(TRAINING)
+    return torch.from_numpy(order[at * together : (at + 1) * together][rank::ranks])
+
+
+def _points(labels: Any, chance: Any) -> Any:
+    centres = torch.randn(CLASSES, _CENTRES, FEATURES, generator=chance)
+    which = torch.randint(_CENTRES, labels.shape, generator=chance)
+    noise = torch.randn(len(labels), FEATURES, generator=chance)
+    return centres[labels, which] + 1.2 * noise
+
+
+def _images(labels: Any, chance: Any) -> Any:
+    side = 5
+    patterns = torch.randn(CLASSES, side, side, generator=chance)
+    images = 0.7 * torch.randn(len(labels), 1, IMAGE, IMAGE, generator=chance)
+    places = torch.randint(IMAGE - side + 1, (len(labels), 2), generator=chance)
+    rows = torch.arange(side)
+    down = places[:, 0, None, None] + rows[None, :, None]
+    across = places[:, 1, None, None] + rows[None, None, :]
+    images[torch.arange(len(labels))[:, None, None], 0, down, across] += patterns[labels]
+    return images
+
+
+def _sequences(labels: Any, chance: Any) -> Any:
+    """The token after the mark is the class, or the class and CLASSES together; the others are any."""
+    tokens = torch.randint(TOKENS, (len(labels), LENGTH), generator=chance)
+    place = torch.randint(LENGTH - 1, (len(labels),), generator=chance)
+    rows = torch.arange(len(labels))
+    tokens[rows, place] = _MARK
+    tokens[rows, place + 1] = labels + CLASSES * torch.randint(2, (len(labels),), generator=chance)
+    return tokens

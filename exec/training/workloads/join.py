@@ -1,0 +1,87 @@
+"""Ranks of our launcher join torch.distributed: a store on rank 0, at an address that all ranks reach."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from exec.sockets.group import Group
+from probes.errors import UnavailableError
+
+__all__ = ["device_of", "join_process_group"]
+
+_REACHED_S = 5.0
+
+
+def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
+    """Initialize torch.distributed on the ranks of ``comm``; collective.
+
+    gloo uses the interface by which ranks reach each other, unless GLOO_SOCKET_IFNAME names one.
+    """
+    rank, size = comm.Get_rank(), comm.Get_size()
+    timeout = timedelta(seconds=timeout_s)
+    alone = len(set(comm.mesh.host)) == 1
+    store = None
+    if rank == 0:
+        store = dist.TCPStore("0.0.0.0", 0, None, True, timeout, wait_for_workers=False)
+    port = comm.bcast(store.port if store else None)
+    where = ["127.0.0.1"] if alone else _addresses(comm)
+    found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reached(where, port)
+    every = comm.allgather(found)
+    # Rank 0 is where the others have reached it.
+    own = every[1][0] if rank == 0 and size > 1 else found[1]
+    if not alone:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(own))
+    if store is None:
+        store = dist.TCPStore(found[0], port, None, False, timeout)
+    dist.init_process_group(
+        backend, store=dist.PrefixStore("train", store), rank=rank, world_size=size, timeout=timeout
+    )
+
+
+def device_of(backend: str, comm: Group) -> torch.device:
+    """Where this rank trains; raises UnavailableError where NCCL has no GPU for it."""
+    if backend != "nccl":
+        return torch.device("cpu")
+    before = [
+        rank for rank in range(comm.Get_rank()) if comm.mesh.host[rank] == comm.mesh.host[comm.Get_rank()]
+    ]
+    if not torch.cuda.is_available() or torch.cuda.device_count() <= len(before):
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise UnavailableError(
+            f"nccl needs a GPU for each rank; host {socket.gethostname()} has {found}",
+            hint="On processors: gloo or ccctl.",
+        )
+    torch.cuda.set_device(len(before))
+    return torch.device("cuda", len(before))
+
+
+def _addresses(comm: Group) -> list[str]:
+    """The addresses of rank 0's host."""
+    told = comm.mesh.whereabouts(0).addresses
+    return list(dict.fromkeys(one.rpartition(":")[0] for one in told if not one.startswith("/")))
+
+
+def _reached(addresses: list[str], port: int) -> tuple[str, str]:
+    """(the first address at which the store answers, ours towards it)."""
+    for address in addresses:
+        try:
+            with socket.create_connection((address, port), _REACHED_S) as end:
+                return address, str(end.getsockname()[0])
+        except OSError:
+            continue
+    raise UnavailableError(f"rank 0's store is not reached at {', '.join(addresses)}, port {port}")
+
+
+def _interface(address: str) -> Any:
+    import psutil
+
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return name
+    raise UnavailableError(f"no network interface has the address {address}")

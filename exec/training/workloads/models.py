@@ -1,0 +1,159 @@
+"""Four small models, and layers that take longer than they do, as if a GPU worked on more."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import nn
+
+from exec.training.workloads.data import CLASSES, FEATURES, LENGTH, TOKENS
+
+__all__ = ["build", "emulate_compute", "layers_of", "optimizer_of"]
+
+_DEFAULT = {"mlp": (4, 128), "cnn": (3, 24), "transformer": (2, 32), "moe": (2, 64)}
+_EXPERTS = 4
+
+
+def build(model: str, layers: int, width: int, seed: int) -> nn.Module:
+    """A model with the parameters that the seed gives; ``layers`` or ``width`` 0 are its own."""
+    own_layers, own_width = _DEFAULT[model]
+    torch.manual_seed(seed)
+    made: dict[str, Any] = {"mlp": _mlp, "cnn": _cnn, "transformer": _Transformer, "moe": _moe}
+    found: nn.Module = made[model](layers or own_layers, width or own_width)
+    return found
+
+
+def optimizer_of(model: str, parameters: Any) -> torch.optim.Optimizer:
+    """SGD with momentum for mlp and cnn, Adam for transformer and moe."""
+    if model in ("transformer", "moe"):
+        return torch.optim.Adam(parameters, lr=3e-3)
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The modules that have parameters of their own, in the order in which they were made."""
+    return [module for module in model.modules() if any(True for _ in module.parameters(recurse=False))]
+
+
+class _Pause(torch.autograd.Function):  # type: ignore[misc]  # torch is not there for mypy
+    """Sleeps on the way forward and, twice as long, on the way back."""
+
+    @staticmethod
+    def forward(context: Any, value: Any, seconds: float) -> Any:
+        context.seconds = seconds
+        time.sleep(seconds)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        time.sleep(2 * context.seconds)
+        return gradient, None
+
+
+def emulate_compute(model: nn.Module, seconds: float) -> None:
+    """Let each layer's forward pass take ``seconds`` longer, and its backward pass twice that, in training.
+
+    The gradients of a layer are ready after its sleep, and its sleep begins after what precedes its forward
+    pass: so what others do meanwhile is as with a GPU.
+    """
+
+    def after(module: nn.Module, given: Any, result: Any) -> Any:
+        return _Pause.apply(result, seconds) if module.training and torch.is_grad_enabled() else result
+
+    for layer in layers_of(model):
+        layer.register_forward_hook(after)
+
+
+def _mlp(layers: int, width: int) -> nn.Module:
+    sizes = [FEATURES, *[width] * (layers - 1), CLASSES]
+    parts: list[nn.Module] = []
+    for at in range(layers):
+        parts += [nn.Linear(sizes[at], sizes[at + 1]), *([nn.ReLU()] if at + 1 < layers else [])]
+    return nn.Sequential(*parts)
+
+
+def _cnn(layers: int, width: int) -> nn.Module:
+    parts: list[nn.Module] = []
+    channels = 1
+    for _ in range(layers):
+        # GroupNorm: no state that replicas would have to agree on.
+        parts += [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU()]
+        channels = width
+    return nn.Sequential(*parts, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES))
+
+
+class _Attention(nn.Module):  # type: ignore[misc]
+    """Softmax attention of ``heads`` heads."""
+
+    def __init__(self, width: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, value: Any) -> Any:
+        """(batch, length, width) to the same."""
+        batch, length, width = value.shape
+        parts = self.inward(value).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, content = parts.permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(query, key, content)
+        return self.outward(found.transpose(1, 2).reshape(batch, length, width))
+
+
+class _Block(nn.Module):  # type: ignore[misc]
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.attention = nn.LayerNorm(width), _Attention(width)
+        self.second = nn.LayerNorm(width)
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, value: Any) -> Any:
+        value = value + self.attention(self.first(value))
+        return value + self.narrow(nn.functional.gelu(self.widen(self.second(value))))
+
+
+class _Transformer(nn.Module):  # type: ignore[misc]
+    """Blocks over tokens and places; the class is read from the mean."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(TOKENS + 1, width), nn.Embedding(LENGTH, width)
+        self.blocks = nn.ModuleList(_Block(width) for _ in range(layers))
+        self.norm, self.classes = nn.LayerNorm(width), nn.Linear(width, CLASSES)
+
+    def forward(self, tokens: Any) -> Any:
+        value = self.tokens(tokens) + self.places(torch.arange(LENGTH, device=tokens.device))
+        for block in self.blocks:
+            value = block(value)
+        return self.classes(self.norm(value).mean(1))
+
+
+class _Experts(nn.Module):  # type: ignore[misc]
+    """Each input goes to the one expert that its gate prefers (Switch); every rank has all experts.
+
+    An expert without inputs runs on none of them, so its gradient is zero and not missing.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, _EXPERTS)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+            for _ in range(_EXPERTS)
+        )
+
+    def forward(self, value: Any) -> Any:
+        share, chosen = self.gate(value).softmax(-1).max(-1)
+        found = value.clone()
+        for number, expert in enumerate(self.experts):
+            inside = (chosen == number).nonzero()[:, 0]
+            found = found.index_add(0, inside, share[inside, None] * expert(value[inside]))
+        return found
+
+
+def _moe(layers: int, width: int) -> nn.Module:
+    parts: list[nn.Module] = [nn.Linear(FEATURES, width), nn.ReLU()]
+    for _ in range(layers):
+        parts.append(_Experts(width))
+    return nn.Sequential(*parts, nn.Linear(width, CLASSES))

@@ -1,0 +1,139 @@
+"""The ways to synchronize replicas: what each does before the forward pass, after backward, at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from exec.training.workloads.models import optimizer_of
+from exec.training.workloads.request import Mode, TrainRequest
+from probes.errors import UnavailableError
+
+__all__ = ["Replica", "groups_of_hosts", "replica_of"]
+
+
+def _nothing() -> None:
+    """What most ways do at most moments."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replica:
+    """A model that is trained with others.
+
+    ``forward`` is called for the loss, ``before`` before it and ``after`` after the backward pass, which also
+    lets the optimizer step. ``settle`` waits until ``model`` is up to date, ``finish`` brings the replicas
+    together when training is over, where the way does that; ``close`` ends what was made.
+    """
+
+    model: torch.nn.Module
+    forward: Callable[[Any], Any]
+    before: Callable[[], None]
+    after: Callable[[], None]
+    settle: Callable[[], None] = _nothing
+    finish: Callable[[], None] = _nothing
+    close: Callable[[], None] = _nothing
+    note: str = ""
+
+
+def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    """This rank's replica; collective. ``hosts`` has a number for the host of each rank."""
+    made: dict[str, Callable[..., Replica]] = {
+        "ddp": _ddp,
+        "horovod": _horovod,
+        "asp": _asp,
+        "gossip": _gossip,
+        "hierarchical": _hierarchical,
+    }
+    return made[mode.name](mode, request, model, hosts)
+
+
+def groups_of_hosts(request: TrainRequest, hosts: list[int]) -> tuple[tuple[int, ...], ...]:
+    """Those that were asked for; else the ranks of each host, or pairs where that makes no groups."""
+    if request.racks:
+        return request.racks
+    ranks = range(len(hosts))
+    by_host = [tuple(rank for rank in ranks if hosts[rank] == host) for host in sorted(set(hosts))]
+    if 1 < len(by_host) < len(hosts):
+        return tuple(by_host)
+    return tuple(tuple(ranks[first : first + 2]) for first in range(0, len(hosts), 2))
+
+
+def _ddp_of(mode: Mode, model: torch.nn.Module) -> Any:
+    limit = {"bucket_cap_mb": mode.bucket_bytes / (1 << 20)} if mode.bucket_bytes else {}
+    return DistributedDataParallel(model, broadcast_buffers=False, **limit)
+
+
+def _ddp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
+    return Replica(model, replica, optimizer.zero_grad, optimizer.step)
+
+
+def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.baselines.hierarchical import Hierarchical
+
+    groups = groups_of_hosts(request, hosts)
+    way = Hierarchical(groups)
+    replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
+    # DDP looks at annotations, which have to be its own.
+    replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
+    told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
+    return Replica(
+        model, replica, optimizer.zero_grad, optimizer.step, close=way.close, note=f"groups {told}"
+    )
+
+
+def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.baselines.horovod import Horovod
+
+    way = Horovod(model, request.cycle_s, mode.bucket_bytes)
+    optimizer = optimizer_of(request.model, model.parameters())
+
+    def before() -> None:
+        optimizer.zero_grad()
+        way.before_forward()
+
+    def after() -> None:
+        way.after_backward()
+        optimizer.step()
+
+    note = f"a cycle of {1e3 * request.cycle_s:g} ms"
+    return Replica(model, model, before, after, close=way.close, note=note)
+
+
+def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.baselines.gossip import Gossip
+
+    way = Gossip(model)
+    optimizer = optimizer_of(request.model, model.parameters())
+
+    def before() -> None:
+        optimizer.zero_grad()
+        way.before_forward()
+
+    def after() -> None:
+        way.after_backward()
+        optimizer.step()
+
+    return Replica(model, model, before, after, finish=way.average_all, note="the mean of all at the end")
+
+
+def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.baselines.asp import Asp
+
+    if request.backend == "nccl":
+        raise UnavailableError("asp: its servers receive on threads, which NCCL does not allow")
+    way = Asp(model, lambda parameters: optimizer_of(request.model, parameters), request.steps)
+    note = f"a server a rank, each gradient at 1/{len(hosts)} of the rate, all over gloo"
+    return Replica(
+        model,
+        model,
+        lambda: model.zero_grad(),
+        way.after_backward,
+        finish=way.finish,
+        close=way.close,
+        note=note,
+    )

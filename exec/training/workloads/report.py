@@ -1,0 +1,132 @@
+"""The training artifact: what came of each mode of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from exec.benchmark.report import Spread
+from probes.columns import Floats, Longs
+
+__all__ = ["TrainedMode", "TrainingReport", "gathered", "label_of"]
+
+_MOST = 2.0**60
+_MOST_TOLD = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedMode:
+    """One mode, trained to its end.
+
+    ``time_s`` is the median time of an iteration after the warm-up, ``spread`` the spread of these times.
+    They are means over the ranks, some of which may be ahead of others. ``rank_s`` is the mean time of each
+    rank. ``wire_bytes`` is what a rank has sent over TCP in such an iteration, the mean over the ranks, and
+    ``most_wire_bytes`` that of the rank that sent most. ``losses`` has the mean over the ranks for each
+    iteration.
+
+    Held-out data was evaluated after ``evaluated`` iterations, ``evaluated_s`` seconds of training, on every
+    rank's own replica; ``accuracies`` are means over ranks. ``reached_s`` is when the wanted accuracy was
+    first reached, ``accuracy`` that of the final model. ``replica_difference`` is the largest difference of
+    a parameter between replicas when training ended, before a mode averages them for the last time;
+    ``ddp_difference`` that of the final model to DDP's, None where DDP was not trained. ``lost`` are ranks
+    that died meanwhile; ``note`` says what was done, where that is not clear from the mode.
+    """
+
+    mode: str
+    bucket_bytes: int
+    time_s: float
+    spread: Spread
+    rank_s: tuple[float, ...]
+    wire_bytes: float
+    most_wire_bytes: float
+    losses: Floats
+    evaluated: Longs
+    evaluated_s: Floats
+    accuracies: Floats
+    accuracy: float
+    reached_s: float | None
+    replica_difference: float
+    ddp_difference: float | None
+    lost: tuple[int, ...] = ()
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """The mode, and its bucket where one was asked for."""
+        return label_of(self.mode, self.bucket_bytes)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all replicas held the same bits."""
+        return self.replica_difference == 0
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingReport:
+    """What was trained, where, and a row for each mode.
+
+    ``parameter_bytes`` is the size of the model. ``target`` is the accuracy whose time is told.
+    ``interrupted`` says why rows are missing, where the run did not come to its end.
+    """
+
+    model: str
+    layers: int
+    parameter_bytes: int
+    ranks: int
+    hosts: tuple[str, ...]
+    backend: str
+    steps: int
+    warmup: int
+    batch: int
+    compute_s: float
+    target: float
+    seed: int
+    rows: tuple[TrainedMode, ...]
+    machine: dict[str, str] = field(default_factory=dict)
+    interrupted: str = ""
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``."""
+        found = [
+            f"{name}: expected an integer ≥ 1, found {getattr(self, name)}"
+            for name in ("parameter_bytes", "ranks", "steps")
+            if getattr(self, name) < 1
+        ]
+        for at, row in enumerate(self.rows):
+            found += [f"rows[{at}].{problem}" for problem in _problems(row)]
+        return found
+
+
+def label_of(mode: str, bucket_bytes: int) -> str:
+    """The name of a mode, and its bucket where one was asked for: ddp:4M."""
+    if not bucket_bytes:
+        return mode
+    mebibytes, rest = divmod(bucket_bytes, 1 << 20)
+    return f"{mode}:{bucket_bytes if rest else f'{mebibytes}M'}"
+
+
+def gathered(pieces: Sequence[TrainingReport], why: str = "") -> TrainingReport | None:
+    """One report of all pieces, which are of one run; None of none. ``why``: what ended it too early."""
+    if not pieces:
+        return None
+    rows = tuple(row for piece in pieces for row in piece.rows)
+    return replace(pieces[-1], rows=rows, interrupted=why)
+
+
+def _problems(row: TrainedMode) -> list[str]:
+    found = [
+        f"{name}: expected {len(row.evaluated)} values like evaluated, found {len(getattr(row, name))}"
+        for name in ("evaluated_s", "accuracies")
+        if len(getattr(row, name)) != len(row.evaluated)
+    ]
+    for name in ("time_s", "wire_bytes", "most_wire_bytes"):
+        if not 0 <= (value := getattr(row, name)) <= _MOST:
+            found.append(f"{name}: expected a number from 0 to {_MOST:g}, found {value}")
+    wrong = [at for at, value in enumerate(row.accuracies.tolist()) if not 0 <= value <= 1]
+    found += [f"accuracies[{at}]: expected a share from 0 to 1" for at in wrong[:_MOST_TOLD]]
+    wrong = [at for at, value in enumerate(row.evaluated_s.tolist()) if not (isfinite(value) and value >= 0)]
+    found += [f"evaluated_s[{at}]: expected seconds ≥ 0" for at in wrong[:_MOST_TOLD]]
+    if not 0 <= row.accuracy <= 1:
+        found.append(f"accuracy: expected a share from 0 to 1, found {row.accuracy}")
+    return found

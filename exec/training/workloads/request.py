@@ -1,0 +1,68 @@
+"""What a training run is asked for: the modes, the model, the data, how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.network import Network
+
+__all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
+
+# What each mode does with the gradients or the parameters of the replicas.
+MODES = {
+    "ddp": "all_reduce of gradient buckets behind the backward pass (PyTorch's DistributedDataParallel)",
+    "horovod": "all_reduce of what is ready on all ranks at the end of each cycle (Horovod)",
+    "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",
+    "gossip": "parameters averaged with both neighbours on a ring (D-PSGD)",
+    "hierarchical": "gradients reduced within groups, all_reduced between them, broadcast within",
+}
+# Modes that go on when a rank is lost.
+SURVIVING: tuple[str, ...] = ()
+MODELS = ("mlp", "cnn", "transformer", "moe")
+BACKENDS = ("gloo", "ccctl", "nccl")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way to synchronize; ``bucket_bytes`` 0 is its own default."""
+
+    name: str
+    bucket_bytes: int = 0
+
+    @property
+    def has_buckets(self) -> bool:
+        return self.name in ("ddp", "horovod", "hierarchical")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainRequest:
+    """Which modes are trained one after the other, all from the same parameters on the same batches.
+
+    ``layers`` and ``width`` 0 are the model's own. ``compute_s`` is what each layer's forward pass takes
+    longer than it does, asleep as while a GPU works; its backward pass takes twice that. ``batch`` is of
+    each rank. Held-out data is evaluated every ``evaluate`` iterations, and ``accuracy`` is the share of it
+    whose time is told. The first ``warmup`` iterations are not in the times. ``racks`` are the groups of
+    hierarchical and DS-Sync; none: hosts, or pairs where that makes no groups. ``network`` is what DS-Sync
+    plans for; None: equal links. ``reference`` are DDP's parameters where it has been trained before.
+    """
+
+    modes: tuple[Mode, ...]
+    model: str = "mlp"
+    backend: str = "gloo"
+    steps: int = 100
+    warmup: int = 8
+    batch: int = 16
+    layers: int = 0
+    width: int = 0
+    compute_s: float = 0.0
+    accuracy: float = 0.9
+    evaluate: int = 10
+    seed: int = 0
+    cycle_s: float = 5e-3
+    racks: tuple[tuple[int, ...], ...] = ()
+    network: Network | None = None
+    reference: NDArray[np.float32] | None = None
+    timeout_s: float = 300.0

@@ -1,0 +1,32 @@
+"""What the launcher calls on each rank; it can be imported where torch is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from typing import Any
+
+from exec.sockets.group import Group
+from exec.training.workloads.request import TrainRequest
+from probes.errors import UnavailableError
+from probes.install_hints import install
+from probes.progress import Safekeeping
+
+__all__ = ["require_torch", "train_task"]
+
+
+def require_torch() -> None:
+    """Raise UnavailableError where torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise UnavailableError(
+            f"torch is not installed on host {socket.gethostname()}, and training needs it",
+            hint=install("torch"),
+        )
+
+
+def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
+    """Train modes that need all ranks; DDP's parameters, where it is among them."""
+    require_torch()
+    from exec.training.workloads.loop import train_all
+
+    return train_all(comm, request, progress)

@@ -1,0 +1,117 @@
+"""What `ccctl train` takes, refuses and keeps; training itself is tested where it is done."""
+
+import importlib.util
+import json
+from dataclasses import replace
+
+import pytest
+
+from ccctl.artifacts import codec
+from ccctl.commands.train import parse_modes, train
+from ccctl.errors import UsageError
+from ccctl.render.svg.training import plot
+from ccctl.summaries.training import TrainingRows, summary_of
+from exec.training.workloads.report import gathered
+from exec.training.workloads.request import MODES, Mode
+from probes.columns import floats
+
+WITH_TORCH = importlib.util.find_spec("torch") is not None
+
+
+def test_modes_come_in_their_order_with_their_buckets():
+    assert parse_modes("ddp:4M, gossip,ddp") == (Mode("ddp", 4 << 20), Mode("gossip"), Mode("ddp"))
+    assert parse_modes(",".join(MODES)) == tuple(map(Mode, MODES))
+
+
+@pytest.mark.parametrize("text", ["", "sgd", "ddp,,asp", "gossip:4M", "ddp:", "ddp:x"])
+def test_what_is_no_mode_is_refused(text):
+    with pytest.raises(UsageError, match="--mode"):
+        parse_modes(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ranks": 1}, "at least 2 ranks"),
+        ({"model": "vgg"}, "--model: expected one of mlp"),
+        ({"backend": "mpi"}, "--backend: expected one of gloo"),
+        ({"steps": 5, "warmup": 5}, "--warmup 5"),
+        ({"width": 30}, "multiple of 4"),
+        ({"racks": "0-1/2"}, "--racks"),
+        ({"compute": "soon"}, "--compute"),
+        ({"output": "-", "svg": "-"}, "one of them to stdout"),
+    ],
+)
+def test_wrong_options_end_before_anything_starts(options, said):
+    with pytest.raises(UsageError, match=said):
+        train(**{"ranks": 2, **options})
+
+
+@pytest.mark.skipif(WITH_TORCH, reason="torch is installed")
+def test_without_torch_it_says_how_to_install_it(run_ccctl):
+    done = run_ccctl("train", "-n", "2")
+    assert done.returncode == 69
+    assert "torch is not installed" in done.stderr
+    assert "pip install 'torch" in done.stderr
+
+
+@pytest.fixture
+def pieces(samples):
+    whole = samples["training"]
+    second = replace(whole.rows[0], mode="gossip", bucket_bytes=0, ddp_difference=0.25)
+    return [replace(whole, rows=()), whole, replace(whole, rows=(second,))]
+
+
+def test_rows_are_printed_and_written_as_they_come(pieces, tmp_path, capsys):
+    path = tmp_path / "training.json"
+    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), json=False, to_stdout=False)
+    rows.keep(pieces[0])
+    assert not path.exists()
+    rows.keep(pieces[1])
+    first = capsys.readouterr().out
+    assert "ddp:4M" in first
+    early = codec.load(path)
+    assert [row.mode for row in early.rows] == ["ddp"]
+    assert "1 of 2 modes missing" in early.interrupted
+    rows.keep(pieces[2])
+    rows.finish()
+    second = capsys.readouterr().out
+    assert "gossip" in second
+    assert "ddp:4M  " not in second
+    last = codec.load(path)
+    assert [row.label for row in last.rows] == ["ddp:4M", "gossip"]
+    assert not last.interrupted
+
+
+def test_an_interrupted_run_keeps_the_modes_that_ended(pieces, tmp_path, capsys):
+    path = tmp_path / "training.json"
+    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), json=True, to_stdout=False)
+    assert rows.rescue("Ctrl-C") == ""
+    rows.keep(pieces[0])
+    rows.keep(pieces[1])
+    assert rows.rescue("Ctrl-C") == f"1 of 2 modes were trained until then, and are in {path}."
+    told = json.loads(capsys.readouterr().out)
+    assert [row["mode"] for row in told["rows"]] == ["ddp"]
+    assert codec.load(path).interrupted == "Ctrl-C; 1 of 2 modes missing"
+
+
+def test_summary_and_picture_have_every_mode(pieces):
+    report = gathered(pieces)
+    told = summary_of(report)
+    assert [(row["mode"], row["ddp_difference"]) for row in told["rows"]] == [("ddp", None), ("gossip", 0.25)]
+    drawn = plot(report)
+    assert "ddp:4M" in drawn
+    assert "gossip" in drawn
+
+
+def test_a_report_that_cannot_be_is_refused(samples, tmp_path, run_ccctl):
+    whole = samples["training"]
+    wrong = replace(whole.rows[0], accuracies=floats([0.5]), accuracy=2.0)
+    assert replace(whole, rows=(wrong,)).problems() == [
+        "rows[0].accuracies: expected 2 values like evaluated, found 1",
+        "rows[0].accuracy: expected a share from 0 to 1, found 2.0",
+    ]
+    codec.write(str(tmp_path / "a.json"), "training", replace(whole, parameter_bytes=0))
+    done = run_ccctl("show", tmp_path / "a.json")
+    assert done.returncode == 65
+    assert "parameter_bytes" in done.stderr

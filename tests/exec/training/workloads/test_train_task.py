@@ -1,0 +1,79 @@
+"""Modes trained for real, on two ranks of this host: what each must hold whatever the times."""
+
+import numpy as np
+import pytest
+
+from exec.launcher.run import World, run_ranks
+from exec.training.workloads.report import gathered
+from exec.training.workloads.request import Mode, TrainRequest
+
+torch = pytest.importorskip("torch")
+# Where no loop has been compiled yet, starting ranks compiles some.
+LIMIT_S = 300
+
+
+def trained(*modes, ranks=2, **options):
+    pieces = []
+    request = TrainRequest(tuple(Mode(*mode) for mode in modes), **options)
+    world = World(ranks)
+    task = "exec.training.workloads.task:train_task"
+    reference = run_ranks(task, request, world, wires="sockets", keep=pieces.append, timeout_s=LIMIT_S)
+    return gathered(pieces), reference
+
+
+def test_each_mode_trains_and_holds_what_it_promises():
+    report, reference = trained(
+        ("ddp",), ("horovod", 64 << 10), ("hierarchical",), ("gossip",), ("asp",), steps=40, warmup=4
+    )
+    rows = {row.mode: row for row in report.rows}
+    assert not report.problems()
+    assert reference.nbytes == report.parameter_bytes
+    for row in report.rows:
+        assert row.accuracy > 0.4
+        assert row.losses[-5:].mean() < row.losses[:5].mean()
+        assert row.evaluated.tolist() == [10, 20, 30, 40]
+    # On two ranks a sum has one order.
+    for name in ("horovod", "hierarchical"):
+        assert rows[name].ddp_difference == 0
+        assert rows[name].losses.tolist() == rows["ddp"].losses.tolist()
+    assert all(rows[name].equal for name in ("ddp", "horovod", "hierarchical"))
+    assert not rows["gossip"].equal
+    assert rows["asp"].ddp_difference > 0
+    # What an all_reduce of two ranks, or parameters to one neighbour, are: once the model.
+    for name in ("ddp", "horovod", "gossip", "asp"):
+        assert 1 <= rows[name].wire_bytes / report.parameter_bytes < 1.05
+
+
+def test_every_model_learns_and_layers_take_the_time_that_is_asked_for():
+    from exec.training.workloads.data import dataset, indices
+    from exec.training.workloads.models import build, emulate_compute, layers_of, optimizer_of
+
+    for name in ("mlp", "cnn", "transformer", "moe"):
+        data, model = dataset(name, 1), build(name, 0, 0, 1)
+        optimizer = optimizer_of(name, model.parameters())
+        losses = []
+        for step in range(30):
+            chosen = indices(step, 32, 0, 1, 1)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(data.inputs[chosen]), data.labels[chosen])
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        assert np.mean(losses[-5:]) < 0.97 * np.mean(losses[:5]), name
+    order = []
+    model = build("mlp", 3, 8, 1)
+    emulate_compute(model, 1e-3)
+    for at, layer in enumerate(layers_of(model)):
+        layer.weight.register_post_accumulate_grad_hook(lambda weight, at=at: order.append(at))
+    model(torch.ones(1, 64)).sum().backward()
+    assert order == [2, 1, 0]
+
+
+def test_ranks_share_each_batch_and_each_pass():
+    from exec.training.workloads.data import TRAINING, indices
+
+    steps = TRAINING // (3 * 16)
+    seen = [indices(step, 16, rank, 3, 5).tolist() for step in range(steps) for rank in range(3)]
+    every = [index for batch in seen for index in batch]
+    assert len(every) == len(set(every)) == steps * 48
+    assert indices(steps, 16, 0, 3, 5).tolist() != seen[0]
