@@ -77,7 +77,7 @@ ModeList = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE,…",
-        help="ddp, horovod, asp, gossip, hierarchical; ddp:4M with buckets of 4 MiB.",
+        help="none, ddp, horovod, asp, gossip, hierarchical; ddp:4M with buckets of 4 MiB.",
     ),
 ]
 ModelName = Annotated[

@@ -42,6 +42,7 @@ class Replica:
 def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     """This rank's replica; collective. ``hosts`` has a number for the host of each rank."""
     made: dict[str, Callable[..., Replica]] = {
+        "none": _none,
         "ddp": _ddp,
         "horovod": _horovod,
         "asp": _asp,
@@ -60,6 +61,11 @@ def groups_of_hosts(request: TrainRequest, hosts: list[int]) -> tuple[tuple[int,
     if 1 < len(by_host) < len(hosts):
         return tuple(by_host)
     return tuple(tuple(ranks[first : first + 2]) for first in range(0, len(hosts), 2))
+
+
+def _none(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    optimizer = optimizer_of(request.model, model.parameters())
+    return Replica(model, model, optimizer.zero_grad, optimizer.step, note="each rank alone")
 
 
 def _ddp_of(mode: Mode, model: torch.nn.Module) -> Any:

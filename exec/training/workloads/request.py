@@ -13,6 +13,7 @@ __all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
 
 # What each mode does with the gradients or the parameters of the replicas.
 MODES = {
+    "none": "each rank alone: what computing takes without communication",
     "ddp": "all_reduce of gradient buckets behind the backward pass (PyTorch's DistributedDataParallel)",
     "horovod": "all_reduce of what is ready on all ranks at the end of each cycle (Horovod)",
     "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",

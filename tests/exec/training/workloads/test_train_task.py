@@ -39,9 +39,10 @@ def test_each_mode_trains_and_holds_what_it_promises():
     assert all(rows[name].equal for name in ("ddp", "horovod", "hierarchical"))
     assert not rows["gossip"].equal
     assert rows["asp"].ddp_difference > 0
-    # What an all_reduce of two ranks, or parameters to one neighbour, are: once the model.
+    # An all_reduce of two ranks is once the model, and so are parameters to one neighbour; where nobody waits
+    # for all, what belongs to an iteration may be sent in the one before or after.
     for name in ("ddp", "horovod", "gossip", "asp"):
-        assert 1 <= rows[name].wire_bytes / report.parameter_bytes < 1.05
+        assert 0.9 < rows[name].wire_bytes / report.parameter_bytes < 1.1
 
 
 def test_every_model_learns_and_layers_take_the_time_that_is_asked_for():

@@ -1,0 +1,196 @@
+"""DeAR and DS-Sync against DDP where communication matters, in labs; and whether DS-Sync learns as DDP does.
+
+    python -P benchmarks/training.py [--cases even,slow_host,thin_trunk,combined] [--modes ddp:256K,…]
+        [--layers 8] [--width 256] [--compute 10ms] [--steps 16] [--rounds 2]
+    python -P benchmarks/training.py --convergence [--seeds 5] [--steps 240]
+
+For each case a lab is made and profiled, and ``ccctl train`` runs on its hosts, each mode ``--rounds``
+times in turn. Compute is emulated: layers sleep as while a GPU works. Modes with buckets are tuned: the best
+of those that are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
+``gained`` says where a mode stands between DDP (0 %) and the larger of what computing alone takes, measured,
+and what an all_reduce takes at the rate of the slowest link (100 %). Predicted times are those of ``ccctl
+fusion`` with the profile's costs. Needs root, for the lab, and torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from math import prod
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+from lab_cases import CCCTL, inside, lab
+
+from ccctl.arguments.networks import load_network
+from ccctl.arguments.units import parse_seconds, parse_size
+from synth.fusion.methods import fusion_plan
+from synth.fusion.model import Model
+from synth.fusion.network_costs import ring_costs
+
+RANKS = 4
+EVEN = 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n'
+RACKS = 'racks = [["h1", "h2"], ["h3", "h4"]]\n'
+SLOW = '[rates]\n"h4" = "25Mbit/s"\n'
+# Each lab, and the bytes per second of what limits an all_reduce on it.
+CASES = {
+    "even": (EVEN, 100e6 / 8),
+    "slow_host": (EVEN + SLOW, 25e6 / 8),
+    "thin_trunk": (EVEN + RACKS + 'trunk = "50Mbit/s"\n', 50e6 / 8),
+    "combined": (EVEN + RACKS + 'trunk = "50Mbit/s"\n' + SLOW, 25e6 / 8),
+}
+MODES = "none,ddp:256K,ddp:512K,ddp:1M,ddp,dear:256K,dear:512K,dear-nl,ds-sync,hierarchical,gossip"
+PREDICTED = ("ddp", "dear", "dear-nl")
+
+
+def labels(row: dict[str, Any]) -> tuple[str, str]:
+    """(the mode, the mode with its bucket)."""
+    bucket = f":{row['bucket_bytes'] >> 10}K" if row["bucket_bytes"] else ""
+    return row["mode"], row["mode"] + bucket
+
+
+def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
+    """For each mode its best bucket, and the median of the medians of its runs with it."""
+    found: dict[str, tuple[str, float]] = {}
+    times_s: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        times_s.setdefault(labels(row), []).append(row["iteration_s"])
+    for (mode, label), runs_s in times_s.items():
+        time_s = median(runs_s)
+        print(
+            f"    {label:14} {1e3 * time_s:7.1f} ms  of {' '.join(f'{1e3 * run_s:.1f}' for run_s in runs_s)}"
+        )
+        if mode not in found or time_s < found[mode][1]:
+            found[mode] = (label, time_s)
+    return found
+
+
+def predicted(label: str, profile: str, model: Model, compute_s: float) -> float:
+    """The seconds of an iteration that ``ccctl fusion`` predicts on the measured network."""
+    mode, _, bucket = label.partition(":")
+    costs = ring_costs(load_network(profile, None, None)[0])
+    return fusion_plan(
+        model.taking(compute_s), costs, mode, parse_size(bucket, "") if bucket else 0
+    ).iteration_s
+
+
+def workload(options: argparse.Namespace) -> Model:
+    """Layers and tensors of what is trained."""
+    from exec.training.workloads.models import build
+    from exec.training.workloads.shape import shape_of
+
+    model = build("mlp", options.layers, options.width, 0)
+    return shape_of(model, parse_seconds(options.compute, "--compute"), "mlp")
+
+
+def in_lab(case: str, options: argparse.Namespace, model: Model) -> dict[str, float]:
+    """Train in one lab and print what came of it; ratios to DDP, by mode."""
+    description, rate = CASES[case]
+    with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
+        profile = f"{folder}/{case}.json"
+        inside(name, *CCCTL, "profile", "-q", "-o", profile)
+        words = ["train", "--mode", ",".join([options.modes] * options.rounds), "--network", profile]
+        words += [
+            "--layers",
+            str(options.layers),
+            "--width",
+            str(options.width),
+            "--compute",
+            options.compute,
+        ]
+        words += ["--steps", str(options.steps), "--warmup", "4", "--evaluate", str(options.steps)]
+        if "racks" in description:
+            words += ["--racks", "0-1/2-3"]
+        rows = json.loads(inside(name, *CCCTL, *words, "--json"))["rows"]
+        print(f"{case}: {RANKS} hosts, {model.total_bytes / 1e6:.2f} MB", flush=True)
+        best = best_of(rows)
+        ddp_s, compute_s = best["ddp"][1], best["none"][1]
+        ideal_s = max(compute_s, 2 * (RANKS - 1) / RANKS * model.total_bytes / rate)
+        print(f"  computing {1e3 * compute_s:.0f} ms, max(compute, communication) {1e3 * ideal_s:.0f} ms")
+        for mode, (label, time_s) in best.items():
+            gained = (ddp_s - time_s) / (ddp_s - ideal_s) if ddp_s > ideal_s else 0.0
+            line = f"  {label:14} {1e3 * time_s:7.1f} ms  ddp / it {ddp_s / time_s:.2f}  gained {gained:.0%}"
+            if mode in PREDICTED:
+                line += f"  predicted / measured {predicted(label, profile, model, compute_s) / time_s:.2f}"
+            print(line, flush=True)
+        return {mode: ddp_s / time_s for mode, (_, time_s) in best.items()}
+
+
+def convergence(options: argparse.Namespace) -> None:
+    """DDP and DS-Sync from several seeds on this host: final accuracies, and iterations until 90 %."""
+    for model in ("cnn", "transformer"):
+        found: dict[str, list[float]] = {}
+        reached: dict[str, list[int]] = {}
+        for seed in range(options.seeds):
+            words = [
+                "train",
+                "--mode",
+                "ddp,ds-sync",
+                "-n",
+                str(RANKS),
+                "--model",
+                model,
+                "--seed",
+                str(seed),
+            ]
+            words += ["--steps", str(options.steps), "--warmup", "1", "--json"]
+            done = subprocess.run([*CCCTL, *words], stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                sys.exit(done.returncode)
+            for row in json.loads(done.stdout)["rows"]:
+                found.setdefault(row["mode"], []).append(row["accuracy"])
+                at = [
+                    step
+                    for step, share in zip(row["evaluated"], row["accuracies"], strict=True)
+                    if share >= 0.9
+                ]
+                reached.setdefault(row["mode"], []).append(at[0] if at else -1)
+                print(
+                    f"  {model}, seed {seed}, {row['mode']}: {row['accuracy']:.4f}, 90 % after {at[:1]}",
+                    flush=True,
+                )
+        for mode, shares in found.items():
+            spread = stdev(shares) if len(shares) > 1 else 0.0
+            print(f"{model}, {mode}: accuracy {mean(shares):.4f} ± {spread:.4f}, 90 % after {reached[mode]}")
+
+
+def main() -> None:
+    """Print all ratios, and their geometric means over the labs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--modes", default=MODES)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--compute", default="10ms")
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--convergence", action="store_true")
+    parser.add_argument("--seeds", type=int, default=5)
+    options = parser.parse_args()
+    print(f"load of this machine: {Path('/proc/loadavg').read_text().split()[0]} on {os.cpu_count()} cores")
+    if options.convergence:
+        options.steps = options.steps or 240
+        convergence(options)
+        return
+    options.steps = options.steps or 16
+    model = workload(options)
+    ratios: dict[str, list[float]] = {}
+    for case in options.cases.split(","):
+        for mode, ratio in in_lab(case, options, model).items():
+            ratios.setdefault(mode, []).append(ratio)
+    for mode, found in ratios.items():
+        if mode not in ("none", "ddp"):
+            print(
+                f"ddp / {mode}: geometric mean {prod(found) ** (1 / len(found)):.2f}, least {min(found):.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
