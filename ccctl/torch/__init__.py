@@ -1,4 +1,4 @@
-"""What a training script gets: ``init_process_group("ccctl")``, and `DSSync` (DS-Sync).
+"""What a training script gets: the backend ``ccctl``, `DSSync`, `DistributedOptimizer` and `capture`.
 
 PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
 switched off, ``import ccctl.torch`` does it. This can be imported without torch.
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 # By name the module that has it; each needs torch, which is being imported while this is.
-_WRAPPERS = {"DSSync": "ccctl.torch.ds_sync"}
+_WRAPPERS = {
+    "DSSync": "ccctl.torch.ds_sync",
+    "DistributedOptimizer": "exec.training.dear",
+    "capture": "exec.training.dear",
+}
 
 _log = logging.getLogger(__name__)
 

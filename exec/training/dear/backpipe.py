@@ -1,0 +1,81 @@
+"""BackPipe: a bucket's reduce_scatter starts in the backward pass as soon as its last gradient is there.
+
+Paper: DeAR, Sec. III-B. All ranks start the reduce_scatters in the same order, that of the buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from exec.training.dear.bucket import GradientBucket
+from probes.errors import UsageError
+
+__all__ = ["BackPipe"]
+
+
+class BackPipe:
+    """Counts gradients as they come and starts what is complete.
+
+    A round is one reduce_scatter of every bucket. It ends with `end`; it is repeated where a gradient comes a
+    second time before that, since the accumulated one is then the one that counts.
+    """
+
+    def __init__(self, buckets: Sequence[GradientBucket], name_of: Callable[[Any], str]) -> None:
+        self.buckets = list(buckets)
+        self.bucket_of = {each: bucket for bucket in buckets for each in bucket.parameters}
+        self._name_of = name_of
+        self._arrived: set[Any] = set()
+        self._launched = self._summed = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether gradients have come since the last round."""
+        return bool(self._arrived or self._launched)
+
+    def arrived(self, parameter: Any, accumulating: bool = False) -> None:
+        """Take note of a gradient, of which more will come before it counts if ``accumulating``."""
+        bucket = self.bucket_of.get(parameter)
+        if bucket is None:
+            return
+        if bucket.pending:
+            raise UsageError(
+                f"{self._name_of(parameter)} was used in a forward pass before it was updated: not by the "
+                "forward of its module, nor of the whole model",
+                hint="Call synchronize() before such a forward pass.",
+            )
+        if accumulating:
+            return
+        if parameter in self._arrived:
+            self.end()
+        self._arrived.add(parameter)
+        bucket.missing -= 1
+        while self._launched < len(self.buckets) and not self.buckets[self._launched].missing:
+            self._launch()
+
+    def reduce_all(self) -> None:
+        """Start what has not been, also buckets with unused parameters, and wait for all."""
+        while self._launched < len(self.buckets):
+            self._launch()
+        for bucket in self.buckets:
+            bucket.finish_reducing()
+
+    def end(self) -> None:
+        """End the round; what was reduced in it and not taken is dropped."""
+        self.reduce_all()
+        for bucket in self.buckets:
+            bucket.exchange.gathered()
+        self.reset()
+
+    def reset(self) -> None:
+        """Expect gradients anew."""
+        self._arrived.clear()
+        self._launched = self._summed = 0
+        for bucket in self.buckets:
+            bucket.missing = len(bucket.parameters)
+
+    def _launch(self) -> None:
+        while self._summed < self._launched and self.buckets[self._summed].exchange.poll():
+            self._summed += 1
+        self.buckets[self._launched].launch()
+        self._launched += 1

@@ -1,0 +1,98 @@
+"""Gradients that travel together, in one row of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from exec.training.dear.halves import Halves
+from probes.errors import UsageError
+
+__all__ = ["GradientBucket"]
+
+
+class GradientBucket:
+    """The gradients of ``parameters``, of one type on one device, and behind them a flag for each.
+
+    A flag is 1 where a rank has a gradient, so that after the sum a parameter that no rank used is known:
+    it keeps none, and optimizers leave it as it is, as with DistributedDataParallel. ``reduced`` holds from
+    the end of a reduce_scatter on, ``gathering`` while the all_gather is under way or done, ``pending``
+    while the parameters still wait for their update.
+    """
+
+    def __init__(self, parameters: Sequence[Any], group: Any) -> None:
+        first = parameters[0]
+        self.parameters = list(parameters)
+        self.count = sum(parameter.numel() for parameter in parameters)
+        self._halves = Halves(group, first.device)
+        lengths = self._halves.lengths(self.count + len(parameters), first.element_size())
+        row = torch.zeros(sum(lengths), dtype=first.dtype, device=first.device)
+        self.exchange = self._halves.exchange(row)
+        parts = row[: self.count].split([parameter.numel() for parameter in parameters])
+        self.views = [part.view(each.shape) for part, each in zip(parts, parameters, strict=True)]
+        self._flags = row[self.count : self.count + len(parameters)]
+        self._sent: list[tuple[Any, int]] = []
+        self.missing = len(self.parameters)
+        self.reduced = self.gathering = self.pending = False
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the gradients."""
+        return int(self.count * self.exchange.row.element_size())
+
+    @property
+    def shards(self) -> list[Any]:
+        """This rank's part of the reduced gradients, without flags."""
+        pairs = zip(self.exchange.shards, self.exchange.blocks, strict=True)
+        return [shard[: max(0, self.count - first)] for shard, (first, _) in pairs]
+
+    def launch(self) -> None:
+        """Start the reduce_scatter of what the gradients are now, divided by the ranks as DDP does."""
+        self._sent, scale = [], 1.0 / self._halves.size
+        with torch.no_grad():
+            for parameter, view in zip(self.parameters, self.views, strict=True):
+                gradient = parameter.grad
+                if gradient is None:
+                    view.zero_()
+                elif gradient.layout != torch.strided:
+                    raise UsageError(
+                        "a gradient is sparse, and buckets hold dense ones",
+                        hint="Make the embedding with sparse=False.",
+                    )
+                else:
+                    torch.mul(gradient, scale, out=view)
+                self._sent.append((gradient, -1 if gradient is None else gradient._version))
+            self._flags.copy_(torch.tensor([float(sent is not None) for sent, _ in self._sent]))
+        self.reduced = self.gathering = False
+        self.exchange.reduce_scatter()
+
+    def finish_reducing(self) -> None:
+        """Wait for the reduce_scatter."""
+        if not self.reduced:
+            self.exchange.reduced()
+            self.reduced = True
+
+    def unchanged(self) -> bool:
+        """Whether the parameters' gradients are what was sent."""
+        return all(
+            parameter.grad is sent and (sent is None or sent._version == version)
+            for parameter, (sent, version) in zip(self.parameters, self._sent, strict=True)
+        )
+
+    def gather(self) -> None:
+        """Start the all_gather, unless it has been."""
+        if not self.gathering:
+            self.exchange.all_gather()
+            self.gathering = True
+
+    def finish_gathering(self) -> list[tuple[Any, Any]]:
+        """(parameter, its averaged gradient) of those that any rank used, after the all_gather."""
+        self.exchange.gathered()
+        flags = self._flags.tolist()
+        return [
+            pair
+            for pair, flag in zip(zip(self.parameters, self.views, strict=True), flags, strict=True)
+            if flag
+        ]

@@ -1,0 +1,205 @@
+"""The model artifact of a model of torch: its layers in forward order, their times, and their tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from statistics import median
+from typing import Any
+
+import torch
+
+from probes.columns import floats, ints, longs
+from probes.errors import UsageError
+from synth.fusion.model import Model
+
+__all__ = ["capture"]
+
+
+def capture(
+    model: Any,
+    batch: Any,
+    loss: Callable[[Any], Any] | None = None,
+    *,
+    steps: int = 5,
+    name: str = "",
+) -> Model:
+    """Measure ``model`` on ``batch``, for `synth.fusion`; ``ccctl.save("model.json", …)`` keeps it.
+
+    ``batch`` is what the model is called with: a tensor, a tuple of arguments, or a dict of named ones.
+    ``loss`` makes one number of its output; else that is the output's ``loss``, if it has one, or the sum
+    of what it holds. A layer is a module that runs and has parameters that require gradients, of its own or
+    of parts that never run by themselves. Its forward time is from its start to that of the next layer; its
+    backward time ends when its last gradient is there. Both are medians of ``steps`` passes, after one that
+    is not counted.
+
+    The model is left as it was: gradients, buffers, and the state of random numbers, too. Capture it before
+    its optimizer is distributed. Raises UsageError where no parameter gets a gradient.
+    """
+    if steps < 1:
+        raise UsageError(f"steps: expected at least 1, found {steps}")
+    named = [(key, each) for key, each in model.named_parameters() if each.requires_grad]
+    if not named:
+        raise UsageError("the model has no parameters that require gradients")
+    with _left_as_it_was(model), _Clock(model, [each for _, each in named]) as clock:
+        passes = [clock.time(lambda: _loss_of(_output_of(model, batch), loss)) for _ in range(steps + 1)][1:]
+        order = clock.layers()
+    layers = list(order)
+    home = {id(each): at for at, module in enumerate(layers) for each in order[module]}
+    rows = sorted((home[id(each)], at) for at, (_, each) in enumerate(named))
+    keys = {module: key for key, module in model.named_modules()}
+    return Model(
+        name=name or type(model).__name__,
+        layers=tuple(keys[module] or type(module).__name__ for module in layers),
+        forward_s=floats([median(each.forward_s.get(module, 0.0) for each in passes) for module in layers]),
+        backward_s=floats(
+            [median(each) for each in zip(*(one.backward_s(order) for one in passes), strict=True)]
+        ),
+        tensors=tuple(named[at][0] for _, at in rows),
+        tensor_layer=ints([layer for layer, _ in rows]),
+        tensor_bytes=longs([_size_bytes(named[at][1]) for _, at in rows]),
+        origin=f"measured with torch {torch.__version__} on {named[0][1].device.type}, median of {steps}",
+    )
+
+
+class _Pass:
+    """When what happened, forward and backward, in one pass."""
+
+    def __init__(self) -> None:
+        self.forward_s: dict[Any, float] = {}
+        self.ready_s: dict[int, float] = {}
+
+    def backward_s(self, order: Mapping[Any, Sequence[Any]]) -> list[float]:
+        """The seconds of each layer: from the moment at which all later ones were complete to its own."""
+        found: list[float] = []
+        done_s = 0.0
+        for parameters in reversed(list(order.values())):
+            ready_s = max((self.ready_s.get(id(each), 0.0) for each in parameters), default=0.0)
+            found.append(max(0.0, ready_s - done_s))
+            done_s = max(done_s, ready_s)
+        return found[::-1]
+
+
+class _Clock:
+    """Hooks that take the time of each layer."""
+
+    def __init__(self, model: Any, parameters: Sequence[Any]) -> None:
+        self._model, self._parameters = model, parameters
+        self._device = parameters[0].device
+        self._now = _Pass()
+        self._began_s = self._last_s = 0.0
+        self._layer: Any = None
+        self._ran: dict[Any, None] = {}
+        self._of: dict[Any, list[Any]] = {}
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> _Clock:
+        self._handles = [each.register_forward_pre_hook(self._enter) for each in self._model.modules()]
+        self._handles += [each.register_post_accumulate_grad_hook(self._ready) for each in self._parameters]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def time(self, forward: Callable[[], Any]) -> _Pass:
+        """One pass, forward and backward."""
+        self._now, self._layer = _Pass(), None
+        for each in self._parameters:
+            each.grad = None
+        self._last_s = self._seconds()
+        loss = forward()
+        self._turn(None)
+        self._began_s = self._seconds()
+        loss.backward()
+        if not self._now.ready_s:
+            raise UsageError("no parameter of the model got a gradient")
+        self._of = self._of or self._homes()
+        return self._now
+
+    def layers(self) -> dict[Any, list[Any]]:
+        """The parameters of each layer, in the order in which layers first ran."""
+        return {module: self._of[module] for module in self._ran if module in self._of}
+
+    def _enter(self, module: Any, _: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            # Activations are computed again: that is part of the backward pass.
+            return
+        self._ran.setdefault(module)
+        if not self._of or module in self._of:
+            self._turn(module)
+
+    def _turn(self, layer: Any) -> None:
+        """End the time of one layer and begin that of another."""
+        now_s = self._seconds()
+        before = layer if self._layer is None else self._layer
+        if before is not None:
+            self._now.forward_s[before] = self._now.forward_s.get(before, 0.0) + now_s - self._last_s
+        self._layer, self._last_s = layer, now_s
+
+    def _ready(self, parameter: Any) -> None:
+        self._now.ready_s[id(parameter)] = self._seconds() - self._began_s
+
+    def _homes(self) -> dict[Any, list[Any]]:
+        """Each parameter's layer: of the modules that have it the first that ran, or the nearest around."""
+        at = dict(self._model.named_modules(remove_duplicate=False))
+        turn = {module: number for number, module in enumerate(self._ran)}
+        found: dict[Any, list[Any]] = {}
+        for parameter in self._parameters:
+            around = []
+            for name, module in at.items():
+                if any(each is parameter for each in module._parameters.values()):
+                    while name and at[name] not in turn:
+                        name = name.rpartition(".")[0]
+                    around.append(at[name])
+            found.setdefault(min(around, key=lambda module: turn.get(module, 0)), []).append(parameter)
+        return found
+
+    def _seconds(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+@contextmanager
+def _left_as_it_was(model: Any) -> Iterator[None]:
+    """In it, a model may be trained; after it, it has its gradients, buffers and random numbers of before."""
+    gradients = [(each, each.grad) for each in model.parameters()]
+    buffers = [(each, each.clone()) for each in model.buffers()]
+    with ExitStack() as held:
+        held.enter_context(torch.random.fork_rng())
+        held.enter_context(torch.enable_grad())
+        try:
+            yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.copy_(value)
+
+
+def _output_of(model: Any, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    if isinstance(batch, tuple | list):
+        return model(*batch)
+    return model(batch)
+
+
+def _loss_of(output: Any, loss: Callable[[Any], Any] | None) -> Any:
+    if loss is not None:
+        return loss(output)
+    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if own is not None:
+        return own
+    leaves = torch.utils._pytree.tree_leaves(output)
+    sums = [each.float().sum() for each in leaves if isinstance(each, torch.Tensor) and each.requires_grad]
+    if not sums:
+        raise UsageError("the model's output holds nothing that has a gradient", hint="Give a loss.")
+    return sum(sums[1:], sums[0])
+
+
+def _size_bytes(parameter: Any) -> int:
+    return int(parameter.numel() * parameter.element_size())

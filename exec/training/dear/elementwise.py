@@ -1,0 +1,55 @@
+"""Which optimizers may be wrapped: those whose update of an element depends on nothing but that element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from probes.errors import UsageError
+
+__all__ = ["refuse_unless_elementwise"]
+
+_ELEMENTWISE = {
+    getattr(torch.optim, name)
+    for name in (
+        "ASGD",
+        "Adadelta",
+        "Adagrad",
+        "Adam",
+        "AdamW",
+        "Adamax",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "SGD",
+    )
+}
+_REASONS = {
+    "LBFGS": "it looks at all gradients at once and evaluates the closure several times a step",
+    "SparseAdam": "it takes sparse gradients, which buckets do not hold",
+    "Adafactor": "it divides by means over the rows and columns of a tensor",
+    "Muon": "it orthogonalizes each matrix as a whole",
+}
+
+
+def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
+    """Raise UsageError unless ``optimizer`` is of a class of torch.optim known to be elementwise.
+
+    Buckets are updated one after another, and what they hold changes when they are retuned. ``declared`` is
+    the caller's word for a class that is not known here.
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
+    name = type(optimizer).__name__
+    if name in _REASONS:
+        raise UsageError(
+            f"{name} is not elementwise: {_REASONS[name]}", hint="DistributedDataParallel trains with it."
+        )
+    if type(optimizer) not in _ELEMENTWISE and not declared:
+        raise UsageError(
+            f"{name} is not known to be elementwise",
+            hint="If its update of each element depends only on that element's gradient and state, say "
+            "elementwise=True.",
+        )

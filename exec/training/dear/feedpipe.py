@@ -1,0 +1,110 @@
+"""FeedPipe: a bucket is updated before the forward pass of the layers that need it.
+
+Paper: DeAR, Sec. III-B. The all_gathers are started at the end of `step`, in the order of the forward pass,
+so the next one's data moves while a layer computes, and no rank needs another's forward pass for what it
+awaits.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["FeedPipe"]
+
+
+class FeedPipe:
+    """Hooks on the modules of ``model``: what is to be up to date before each one's forward pass.
+
+    ``need`` is called with the parameters of a layer, ``need_all`` where it is not known what will be used:
+    in a forward pass without gradients, in evaluation, or of a module outside a pass of the whole model. A
+    module whose own forward never runs, as its parent takes its parameters, is one with the nearest that
+    runs; that is learnt from the first pass.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        parameters: Sequence[Any],
+        need: Callable[[Sequence[Any]], None],
+        need_all: Callable[[], None],
+    ) -> None:
+        self._need, self._need_all = need, need_all
+        self._model: Any = weakref.ref(model)
+        self._parameters = list(parameters)
+        self._depth = 0
+        self._ran: set[Any] = set()
+        self._needs: dict[Any, list[Any]] | None = None
+        self._handles: list[Any] = []
+        own = weakref.WeakMethod(self._before)
+        after = weakref.WeakMethod(self._after)
+        for module in model.modules():
+            self._handles.append(module.register_forward_pre_hook(_weak(own)))
+        self._handles.append(model.register_forward_hook(_weak(after), always_call=True))
+
+    def expect(self, parameters: Sequence[Any]) -> None:
+        """Take other parameters from now on."""
+        self._parameters = list(parameters)
+        if self._needs is not None:
+            self._needs = self._learnt()
+
+    def close(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _before(self, module: Any, _: Any) -> None:
+        if module is self._model():
+            self._depth += 1
+            if not (module.training and torch.is_grad_enabled()):
+                self._need_all()
+        elif not self._depth and torch._C._current_graph_task_id() == -1:
+            # Where a backward pass computes activations again, what it needs is up to date.
+            self._need_all()
+        if self._needs is None:
+            if self._depth:
+                self._ran.add(module)
+            self._need_all()
+        else:
+            self._need(self._needs.get(module, ()))
+
+    def _after(self, module: Any, *_: Any) -> None:
+        self._depth -= 1
+        # In evaluation other modules may run: some have a shorter way there.
+        if self._needs is None and module.training and torch.is_grad_enabled():
+            self._needs = self._learnt()
+
+    def _learnt(self) -> dict[Any, list[Any]]:
+        """For each module that runs the parameters it needs: its own, and those of parts that do not run."""
+        model = self._model()
+        at = dict(model.named_modules(remove_duplicate=False))
+        left = {id(each): each for each in self._parameters}
+        found: dict[Any, list[Any]] = {}
+        needed: dict[Any, set[int]] = {}
+        for name, module in at.items():
+            mine = [each for each in module.parameters(recurse=False) if id(each) in left]
+            if not mine:
+                continue
+            while name and at[name] not in self._ran:
+                name = name.rpartition(".")[0]
+            known = needed.setdefault(at[name], set())
+            found.setdefault(at[name], []).extend(each for each in mine if id(each) not in known)
+            known.update(id(each) for each in mine)
+        inside = {each for known in needed.values() for each in known}
+        # The parameters of a loss, for example, which are no part of the model.
+        found.setdefault(model, []).extend(each for key, each in left.items() if key not in inside)
+        return found
+
+
+def _weak(method: Any) -> Callable[..., None]:
+    """A hook that does not keep alive whose it is."""
+
+    def hook(*args: Any) -> None:
+        if (call := method()) is not None:
+            call(*args)
+
+    return hook

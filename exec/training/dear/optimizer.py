@@ -1,0 +1,394 @@
+"""The optimizer that overlaps communication with both passes, on any backend of torch.distributed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from exec.training.dear.backpipe import BackPipe
+from exec.training.dear.bucket import GradientBucket
+from exec.training.dear.clipping import clip_shards
+from exec.training.dear.elementwise import refuse_unless_elementwise
+from exec.training.dear.feedpipe import FeedPipe
+from exec.training.dear.layout import DEFAULT_BYTES, Plan, buckets_of
+from exec.training.dear.retuning import Retuning
+from probes.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.fusion.tuning import Strategy, Tuning
+
+__all__ = ["DistributedOptimizer"]
+
+
+class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not there for mypy
+    """``optimizer`` for ``model`` on all ranks of ``group``, by DeAR (paper, Sec. III to V).
+
+    Gradients are reduce_scattered bucket by bucket in the backward pass. `step` waits for that alone,
+    starts the all_gathers and returns; each bucket is updated in the next forward pass, before the first
+    layer that needs it, with the learning rate and all else that the parameter groups said at `step`.
+
+    ``plan`` says which tensors share a bucket: a fusion plan (``ccctl.load("fusion.json")``), a number of
+    bytes (0: each parameter is alone), or None, which is 25 MiB. All ranks must give the same. Parameters
+    and buffers are those of rank 0 at first; later each rank keeps its own buffers, and those of rank 0 are
+    what they would be with DistributedDataParallel.
+
+    Every rank updates all parameters, from gathered gradients. The other way, each parameter's owner
+    updates it and parameters are gathered, moves the same bytes and computes less, but its state would be
+    in parts: here `state_dict` is that of the wrapped optimizer, on every rank, for any number of ranks,
+    and the update of a tensor as a whole gives the bits that DistributedDataParallel gives.
+
+    What reads parameters by itself between `step` and the next forward pass (a moving average of weights,
+    for example) calls `synchronize` first. Evaluation, `state_dict` and those of the model's modules do so
+    by themselves, on one rank alone, too: they need no other. Gradients in ``.grad`` are those of this
+    rank; a change of them after the backward pass is refused by `step`.
+
+    Raises UsageError for optimizers that are not elementwise; ``elementwise`` is the caller's word for a
+    class that is not one of torch.optim.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        model: Any,
+        plan: Plan = None,
+        *,
+        group: Any = None,
+        elementwise: bool = False,
+    ) -> None:
+        if isinstance(optimizer, DistributedOptimizer):
+            raise UsageError("the optimizer is already distributed")
+        refuse_unless_elementwise(optimizer, elementwise)
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            raise UsageError(
+                "the model is in DistributedDataParallel, which reduces gradients itself",
+                hint="Give the model that is inside: model.module.",
+            )
+        if not dist.is_initialized():
+            raise UsageError("torch.distributed has no process group", hint="Call init_process_group first.")
+        self._optimizer, self._model = optimizer, model
+        self._group = group if group is not None else dist.group.WORLD
+        # What Optimizer sets up for its hooks, without parameters of its own.
+        self.__setstate__({})
+        for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+            setattr(self, name, getattr(optimizer, name))
+        self._plan: Plan = plan
+        self._syncing = True
+        self._groups: list[dict[str, Any]] = []
+        self._group_of: dict[Any, int] = {}
+        self._retuning: Retuning | None = None
+        self._handles: list[Any] = []
+        self._hooked: dict[Any, Any] = {}
+        self._share_first_values()
+        self._build(plan)
+        this = weakref.ref(self)
+        self._feed = FeedPipe(
+            model, list(self._back.bucket_of), _call(this, "_need"), _call(this, "synchronize")
+        )
+        self._hook_state_dicts(this)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override, unused-ignore]
+        """Those of the wrapped optimizer."""
+        groups: list[dict[str, Any]] = self._optimizer.param_groups
+        return groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override, unused-ignore]
+        """That of the wrapped optimizer, after all updates."""
+        self.synchronize()
+        return self._optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override, unused-ignore]
+        """Those of the wrapped optimizer."""
+        defaults: dict[str, Any] = self._optimizer.defaults
+        return defaults
+
+    @property
+    def buckets(self) -> list[list[str]]:
+        """The names of the parameters in each bucket, in the order in which buckets are reduced."""
+        return [[self._name_of(each) for each in bucket.parameters] for bucket in self._back.buckets]
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The trials of `tune`, so far."""
+        return None if self._retuning is None else self._retuning.search
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Wait for the reduce_scatters, leave the update to the next forward pass; return what ``closure``
+        does.
+
+        All ranks must call it, also one that has no gradients.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        # Buckets of which the last forward pass used nothing.
+        self._need_all()
+        if set(self._trainable()) != self._back.bucket_of.keys():
+            self._rebuild()
+        self._back.reduce_all()
+        if not all(bucket.unchanged() for bucket in self._back.buckets):
+            raise UsageError(
+                "gradients were changed after the backward pass, when they were already under way",
+                hint="To clip, call the clip_grad_norm_ of this optimizer; scale the loss, not gradients.",
+            )
+        self._capture_groups()
+        for bucket in reversed(self._back.buckets):
+            bucket.gather()
+            bucket.pending = True
+        self._back.reset()
+        self._optimizer._opt_called = True
+        self._retune()
+        return loss
+
+    def synchronize(self) -> None:
+        """Finish all updates that the next forward pass would finish. Needs no other rank's call."""
+        self._need_all()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients that have not been used by a `step`."""
+        if self._back.begun:
+            self._back.end()
+        self._optimizer.zero_grad(set_to_none)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """In it, backward passes only accumulate gradients; the first one after it communicates them."""
+        before, self._syncing = self._syncing, False
+        try:
+            yield
+        finally:
+            self._syncing = before
+
+    def clip_grad_norm_(
+        self,
+        max_norm: float,
+        norm_type: float = 2.0,
+        error_if_nonfinite: bool = False,
+        *,
+        bitwise: bool = False,
+    ) -> Any:
+        """Scale the averaged gradients so that their norm is at most ``max_norm``; return the norm before.
+
+        On all ranks, between the backward pass and `step`. The norm is summed from the ranks' parts, and
+        differs from that of `torch.nn.utils.clip_grad_norm_` by rounding. With ``bitwise`` it is that
+        function's, of whole gradients: they are gathered at once, so nothing of this step overlaps with the
+        next forward pass.
+        """
+        self._need_all()
+        self._back.reduce_all()
+        if not bitwise:
+            return clip_shards(
+                self._back.buckets, self._group, float(max_norm), float(norm_type), error_if_nonfinite
+            )
+        for bucket in reversed(self._back.buckets):
+            bucket.gather()
+        views = {each: view for bucket in self._back.buckets for each, view in bucket.finish_gathering()}
+        order = [each for _, each in self._named() if each in views]
+        with _gradients([(each, views[each]) for each in order]):
+            return torch.nn.utils.clip_grad_norm_(order, max_norm, norm_type, error_if_nonfinite)
+
+    def rebucket(self, plan: Plan) -> None:
+        """Fuse by ``plan`` from now on; on all ranks, between `step` and the next backward pass."""
+        if self._back.begun:
+            raise UsageError("buckets cannot change while their gradients are under way")
+        self._build(plan)
+        self._feed.expect(list(self._back.bucket_of))
+
+    def tune(
+        self, trials: int = 10, steps: int = 10, strategy: Strategy = "bo", search: Tuning | None = None
+    ) -> None:
+        """Search, while training goes on, the size of buckets that makes an iteration shortest (Sec. IV-B).
+
+        Each of ``trials`` takes ``steps`` iterations after one that is not counted; then the best stays. On
+        all ranks, between `step` and the next backward pass. ``search`` has the range, and trials so far.
+        """
+        # It loads scipy, which nothing else here needs.
+        from synth.fusion.tuning import begun
+
+        if trials < 1 or steps < 1:
+            raise UsageError(f"trials, steps: expected at least 1 of each, found {trials} and {steps}")
+        device = self._back.buckets[0].exchange.row.device
+        self._retuning = Retuning(search or begun(strategy), trials, steps, self._group, device)
+        self.rebucket(self._retuning.first_bytes)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters; at the next `step` they are in buckets, too."""
+        self.synchronize()
+        self._optimizer.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of the wrapped optimizer, whole on each rank, after all updates."""
+        found: dict[str, Any] = self._optimizer.state_dict()
+        return found
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state that this or the wrapped optimizer gave."""
+        self._optimizer.load_state_dict(state_dict)
+
+    def close(self) -> None:
+        """Finish all updates and take all hooks off the model; the wrapped optimizer can go on alone."""
+        self.synchronize()
+        self._feed.close()
+        for handle in [*self._handles, *self._hooked.values()]:
+            handle.remove()
+        self._handles, self._hooked = [], {}
+
+    def _build(self, plan: Plan) -> None:
+        """Make buckets by ``plan``; raises UsageError before anything is changed."""
+        named = [(name, each) for name, each in self._named() if each.requires_grad]
+        if not named:
+            raise UsageError("the optimizer has no parameters that require gradients")
+        groups = buckets_of(named, plan)
+        self._check_alike(groups)
+        if hasattr(self, "_back"):
+            self.synchronize()
+        self._plan = plan
+        self._back = BackPipe([GradientBucket(each, self._group) for each in groups], self._name_of)
+        this = weakref.ref(self)
+        for _, each in named:
+            if each not in self._hooked:
+                self._hooked[each] = each.register_post_accumulate_grad_hook(_call(this, "_arrived"))
+
+    def _rebuild(self) -> None:
+        """Buckets of the parameters that require gradients now; what came before is sent again."""
+        self._back.end()
+        plan = self._plan if isinstance(self._plan, int) else DEFAULT_BYTES
+        self._build(plan)
+        self._feed.expect(list(self._back.bucket_of))
+
+    def _arrived(self, parameter: Any) -> None:
+        self._back.arrived(parameter, accumulating=not self._syncing)
+
+    def _need(self, parameters: Sequence[Any]) -> None:
+        for parameter in parameters:
+            bucket = self._back.bucket_of.get(parameter)
+            if bucket is not None and bucket.pending:
+                self._update(bucket)
+
+    def _need_all(self) -> None:
+        for bucket in reversed(self._back.buckets):
+            if bucket.pending:
+                self._update(bucket)
+
+    def _update(self, bucket: GradientBucket) -> None:
+        """Let the wrapped optimizer update a bucket, with the groups as they were at `step`."""
+        pairs = bucket.finish_gathering()
+        bucket.pending = False
+        chosen: dict[int, list[Any]] = {}
+        for parameter, _ in pairs:
+            chosen.setdefault(self._group_of[parameter], []).append(parameter)
+        optimizer, groups = self._optimizer, self._optimizer.param_groups
+        step = type(optimizer).step
+        # Hooks of a step belong to that of this optimizer, not to each bucket's.
+        step = step.__wrapped__ if getattr(step, "hooked", False) else step
+        device = bucket.exchange.row.device.type
+        outside = torch.inference_mode(False), torch.no_grad(), torch.autocast(device, enabled=False)
+        with outside[0], outside[1], outside[2], _gradients(pairs):
+            try:
+                optimizer.param_groups = [
+                    {**self._groups[at], "params": parameters} for at, parameters in sorted(chosen.items())
+                ]
+                step(optimizer)
+            finally:
+                optimizer.param_groups = groups
+
+    def _capture_groups(self) -> None:
+        """Keep what the groups say now; tensors, such as a learning rate, by value."""
+        self._groups = [
+            {key: each.clone() if isinstance(each, torch.Tensor) else each for key, each in group.items()}
+            for group in self.param_groups
+        ]
+        self._group_of = {each: at for at, group in enumerate(self._groups) for each in group["params"]}
+
+    def _retune(self) -> None:
+        if self._retuning is None or self._retuning.done or not isinstance(self._plan, int):
+            return
+        size = self._retuning.stepped(self._plan)
+        if size is not None and size != self._plan:
+            self.rebucket(size)
+
+    def _named(self) -> list[tuple[str, Any]]:
+        """The parameters of the optimizer by their names in the model, in the model's order."""
+        mine = {each: None for group in self.param_groups for each in group["params"]}
+        named = [(name, each) for name, each in self._model.named_parameters() if each in mine]
+        known = {each for _, each in named}
+        others = [each for each in mine if each not in known]
+        return [*named, *((f"optimizer.{at}", each) for at, each in enumerate(others))]
+
+    def _trainable(self) -> list[Any]:
+        return [each for group in self.param_groups for each in group["params"] if each.requires_grad]
+
+    def _name_of(self, parameter: Any) -> str:
+        return next((name for name, each in self._named() if each is parameter), "a parameter")
+
+    def _share_first_values(self) -> None:
+        """Give all ranks the parameters and buffers of rank 0."""
+        parameters = dict.fromkeys([*self._model.parameters(), *(each for _, each in self._named())])
+        self._broadcast([each.detach() for each in [*parameters, *self._model.buffers()]])
+
+    def _broadcast(self, tensors: Sequence[Any]) -> None:
+        source = dist.get_global_rank(self._group, 0)
+        rows = [each.contiguous() for each in tensors]
+        works = [dist.broadcast(row, source, group=self._group, async_op=True) for row in rows]
+        for work, row, each in zip(works, rows, tensors, strict=True):
+            work.wait()
+            if row is not each:
+                each.copy_(row)
+
+    def _check_alike(self, groups: Sequence[Sequence[Any]]) -> None:
+        """Raise UsageError on a rank whose buckets are not those of rank 0."""
+        mine = [len(groups), *(each.numel() for group in groups for each in group), *map(len, groups)]
+        device = groups[0][0].device
+        count = torch.tensor([len(mine)], device=device)
+        self._broadcast([count])
+        said = torch.zeros(int(count.item()), dtype=torch.int64, device=device)
+        if dist.get_rank(self._group) == 0:
+            said = torch.tensor(mine, device=device)
+        self._broadcast([said])
+        if said.tolist() != mine:
+            raise UsageError(
+                "the buckets of this rank are not those of rank 0: another model, or another plan"
+            )
+
+    def _hook_state_dicts(self, this: Any) -> None:
+        sync = _call(this, "synchronize")
+        self._handles += [
+            self._optimizer.register_state_dict_pre_hook(sync),
+            self._optimizer.register_load_state_dict_pre_hook(sync),
+        ]
+        for module in self._model.modules():
+            self._handles += [
+                module.register_state_dict_pre_hook(sync),
+                module.register_load_state_dict_pre_hook(sync),
+            ]
+
+
+@contextmanager
+def _gradients(pairs: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """In it, parameters have other gradients."""
+    before = [(parameter, parameter.grad) for parameter, _ in pairs]
+    try:
+        for parameter, gradient in pairs:
+            parameter.grad = gradient
+        yield
+    finally:
+        for parameter, gradient in before:
+            parameter.grad = gradient
+
+
+def _call(this: Any, name: str) -> Callable[..., None]:
+    """A hook that calls a method as long as its object lives; `synchronize` takes no arguments."""
+
+    def hook(*args: Any) -> None:
+        if (living := this()) is not None:
+            getattr(living, name)(*(() if name == "synchronize" else args))
+
+    return hook

@@ -1,0 +1,540 @@
+"""What one rank does in the tests of DeAR: `python dear_ranks.py CASE`, as torchrun starts it."""
+
+import contextlib
+import copy
+import os
+import socket
+import struct
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import ccctl.torch
+from probes.errors import UsageError
+
+MIB = 1 << 20
+
+
+class Run:
+    """A model in training, by DistributedDataParallel or by DeAR, on data of its own on each rank."""
+
+    def __init__(self, way, build, make, plan=3000, **options):
+        # The first values are those of rank 0, whatever the others have.
+        torch.manual_seed(dist.get_rank())
+        self.way, self.module = way, build()
+        self.optimizer = make(self.module.parameters())
+        self.model = self.module
+        if way == "ddp":
+            self.model = DistributedDataParallel(
+                self.module, find_unused_parameters=True, broadcast_buffers=False, **options
+            )
+        else:
+            self.optimizer = ccctl.torch.DistributedOptimizer(self.optimizer, self.module, plan=plan)
+        self.no_sync = self.model.no_sync if way == "ddp" else self.optimizer.no_sync
+        torch.manual_seed(100 + dist.get_rank())
+
+    def backward(self, **given):
+        loss = self.model(torch.randn(5, 37), **given).square().mean()
+        loss.backward()
+        return loss
+
+    def steps(self, count, **given):
+        for _ in range(count):
+            self.optimizer.zero_grad()
+            self.backward(**given)
+            self.optimizer.step()
+
+    def values(self):
+        """All that a checkpoint holds, by name."""
+        found = {name: each.clone() for name, each in self.module.state_dict().items()}
+        for at, state in self.optimizer.state_dict()["state"].items():
+            found |= {f"{at}.{name}": torch.as_tensor(each).clone() for name, each in state.items()}
+        return found
+
+
+def alike(one, other, most=None):
+    """Whether two runs have the same state: bit for bit on two ranks, else to 1e-6."""
+    left, right = ({name: each.float() for name, each in run.values().items()} for run in (one, other))
+    assert left.keys() == right.keys(), left.keys() ^ right.keys()
+    most = most if most is not None else 0.0 if dist.get_world_size() == 2 else 1e-6
+    worst = max((left[name] - right[name]).abs().max().item() for name in left)
+    assert worst <= most, worst
+    total = torch.cat([each.reshape(-1) for each in other.module.state_dict().values()]).float()
+    first = total.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(first, total), "ranks differ"
+
+
+def compared(use, build, make, plan=3000, most=None):
+    """Let ``use`` train both ways; the results must be alike."""
+    runs, said = [], []
+    for way in ("ddp", "dear"):
+        runs.append(Run(way, build, make, plan))
+        said.append(use(runs[-1]))
+    if said[0] is not None:
+        worst = max(abs(one - other) for one, other in zip(*said, strict=True))
+        assert worst <= (most if most is not None else 1e-6), said
+    alike(*runs, most=most)
+    return runs[1]
+
+
+def odd():
+    return nn.Sequential(nn.Linear(37, 91), nn.Tanh(), nn.Linear(91, 53), nn.ReLU(), nn.Linear(53, 7))
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.001)
+
+
+class Narrow(nn.Module):
+    """What goes through becomes bfloat16."""
+
+    def forward(self, given):
+        return given.to(torch.bfloat16)
+
+
+class Attending(nn.Module):
+    """Parameters of its own, tied ones, and modules whose own forward is never called."""
+
+    def __init__(self):
+        super().__init__()
+        self.place = nn.Parameter(torch.randn(5, 36))
+        self.attention = nn.MultiheadAttention(36, 4, batch_first=True)
+        self.inner = nn.Linear(36, 37, bias=False)
+        self.tied = nn.Linear(36, 37)
+        self.tied.weight = self.inner.weight
+
+    def forward(self, given):
+        rows = (given @ self.inner.weight + self.place)[None]
+        return self.tied(self.attention(rows, rows, rows)[0])
+
+
+class Branching(nn.Module):
+    """A layer that is never used, and one that not all ranks use."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.never, self.maybe = nn.Linear(37, 11), nn.Linear(37, 11), nn.Linear(11, 11)
+        self.last = nn.Linear(11, 3)
+
+    def forward(self, given, who=()):
+        hidden = self.first(given)
+        if dist.get_rank() in who:
+            hidden = self.maybe(hidden)
+        return self.last(hidden)
+
+
+class Recomputing(nn.Module):
+    """Layers whose activations are computed again in the backward pass."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.first, self.middle, self.last = nn.Linear(37, 37), nn.Linear(37, 37), nn.Linear(37, 5)
+
+    def forward(self, given):
+        hidden = self.first(given)
+        for _ in range(2):
+            hidden = checkpoint(self.middle, hidden, use_reentrant=self.reentrant).relu()
+        return self.last(hidden)
+
+
+def optimizers():
+    makes = [
+        lambda ps: torch.optim.SGD(ps, lr=0.1),
+        sgd,
+        lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, foreach=True),
+        adam,
+        lambda ps: torch.optim.AdamW(ps, lr=torch.tensor(0.001), amsgrad=True),
+        lambda ps: torch.optim.NAdam(ps, lr=0.001),
+        lambda ps: torch.optim.RMSprop(ps, lr=0.001, centered=True),
+    ]
+    for make in makes:
+        compared(lambda run: run.steps(4), odd, make)
+    for plan in (0, 1, 15_000, None, 1 << 40):
+        for make in (sgd, adam):
+            run = compared(lambda run: run.steps(3), odd, make, plan)
+            told = {0: 6, 1: 3, 15_000: 3}.get(plan, 1)
+            assert len(run.optimizer.buckets) == told, run.optimizer.buckets
+    compared(lambda run: run.steps(4), Attending, sgd, 0)
+    compared(lambda run: run.steps(4), Attending, adam, 8000)
+
+
+def unused():
+    def use(run):
+        for who in ((), (0,), (1,), (0, 1), (), ()):
+            run.steps(1, who=who)
+
+    for plan in (0, 1000, None):
+        compared(use, Branching, sgd, plan)
+    compared(lambda run: run.steps(4), lambda: Recomputing(False), adam, 0)
+    # Of what a backward pass inside a backward pass uses twice DDP refuses the gradients.
+    against_averages(lambda run: run.steps(4), lambda: Recomputing(True), sgd, 0)
+
+    def frozen(run):
+        run.module[2].requires_grad_(False)
+        run.steps(2)
+
+    compared(frozen, odd, sgd)
+
+    # DDP does not take up a parameter later.
+    def thawed(run):
+        run.module[2].requires_grad_(False)
+        run.steps(2)
+        run.module[2].requires_grad_(True)
+        run.steps(2)
+
+    against_averages(thawed, odd, sgd)
+
+
+def against_averages(use, build, make, plan=3000):
+    """Let ``use`` train by DeAR, and with gradients that are averaged by hand."""
+    use(by_dear := Run("dear", build, make, plan))
+    use(by_hand := ByHand(build, make))
+    alike(by_hand, by_dear, most=1e-6)
+
+
+class ByHand(Run):
+    """Gradients are averaged one after another."""
+
+    def __init__(self, build, make):
+        super().__init__("dear", build, make)
+        self.optimizer.close()
+        self.optimizer = self.optimizer._optimizer
+
+    def backward(self, **given):
+        loss = super().backward(**given)
+        for each in self.module.parameters():
+            if each.grad is not None:
+                dist.all_reduce(each.grad)
+                each.grad /= dist.get_world_size()
+        return loss
+
+
+def accumulated():
+    def micro(run):
+        for _ in range(3):
+            run.optimizer.zero_grad()
+            with run.no_sync():
+                run.backward()
+                run.backward()
+            run.backward()
+            run.optimizer.step()
+
+    compared(micro, odd, sgd)
+
+    # Without no_sync DDP sums averages: the same but for rounding.
+    def again(run):
+        for _ in range(3):
+            run.optimizer.zero_grad()
+            run.backward()
+            run.backward()
+            run.optimizer.step()
+
+    compared(again, odd, sgd, most=1e-6)
+
+    def parts_of_a_model(run):
+        for who in ((0,), (), (1,)):
+            run.optimizer.zero_grad()
+            with run.no_sync():
+                run.backward(who=who)
+            run.backward()
+            run.optimizer.step()
+
+    compared(parts_of_a_model, Branching, sgd, 0)
+
+    def skipped(run):
+        for at in range(4):
+            run.optimizer.zero_grad()
+            run.backward()
+            if at != 1:
+                run.optimizer.step()
+
+    compared(skipped, odd, adam)
+
+    def closure(run):
+        def evaluate():
+            run.optimizer.zero_grad()
+            return run.backward()
+
+        return [run.optimizer.step(evaluate).item() for _ in range(3)]
+
+    compared(closure, odd, sgd)
+
+
+def clipped():
+    def clip(bitwise):
+        def use(run):
+            norms = []
+            for _ in range(4):
+                run.optimizer.zero_grad()
+                run.backward()
+                if run.way == "ddp":
+                    norm = nn.utils.clip_grad_norm_(run.module.parameters(), 0.05)
+                else:
+                    norm = run.optimizer.clip_grad_norm_(0.05, bitwise=bitwise)
+                norms.append(norm.item())
+                run.optimizer.step()
+            assert max(norms) > 0.05
+            return norms
+
+        return use
+
+    for plan in (0, 3000):
+        compared(clip(True), odd, sgd, plan)
+        compared(clip(False), odd, adam, plan, most=1e-5)
+    compared(clip(False), odd, sgd, most=1e-6)
+    run = Run("dear", odd, sgd)
+    run.backward()
+    largest = run.optimizer.clip_grad_norm_(1e-3, float("inf"))
+    run.optimizer.step()
+    run.optimizer.synchronize()
+    hand = ByHand(odd, sgd)
+    hand.backward()
+    assert torch.isclose(largest, max(each.grad.abs().max() for each in hand.module.parameters()))
+
+
+def scheduled():
+    def cycle(run):
+        schedule = torch.optim.lr_scheduler.OneCycleLR(run.optimizer, 0.5, total_steps=6)
+        for _ in range(5):
+            run.steps(1)
+            schedule.step()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        compared(cycle, odd, sgd)
+
+    def resumed(run):
+        run.steps(3)
+        # As a script keeps it, right after a step, on one rank alone.
+        kept = None
+        if dist.get_rank() == 0:
+            kept = copy.deepcopy((run.module.state_dict(), run.optimizer.state_dict()))
+        dist.barrier()
+        kept = [kept]
+        dist.broadcast_object_list(kept)
+
+        def restore(run):
+            # What an optimizer loads it works on.
+            weights, state = copy.deepcopy(kept[0])
+            run.module.load_state_dict(weights)
+            run.optimizer.load_state_dict(state)
+
+        run.steps(2)
+        restore(run)
+        run.steps(2)
+        # In a new process the run begins with other values.
+        fresh = Run(run.way, odd, adam, 0)
+        restore(fresh)
+        fresh.steps(2)
+        return [sum(each.double().sum().item() for each in fresh.values().values())]
+
+    compared(resumed, odd, adam)
+
+    def rebucketed(run):
+        for plan in (0, 10_000, None):
+            run.steps(2)
+            if run.way == "dear":
+                run.optimizer.rebucket(plan)
+        run.steps(2)
+
+    compared(rebucketed, odd, adam)
+
+    def tuned(run):
+        if run.way == "dear":
+            run.optimizer.tune(trials=3, steps=2, search=small_search())
+        run.steps(12)
+        if run.way == "dear":
+            assert run.optimizer.tuning.trials == 3
+            assert set(run.optimizer.tuning.buffer_bytes.tolist()) <= set(range(1, 50_001))
+
+    compared(tuned, odd, sgd)
+
+
+def small_search():
+    from synth.fusion.tuning import begun
+
+    return begun("random", low_bytes=1, high_bytes=50_000, first_bytes=3000)
+
+
+def evaluated():
+    given = torch.randn(3, 37, generator=torch.Generator().manual_seed(5))
+
+    def use(run):
+        said = []
+        for context in (torch.no_grad, torch.inference_mode, contextlib.nullcontext):
+            run.steps(1)
+            run.module.eval()
+            # One rank alone, as scripts do.
+            if dist.get_rank() == 0:
+                with context():
+                    said.append(run.module(given).sum().item())
+            dist.barrier()
+            run.module.train()
+            run.steps(1)
+            with torch.no_grad():
+                said.append(run.module(given).sum().item())
+            # A part of the model, by itself.
+            run.steps(1)
+            said.append(run.module[2](torch.ones(91)).sum().item())
+        run.steps(1)
+        return said
+
+    compared(use, odd, sgd, most=None if dist.get_world_size() == 2 else 1e-5)
+
+    def narrow(run):
+        with torch.autocast("cpu", torch.bfloat16):
+            run.steps(3)
+
+    compared(narrow, odd, adam, most=None if dist.get_world_size() == 2 else 1e-2)
+    if dist.get_world_size() == 2:
+        compared(lambda run: run.steps(3), lambda: nn.Sequential(Narrow(), *odd().to(torch.bfloat16)), sgd)
+
+
+def refused():
+    model = odd()
+    optim = torch.optim
+    for make, reason in (
+        (lambda ps: optim.LBFGS(ps), "several times"),
+        (lambda ps: optim.SparseAdam(ps), "sparse"),
+        (lambda ps: optim.Adafactor(ps), "rows and columns"),
+        (lambda ps: optim.Muon([each for each in ps if each.ndim == 2]), "matrix"),
+    ):
+        with raised(reason):
+            ccctl.torch.DistributedOptimizer(make(model.parameters()), model)
+
+    class Own(optim.SGD):
+        pass
+
+    with raised("not known"):
+        ccctl.torch.DistributedOptimizer(Own(model.parameters(), lr=0.1), model)
+    ccctl.torch.DistributedOptimizer(Own(model.parameters(), lr=0.1), model, elementwise=True).close()
+    with raised("model.module"):
+        ccctl.torch.DistributedOptimizer(sgd(model.parameters()), DistributedDataParallel(odd()))
+    with raised("number of bytes"):
+        ccctl.torch.DistributedOptimizer(sgd(model.parameters()), model, plan="4M")
+    run = Run("dear", odd, sgd)
+    run.steps(1)
+    run.backward()
+    nn.utils.clip_grad_norm_(run.module.parameters(), 1e-3)
+    with raised("clip_grad_norm_ of this optimizer"):
+        run.optimizer.step()
+    with raised("under way"):
+        run.optimizer.rebucket(0)
+    run.optimizer.zero_grad()
+    run.steps(1)
+
+    class Bypassing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.direct = nn.Linear(37, 5), False
+
+        def forward(self, given):
+            return given @ self.one.weight.T + self.one.bias if self.direct else self.one(given)
+
+    run = Run("dear", Bypassing, sgd)
+    run.steps(2)
+    run.module.direct = True
+    with raised("one.bias was used|one.weight was used"):
+        run.steps(1)
+    embedded = nn.Embedding(5, 3, sparse=True)
+    optimizer = ccctl.torch.DistributedOptimizer(sgd(embedded.parameters()), embedded)
+    with raised("sparse"):
+        embedded(torch.tensor([1, 2])).sum().backward()
+    del optimizer
+
+
+@contextlib.contextmanager
+def raised(reason):
+    try:
+        yield
+    except UsageError as error:
+        said = f"{error} {error.hint}"
+        assert any(part in said for part in reason.split("|")), said
+    else:
+        raise AssertionError(f"nothing was raised: {reason}")
+
+
+def planned():
+    """By a plan of `synth.fusion` for a model that was captured."""
+    from synth.fusion.costs import RingCosts
+    from synth.fusion.methods import fusion_plan
+
+    captured = ccctl.torch.capture(odd(), torch.randn(5, 37), steps=1)
+    assert captured.problems() == []
+    plan = fusion_plan(captured, RingCosts(dist.get_world_size(), 1e-5, 1e-9), "dear", 15_000)
+    run = compared(lambda run: run.steps(3), odd, adam, plan)
+    assert run.optimizer.buckets == [["4.weight", "4.bias"], ["2.weight", "2.bias"], ["0.weight", "0.bias"]]
+    with raised("the plan lacks"):
+        Run("dear", Branching, sgd, plan)
+
+
+def bytes_received():
+    """What the TCP connections of this process have received, as the kernel counts it (TCP_INFO)."""
+    total = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(link.name))) as one:
+                    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                    total += struct.unpack_from("Q", info, 128)[0]
+    return total
+
+
+def wire():
+    """An iteration moves what an all_reduce of the same gradients moves, to 2 %."""
+    run = Run("dear", lambda: nn.Sequential(nn.Linear(37, 20_000), nn.Linear(20_000, 37)), sgd, 2 * MIB)
+    count = sum(each.numel() for each in run.module.parameters())
+
+    def counted(use, times=3):
+        use()
+        dist.barrier()
+        before = bytes_received()
+        for _ in range(times):
+            use()
+        moved = torch.tensor([(bytes_received() - before) / times], dtype=torch.float64)
+        dist.all_reduce(moved)
+        return moved.item()
+
+    def iteration():
+        run.steps(1)
+        run.optimizer.synchronize()
+
+    row = torch.ones(count)
+    whole, halves = counted(lambda: dist.all_reduce(row)), counted(iteration)
+    size = dist.get_world_size()
+    assert whole > 1.9 * (size - 1) * 4 * count, (whole, count)
+    print(f"all_reduce {whole:.0f} bytes, DeAR {halves:.0f}, {halves / whole:.4f}")
+    assert halves <= 1.02 * whole, (halves, whole)
+
+
+CASES = {
+    "two": (optimizers, unused, accumulated, clipped, scheduled, evaluated, refused, planned, wire),
+    "four": (optimizers, unused, accumulated, clipped, scheduled, evaluated, wire),
+}
+
+
+def main(case):
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
+    warnings.filterwarnings("ignore", message=".*find_unused_parameters=True.*")
+    dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+    for each in CASES.get(case) or [globals()[name] for name in case.split(",")]:
+        each()
+        print(f"{each.__name__} done", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
