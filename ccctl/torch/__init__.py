@@ -1,4 +1,4 @@
-"""What a training script gets: the backend ``ccctl``, `DSSync`, `DistributedOptimizer` and `capture`.
+"""What a training script gets: the backend ``ccctl``, and wrappers of models, optimizers and samplers.
 
 PyTorch calls `register` by itself where ccctl is installed (entry points ``torch.backends``); where that is
 switched off, ``import ccctl.torch`` does it. This can be imported without torch.
@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from synth.network import Network
 
-__all__ = ["register"]
-
 # By name the module that has it; each needs torch, which is being imported while this is.
 _WRAPPERS = {
+    "AdaptiveHook": "exec.training.hooks.adaptive_hook",
     "DSSync": "ccctl.torch.ds_sync",
     "DistributedOptimizer": "exec.training.dear",
+    "ElasticSampler": "exec.training.hooks.elastic_sampler",
+    "adaptive_session": "exec.training.hooks.sessions",
+    "all_to_all": "exec.training.hooks.all_to_all",
     "capture": "exec.training.dear",
 }
+
+__all__ = ["register", *_WRAPPERS]
 
 _log = logging.getLogger(__name__)
 

@@ -45,6 +45,7 @@ from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
 from synth.network import Network
 from synth.networks.subnetwork import restricted
+from synth.schedule import Schedule
 
 if TYPE_CHECKING:
     from exec.adaptive.session import Session
@@ -58,6 +59,7 @@ _KEPT = 4
 _RESULTS = "results"
 # How long a rank whose run broke off waits to be told how it goes on.
 _LEADERLESS_S = 120.0
+_LOOK_S = 0.01
 
 
 class Work:
@@ -136,33 +138,64 @@ class Backend:
         return self._contexts.version
 
     def setup(self, request: Request) -> None:
-        """Make the contexts of ``request``; every rank's caller does, and nothing runs meanwhile.
+        """Make the contexts of ``request``; every rank's caller does, once what it asked for is done.
 
-        Nothing to do where it was set up before, by those that were there.
+        Nothing to do where it was set up before, by those that were there. After the first epoch all make
+        the same first schedule by themselves: where a rank is lost in here, some of the others may be
+        through, and some not have begun.
         """
         if request in self._set_up:
             return
+        with self._lock:
+            under_way = tuple(self._works.values())
+        for work in under_way:
+            with contextlib.suppress(CcctlError):
+                work.wait()
         if not request.rooted or request.root in self.members:
-            self._prepare(request)
+            if not self.epoch:
+                with contextlib.suppress(LostRankError):
+                    self._prepare(request)
+                    # Nobody asks for it before all have its contexts.
+                    self.group.named("set up").Barrier()
+            self._await_regroup()
         self._set_up[request] = None
 
+    def schedule_of(self, request: Request) -> Schedule:
+        """The schedule of ``request`` in this epoch; the first one where a rank was lost in `setup`."""
+        contexts = self._contexts
+        found = contexts.version.schedules.get(request)
+        if found is None:
+            found = first_schedules(self._linked(), [request], self.members)[request]
+            version = contexts.version
+            contexts.version = Version(version.number, {**version.schedules, request: found})
+        return found
+
+    def _await_regroup(self) -> None:
+        """Return once all losses that this rank knows of are those of an epoch, or nothing goes on."""
+        until_s = time.monotonic() + _LEADERLESS_S
+        while self._failed is None and time.monotonic() < until_s:
+            if not set(self.group.mesh.lost) & set(self.members):
+                return
+            time.sleep(_LOOK_S)
+
     def _prepare(self, request: Request) -> None:
-        if request not in self._contexts.version.schedules:
+        # Both are others once a rank is lost.
+        group, contexts = self.group, self._contexts
+        if request not in contexts.version.schedules:
             made = None
-            if self.group.Get_rank() == 0:
+            if group.Get_rank() == 0:
                 made = good_schedules(self._linked(), [request], self.members, self._session.replan_s)
-            version = self._contexts.version
-            schedules = {**version.schedules, **self.group.bcast(made)}
-            self._contexts.version = Version(version.number, schedules)
+            version = contexts.version
+            contexts.version = Version(version.number, {**version.schedules, **group.bcast(made)})
         content = b""
-        if self.group.Get_rank() == 0:
-            schedules = {request: self._contexts.version.schedules[request]}
+        if group.Get_rank() == 0:
+            schedules = {request: contexts.version.schedules[request]}
             late = late_parts(schedules) if self._session.policy.relays else ()
             content = packed({**whole_parts(schedules), **dict(late)})
-        parts = unpacked(self.group.bcast(content))
-        self._contexts.take(parts)
+        parts = unpacked(group.bcast(content))
+        contexts.take(parts)
         for _, part, first in parts:
-            self._contexts.prepare(request, part, first=first)
+            contexts.prepare(request, part, first=first)
 
     def ask(self, request: Request, data: Array) -> Work:
         """Put a request into the work queue."""
@@ -284,6 +317,7 @@ class Backend:
         if go.part and not go.request.admits:
             part = tuple(self.group.members.index(rank) for rank in go.part)
             mine = work.data if work is not None and self._session.rank in go.part else None
+            self.schedule_of(go.request)
             self._contexts.run(go.request, part, mine, self._result)
         self._parts.append(go.part)
         if not go.request.alike:

@@ -388,7 +388,7 @@ class Direction:
     def _level(self, request: Request) -> Level:
         """What runs take; at first as simulated, as links may differ from the profile from the start."""
         if request not in self._levels:
-            self._levels[request] = Level(replay(self._session.schedules[request]).time_s)
+            self._levels[request] = Level(replay(self._session.schedule_of(request)).time_s)
         return self._levels[request]
 
     def _buy_s(self, request: Request, ready: frozenset[int], late: frozenset[int]) -> float:
@@ -415,7 +415,7 @@ class Direction:
         return max(CYCLE_S, extra_s)
 
     def _costs_of(self, request: Request) -> SimulatedCosts:
-        schedule = self._session.schedules[request]
+        schedule = self._session.schedule_of(request)
         costs = self._costs.get(request)
         if costs is None or costs.schedule is not schedule:
             costs = self._costs[request] = SimulatedCosts(schedule)

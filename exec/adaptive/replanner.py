@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
+import multiprocessing.connection
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +43,12 @@ _SEARCHING = 0.6
 _PATIENCE = 5
 # How many schedules of a request are remembered.
 _KNOWN = 4
+_COMMAND = """
+import sys
+sys.path[:] = sys.argv[3:]
+from exec.adaptive.replanner import serve
+serve(*map(int, sys.argv[1:3]))
+"""
 # Bytes of the largest element.
 _ELEMENT_BYTES = 8
 
@@ -101,10 +109,9 @@ class Replanner:
 
     def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
         self._found, self._budget_s = found, budget_s
-        self._context = multiprocessing.get_context("spawn")
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._process: Any = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
         self._parts_pipe: Any = None
         self._asking, self._answered = threading.Lock(), threading.Lock()
@@ -119,17 +126,16 @@ class Replanner:
     def pid(self) -> int | None:
         """The process that searches; None where there is none."""
         process = self._process
-        return process.pid if process is not None and process.is_alive() else None
+        return process.pid if process is not None and process.poll() is None else None
 
     def warm(self, network: Network, now: Mapping[Request, Schedule]) -> None:
         """Start the process where there is none, and have it plan these once, for nobody; returns at once."""
         with self._lock:
             if self._closed or self.pid is not None:
                 return
-            near, far = self._context.Pipe()
-            parts_near, parts_far = self._context.Pipe()
-            self._process = self._context.Process(target=_serve, args=(far, parts_far), daemon=True)
-            self._process.start()
+            near, far = multiprocessing.Pipe()
+            parts_near, parts_far = multiprocessing.Pipe()
+            self._process = _started(far, parts_far)
             far.close()
             parts_far.close()
             self._pipe, self._parts_pipe = near, parts_near
@@ -202,7 +208,8 @@ class Replanner:
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.join(2)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +220,18 @@ class _Search:
     now: Mapping[Request, Schedule]
     budget_s: float
     wanted: bool = True
+
+
+def _started(*pipes: Any) -> subprocess.Popen[bytes]:
+    """A process that serves ``pipes``; multiprocessing's would run the caller's script once more there."""
+    ends = [pipe.fileno() for pipe in pipes]
+    command = [sys.executable, "-P", "-c", _COMMAND, *map(str, ends), *sys.path]
+    return subprocess.Popen(command, pass_fds=ends, stdin=subprocess.DEVNULL)
+
+
+def serve(*ends: int) -> None:
+    """What that process does with the file descriptors ``ends``."""
+    _serve(*map(multiprocessing.connection.Connection, ends))
 
 
 def _serve(pipe: Any, parts_pipe: Any) -> None:

@@ -146,6 +146,11 @@ class Session:
         self._own_admission = self._join(join_s) if joins else None
 
     @property
+    def size(self) -> int:
+        """How many ranks there were at the start."""
+        return self._first.Get_size()
+
+    @property
     def members(self) -> tuple[int, ...]:
         """The ranks that take part, numbered as at the start."""
         return self._backend.members
@@ -174,6 +179,10 @@ class Session:
     def schedules(self) -> Mapping[Request, Schedule]:
         """The schedules in use, by request."""
         return self._backend.version.schedules
+
+    def schedule_of(self, request: Request) -> Schedule:
+        """The schedule in use for ``request``, made on the spot where this rank has not set it up yet."""
+        return self._backend.schedule_of(request)
 
     @property
     def version(self) -> int:
@@ -225,6 +234,7 @@ class Session:
     ) -> None:
         """Make buffers, a schedule and the contexts of a collective before they are needed; collective.
 
+        It waits for what this rank has asked for. A rank that is lost meanwhile is left out as in a request.
         ``count`` is as in MPI: elements of a rank's buffer, for an all_gather and a reduce_scatter of its
         share, for an all_to_all of what it has for one other. ``op`` matters where something is reduced,
         ``root`` for a broadcast and a reduce. Of an all_reduce contexts are made for all ranks, for each rank

@@ -27,11 +27,10 @@ import sys, threading, time
 sys.path[:0] = sys.argv[1:]
 from test_replanner import ASKED, hosts
 from exec.adaptive.replanner import Replanner, first_schedules
-if __name__ == "__main__":
-    replanner = Replanner(lambda found: None, 20.0)
-    replanner.warm(hosts(), first_schedules(hosts(), [ASKED], range(4)))
-    print(replanner.pid, flush=True)
-    time.sleep(1000)
+replanner = Replanner(lambda found: None, 20.0)
+replanner.warm(hosts(), first_schedules(hosts(), [ASKED], range(4)))
+print(replanner.pid, flush=True)
+time.sleep(1000)
 """
 
 

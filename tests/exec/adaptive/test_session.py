@@ -60,6 +60,25 @@ assert (found == left).all() and work.members == session.members
 session.close()
 """
 
+# One dies where the others make contexts; one of them has not begun by then.
+LOSS_IN_SETUP = """
+victim = 1
+session.all_reduce(data(0, rank)).wait(300)
+count = 3001
+if rank == victim:
+    os.kill(os.getpid(), 9)
+if rank == size - 1:
+    while session.epoch == 0:
+        time.sleep(0.01)
+session.setup(count)
+left = [of for of in range(size) if of != victim]
+for seq in range(5):
+    assert (session.all_reduce(data(seq, rank)).wait(300) == expected(seq, left)).all()
+session.setup(count, "float64")
+assert session.all_reduce(np.full(count, 1.0)).wait(300).tolist() == [size - 1.0] * count
+session.close()
+"""
+
 SLOWER = """
 import dataclasses
 from exec.adaptive.links_now import LinkNow, with_links
@@ -120,6 +139,10 @@ def test_requests_queue_up(tmp_path):
 @pytest.mark.parametrize("victim", [0, 2])
 def test_survivors_go_on_when_a_rank_is_killed(victim, tmp_path):
     run_joined(tmp_path, 4, START + LOSS, str(victim), "9")
+
+
+def test_a_rank_is_killed_while_the_others_set_up(tmp_path):
+    run_joined(tmp_path, 4, START + LOSS_IN_SETUP)
 
 
 def test_one_rank_alone_has_nothing_to_add(tmp_path):
