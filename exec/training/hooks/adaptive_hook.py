@@ -1,0 +1,178 @@
+"""A hook for DDP whose gradients an adaptive session reduces (AdapCC, Sec. IV-C).
+
+Late ranks relay, and their gradients follow in parts of their own, so that each sum is that of all. A rank
+that dies is left out by one decision for all; the same DDP object goes on with those that are left.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from exec.adaptive.backend import Work
+from exec.adaptive.session import Event, Session
+from exec.program.dtypes import Array
+from exec.training.backend.tensors import array_of, bytes_of
+from exec.training.hooks.sessions import adaptive_session, dtype_of_tensor, tensor_of
+from probes.errors import LostRankError, UsageError
+
+__all__ = ["AdaptiveHook"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Bucket:
+    """A bucket under way: where its result goes, and the weight of each rank's gradient in it."""
+
+    work: Work
+    buffer: Any
+    future: Any
+    weights: dict[int, float]
+
+
+class AdaptiveHook:
+    """Reduces the gradients of ``replica``, a DistributedDataParallel, by ``session``; collective.
+
+    It registers itself. Without a session it makes one that it also closes (`adaptive_session`). The
+    gradients are the mean over the ranks whose gradients are in, weighted by the samples that each has by
+    ``batches``, else alike. All ranks that live get the same bits.
+
+    DDP's broadcast of buffers is switched off, since it would fail once a rank is lost: call ``sync_buffers``
+    before a model is evaluated or saved. Raises UsageError for ``find_unused_parameters``, for which DDP
+    communicates in each step.
+    """
+
+    def __init__(self, replica: Any, session: Session | None = None) -> None:
+        if replica.find_unused_parameters:
+            raise UsageError(
+                "replica: with find_unused_parameters DDP itself communicates in each step, which fails once "
+                "a rank is lost",
+                hint="Where the same parameters are unused in each step, static_graph=True finds them once.",
+            )
+        self._owns = session is None
+        self.session = session or adaptive_session()
+        self._replica = replica
+        # The weight of each rank's gradient in this step; none where ranks count alike.
+        self._weights: dict[int, float] = {}
+        # The ranks in the last result, the same on all; those whose gradients are in all of this step.
+        self._agreed = set(self.session.members)
+        self._used: set[int] | None = None
+        self._buckets: queue.SimpleQueue[_Bucket | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._finish, name="adaptive hook", daemon=True)
+        self._thread.start()
+        replica.broadcast_buffers = False
+        # DDP looks at annotations, which have to be its own.
+        replica.register_comm_hook(self, lambda hook, bucket: hook.reduce(bucket))
+
+    @property
+    def rank(self) -> int:
+        """This rank, numbered as at the start."""
+        return self.session.rank
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part now; another rank may hear of a loss a moment later."""
+        return self.session.members
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the session did besides its collectives: losses, measurements, new schedules."""
+        return tuple(self.session.events)
+
+    def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
+        """The batches of ``loader`` that are left of ``epoch``, each weighted by its samples; collective.
+
+        ``loader.batch_sampler`` is an `ElasticSampler`. Once a rank is lost, what it had in that step and all
+        that follows is divided among the others. Batches without a backward pass that synchronizes
+        (``no_sync``) count with the next one that does.
+        """
+        sampler = loader.batch_sampler
+        sampler.set_epoch(epoch)
+        changed = True
+        while changed and len(sampler):
+            changed, pending = False, 0
+            for batch in loader:
+                pending += 1
+                self._weigh(sampler.weights(pending))
+                try:
+                    yield batch
+                finally:
+                    # Also where the caller leaves its loop after this batch.
+                    used = self._taken()
+                    if used is not None:
+                        changed, pending = sampler.record(used, pending), 0
+                if changed:
+                    break
+            if pending:
+                sampler.record(sampler.members, pending)
+        self._weights = {}
+
+    def sync_buffers(self) -> None:
+        """Give all ranks the buffers of the lowest one that lives, as DDP does before a step; collective."""
+        buffers = [tensor.detach() for tensor in self._replica.module.buffers()]
+        if not buffers:
+            return
+        rows = [tensor.cpu().contiguous().view(-1).view(torch.uint8) for tensor in buffers]
+        found = torch.from_numpy(self._broadcast(bytes_of(torch.cat(rows))))
+        for tensor, part in zip(buffers, found.split([row.numel() for row in rows]), strict=True):
+            # A copy, as a part may begin between two elements.
+            tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
+
+    def close(self) -> None:
+        """End the hook, and the session that it made; collective over the ranks that live."""
+        self._buckets.put(None)
+        self._thread.join()
+        if self._owns:
+            self.session.close()
+
+    def reduce(self, bucket: Any) -> Any:
+        """The future of DDP's ``bucket``, reduced in place."""
+        buffer, weights = bucket.buffer(), self._weights
+        future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else [])
+        if weights:
+            buffer.mul_(weights[self.rank])
+        data = array_of(buffer.cpu())
+        self.session.setup(data.size, dtype_of_tensor(buffer))
+        self._buckets.put(_Bucket(self.session.all_reduce(data), buffer, future, weights))
+        return future
+
+    def _broadcast(self, data: Array) -> Array:
+        """The ``data`` of the lowest rank that lives; where it is lost meanwhile, of the next one."""
+        for root in sorted(self._agreed):
+            try:
+                self.session.setup(data.size, "uint8", kind="broadcast", root=root)
+                return self.session.broadcast(data, root).wait()
+            except LostRankError as error:
+                failed = error
+        raise failed
+
+    def _weigh(self, samples: dict[int, int]) -> None:
+        """Weight each rank's gradient by its samples."""
+        mean = sum(samples.values()) / len(samples)
+        is_even = len(set(samples.values())) == 1
+        self._weights = {} if is_even else {rank: count / mean for rank, count in samples.items()}
+
+    def _taken(self) -> set[int] | None:
+        """The ranks whose gradients are in every bucket since the last call; None where there is none."""
+        used, self._used = self._used, None
+        return used
+
+    def _finish(self) -> None:
+        """On a thread of its own: hand over each bucket that is reduced, in order."""
+        while (bucket := self._buckets.get()) is not None:
+            try:
+                found = tensor_of(bucket.work.wait())
+                members = bucket.work.members
+                bucket.buffer.copy_(found)
+                # Where all that a small last batch had is lost, nothing is left to divide.
+                bucket.buffer.div_(sum(bucket.weights.get(rank, 1.0) for rank in members) or 1.0)
+                self._agreed = set(members)
+                self._used = self._agreed & (self._agreed if self._used is None else self._used)
+            except Exception as error:
+                bucket.future.set_exception(error)
+            else:
+                bucket.future.set_result(bucket.buffer)

@@ -1,0 +1,53 @@
+"""The all_to_all of a mixture of experts by an adaptive session, forward and backward (AdapCC, Sec. VI-D)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from exec.adaptive.session import Session
+from exec.training.backend.tensors import array_of
+from exec.training.hooks.sessions import dtype_of_tensor, tensor_of
+from probes.errors import UsageError
+
+__all__ = ["all_to_all"]
+
+
+def all_to_all(tensor: Any, session: Session) -> Any:
+    """Send block r of ``tensor`` to rank r; block r of what is returned is what rank r sent. Collective.
+
+    Blocks are equal parts of the first dimension, one for each rank of the session's start, as for
+    ``torch.distributed.nn.functional.all_to_all_single``. What goes to a rank that is lost is dropped, and
+    zeros stand for what it would have sent, so that shapes stay. Gradients go the other way. It returns when
+    the data is there. Raises UsageError where the first dimension does not divide by the ranks.
+    """
+    return _AllToAll.apply(tensor, session)
+
+
+class _AllToAll(torch.autograd.Function):  # type: ignore[misc]  # torch is not there for mypy
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, session: Session) -> Any:
+        ctx.session = session
+        return _exchanged(tensor, session)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
+        return _exchanged(gradient, ctx.session), None
+
+
+def _exchanged(tensor: Any, session: Session) -> Any:
+    ranks = session.size
+    if not tensor.dim() or tensor.shape[0] % ranks:
+        raise UsageError(
+            f"tensor: expected {ranks} blocks in the first dimension, found {tuple(tensor.shape)}"
+        )
+    row = tensor.detach().cpu().contiguous().view(-1)
+    session.setup(row.numel() // ranks, dtype_of_tensor(tensor), kind="all_to_all")
+    work = session.all_to_all(array_of(row))
+    found = tensor_of(work.wait()).view(len(work.members), -1)
+    if len(work.members) < ranks:
+        whole = found.new_zeros(ranks, found.shape[1])
+        whole[list(work.members)] = found
+        found = whole
+    return found.reshape(tensor.shape).to(tensor.device)

@@ -1,0 +1,169 @@
+"""Which rank trains on which samples, while ranks are lost: the global batch stays (AdapCC, Sec. IV-C)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probes.errors import UsageError
+
+__all__ = ["ElasticSampler"]
+
+_Samples: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """A global batch that was drawn: its samples, and the ranks that they were divided among."""
+
+    samples: _Samples
+    members: tuple[int, ...]
+
+    def share(self, rank: int) -> _Samples:
+        """The samples of ``rank``; shares differ by one at most."""
+        return self.samples[self.members.index(rank) :: len(self.members)]
+
+
+class ElasticSampler:
+    """The batches of one rank, for ``DataLoader(batch_sampler=...)``; with those of all they are global ones.
+
+    ``samples`` is how many the data set has, ``global_batch`` how many all ranks together take for a step.
+    The order of an epoch follows from ``seed`` and ``epoch`` alone. The others say with ``record`` whose
+    samples a step has used; what lost ranks had goes to those that are left, in the next global batch of the
+    same size.
+
+    Every rank has one and calls it alike. Iterating begins with the first batch that is not recorded, and
+    ends when the members change. A rank that a small last batch has no sample for gets one that another has,
+    with weight 0; with ``drop_last`` no batch is smaller than the others.
+    """
+
+    def __init__(
+        self,
+        samples: int,
+        global_batch: int,
+        rank: int,
+        members: Sequence[int],
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if rank not in members:
+            raise UsageError(f"rank: expected one of {tuple(members)}, found {rank}")
+        if samples < 1 or global_batch < len(members):
+            raise UsageError(
+                f"expected samples and at least one a rank in a global batch, found {samples} samples in "
+                f"batches of {global_batch} for {len(members)} ranks"
+            )
+        self.samples, self.global_batch, self.rank = samples, global_batch, rank
+        self.members = tuple(sorted(members))
+        self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+        # The order of the epoch, and how much of it is used; what lost ranks gave back comes before the rest.
+        self._order, self._cursor = self._ordered(), 0
+        self._returned: _Samples = np.zeros(0, np.int64)
+        self._drawn: deque[_Batch] = deque()
+        self._iteration: object | None = None
+
+    def __len__(self) -> int:
+        """How many global batches of this epoch are left."""
+        return self.left // self.global_batch if self._drop_last else -(-self.left // self.global_batch)
+
+    @property
+    def left(self) -> int:
+        """How many samples of this epoch no step has used yet."""
+        return int(self._returned.size + self.samples - self._cursor)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch; nothing changes where it has begun already, so that one may be resumed."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self._begin()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._drawn.clear()
+        self._iteration = iteration = object()
+        while self._iteration is iteration:
+            used = sum(batch.samples.size for batch in self._drawn)
+            samples = self._next(used, self.global_batch)
+            if not samples.size or (self._drop_last and samples.size < self.global_batch):
+                return
+            batch = _Batch(samples, self.members)
+            self._drawn.append(batch)
+            share = batch.share(self.rank)
+            yield (share if share.size else samples[:1]).tolist()
+
+    def weights(self, batches: int = 1) -> dict[int, int]:
+        """How many samples each rank has in the first ``batches`` that are drawn and not recorded."""
+        found = dict.fromkeys(self.members, 0)
+        for batch in islice(self._drawn, batches):
+            for rank in batch.members:
+                found[rank] += batch.share(rank).size
+        return found
+
+    def record(self, used: Collection[int], batches: int = 1) -> bool:
+        """Note that a step has used the samples that the ranks ``used`` had; whether others are lost.
+
+        It is about the first ``batches`` that were drawn. Other members than ``used`` are none any more.
+        """
+        lost = [rank for rank in self.members if rank not in used]
+        if len(lost) == len(self.members):
+            raise UsageError(f"used: expected some of {self.members}, found {tuple(used)}")
+        unused = [np.zeros(0, np.int64)]
+        for _ in range(batches):
+            batch = self._drawn.popleft()
+            from_returned = min(batch.samples.size, self._returned.size)
+            self._returned = self._returned[from_returned:]
+            self._cursor += batch.samples.size - from_returned
+            unused += [batch.share(rank) for rank in lost if rank in batch.members]
+        if lost:
+            self._returned = np.concatenate([*unused, self._returned])
+            self.members = tuple(rank for rank in self.members if rank in used)
+            # What was drawn ahead was divided among others.
+            self._iteration = None
+            self._drawn.clear()
+        return bool(lost)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the same on every rank, and of no membership."""
+        return {
+            "samples": self.samples,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "epoch": self.epoch,
+            "cursor": self._cursor,
+            "returned": self._returned.tolist(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a checkpoint was made, with whatever members and global batch there are now."""
+        own = self.state_dict()
+        for name in ("samples", "shuffle", "seed"):
+            if state[name] != own[name]:
+                raise UsageError(f"{name}: the checkpoint has {state[name]}, this sampler {own[name]}")
+        self.epoch = state["epoch"]
+        self._begin()
+        self._cursor = state["cursor"]
+        self._returned = np.array(state["returned"], np.int64)
+
+    def _begin(self) -> None:
+        self._order, self._cursor = self._ordered(), 0
+        self._returned = np.zeros(0, np.int64)
+        self._drawn.clear()
+        self._iteration = None
+
+    def _ordered(self) -> _Samples:
+        order = np.arange(self.samples)
+        return np.random.default_rng([self._seed, self.epoch]).permutation(order) if self._shuffle else order
+
+    def _next(self, skipped: int, count: int) -> _Samples:
+        """Up to ``count`` samples after the first ``skipped`` that are left."""
+        first = self._returned[skipped : skipped + count]
+        at = self._cursor + max(0, skipped - self._returned.size)
+        return np.concatenate([first, self._order[at : at + count - first.size]])

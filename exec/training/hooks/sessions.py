@@ -1,0 +1,58 @@
+"""An adaptive session for a script of torch.distributed, whatever started it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.session import Session
+from exec.program.dtypes import BFLOAT16, Array
+from exec.training.backend.rendezvous import rendezvous
+from exec.training.backend.tensors import REDUCIBLE
+from probes.errors import UsageError
+from synth.network import Network
+
+__all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
+
+# Training holds the interpreter for longer than a rank that only communicates.
+PATIENT = Policy(silent_s=5.0)
+_NUMBERS = itertools.count()
+
+
+def adaptive_session(
+    network: Network | None = None,
+    *,
+    policy: Policy = PATIENT,
+    replan_s: float = 5.0,
+    profile_every: int = 0,
+    fence: Callable[[int], None] = lambda rank: None,
+) -> Session:
+    """A session of all ranks of the default process group; collective.
+
+    They meet through the store of that group, and then need neither it nor the group any more. Arguments are
+    those of `Session`; links are measured every ``profile_every`` requests, 0 for never.
+    """
+    store = dist.PrefixStore(f"ccctl/adaptive/{next(_NUMBERS)}", dist.distributed_c10d._get_default_store())
+    group = rendezvous(store, dist.get_rank(), dist.get_world_size())
+    session = Session(group, network, policy=policy, replan_s=replan_s, fence=fence)
+    session.profile(every=profile_every)
+    return session
+
+
+def dtype_of_tensor(tensor: Any) -> str:
+    """What executors call the element type of ``tensor``; raises UsageError where they do not reduce it."""
+    if tensor.dtype not in REDUCIBLE:
+        raise UsageError(f"tensor: expected one of {', '.join(REDUCIBLE.values())}, found {tensor.dtype}")
+    return REDUCIBLE[tensor.dtype]
+
+
+def tensor_of(array: Array) -> Any:
+    """A flat array as a tensor on its memory."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
