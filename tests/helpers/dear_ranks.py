@@ -167,7 +167,8 @@ def optimizers():
             told = {0: 6, 1: 3, 15_000: 3}.get(plan, 1)
             assert len(run.optimizer.buckets) == told, run.optimizer.buckets
     compared(lambda run: run.steps(4), Attending, sgd, 0)
-    compared(lambda run: run.steps(4), Attending, adam, 8000)
+    # The gradient of the key's bias is 0 but for rounding, which Adam would make as large as any other.
+    compared(lambda run: run.steps(4), Attending, lambda ps: torch.optim.Adam(ps, 0.001, eps=1e-3), 8000)
 
 
 def unused():

@@ -6,7 +6,7 @@ model artifact that `synth.fusion` plans for.
 
 Read `elementwise` (which optimizers), `layout` (tensors to buckets), `halves` (how a reduce_scatter is done
 on which backend), `bucket`, `backpipe` and `feedpipe`, the paper's two, `clipping`, `retuning`, and
-`optimizer`, which joins them; then `capture`. Importing this page does not import torch.
+`optimizer`, which joins them; then `model_capture`. Importing this page does not import torch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from exec.training.dear.capture import capture
+    from exec.training.dear.model_capture import capture
     from exec.training.dear.optimizer import DistributedOptimizer
 
 __all__ = ["DistributedOptimizer", "capture"]
 
-_MODULES = {"DistributedOptimizer": "optimizer", "capture": "capture"}
+_MODULES = {"DistributedOptimizer": "optimizer", "capture": "model_capture"}
 
 
 def __getattr__(name: str) -> Any:
