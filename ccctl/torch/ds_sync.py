@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from exec.training.ds_sync.planning import equal_links, planned_for
 from exec.training.ds_sync.wrapper import DSSync as Wrapper
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.training.ds_sync.planning import Job
@@ -57,5 +58,5 @@ def _planned(job: Job) -> Groups:
     network = _network(path, list(range(job.ranks)))
     groups = planned_for(network or equal_links(job), job)
     known = f"the profile {path}" if network else "links that cost the same (CCCTL_PROFILE is not set)"
-    _log.warning("DS-Sync: %s over %s iterations, planned for %s", groups.pattern, groups.period, known)
+    _log.warning("DS-Sync: %s, %s, planned for %s", groups.pattern, plural(groups.period, "iteration"), known)
     return groups

@@ -3,16 +3,19 @@
 import copy
 import os
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from racked_networks import SIZE_BYTES, racked
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import ccctl.torch
-from probes.errors import UsageError
+from probes.errors import CcctlError, UsageError
 from synth.groups.consensus import average
 from synth.groups.planner import plan_groups
 
@@ -41,10 +44,14 @@ def replicas(wrapper):
 
 
 def refused(call, words):
+    refused_with(UsageError, call, words)
+
+
+def refused_with(kind, call, words):
     """Every rank is told why."""
     try:
         call()
-    except UsageError as error:
+    except kind as error:
         assert words in str(error), error
         return
     raise AssertionError(f"expected a refusal: {words}")
@@ -201,7 +208,225 @@ def converges(rank, size):
         assert losses["ds-sync"] < 1.25 * losses["ddp"], losses
 
 
-CASES = {"four": (start_equal, averaging, refusals, warm_up, converges)}
+def adjusting(rank, size):
+    """Groups change on all ranks before the same iteration, and only when what is slow has."""
+    calm, uneven = racked([4]), racked([4], slow_ranks=[2])
+    now = [calm]
+    groups = planned([4], "butterfly")
+    wrapper, optimizer = wrapped(groups, adjust_every=4, network_now=lambda: now[0])
+    for step in range(20):
+        iterate(wrapper, optimizer, step)
+        now[0] = uneven if 5 <= step < 13 else calm
+    assert [at for at, _ in wrapper.adjustments] == [8, 16]
+    assert wrapper.adjustments[0][1].slow_ranks == (2,)
+    assert wrapper.groups.iterations == groups.iterations
+    wrapper.synchronize()
+    used = [wrapper.adjustments[0][1] if 8 <= at < 16 else groups for at in range(20)]
+    found = [record.group for record in wrapper.records]
+    assert found == [each.group_of(rank, at) for at, each in enumerate(used)]
+    assert len([one for one in found[8:16] if 2 in one and len(one) > 2]) == 0
+    # By links that are timed, whatever they tell: the same on all ranks.
+    wrapper, optimizer = wrapped(None, adjust_every=3)
+    for step in range(7):
+        iterate(wrapper, optimizer, step)
+    told = [None] * size
+    dist.all_gather_object(told, (wrapper.groups.iterations, [at for at, _ in wrapper.adjustments]))
+    assert all(one == told[0] for one in told)
+    assert wrapper.groups.network.name == "links measured in training" or not wrapper.adjustments
+
+
+class Tangled(nn.Module):
+    """Shared, frozen, unused and checkpointed parameters, attention, and two types."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(12, 8, sparse=False)
+        self.attend = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.unused = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.wide = nn.Linear(8, 8).double()
+        self.scale = nn.Parameter(torch.ones(8))
+        self.head = nn.Linear(8, 12, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens):
+        found = self.frozen(self.attend(self.embed(tokens))) * self.scale
+        found = checkpoint(self.block, found, use_reentrant=False)
+        found = self.wide(found.double()).float()
+        # The head's module is not called.
+        return nn.functional.linear(found, self.head.weight)
+
+
+def tangled():
+    torch.manual_seed(2)
+    return Tangled()
+
+
+def tokens(step, rank, part=0):
+    return torch.randint(12, (4, 5), generator=torch.Generator().manual_seed(100 * step + 10 * part + rank))
+
+
+def tangled_loss(model, step, rank, part=0):
+    given = tokens(step, rank, part)
+    return nn.functional.cross_entropy(model(given).flatten(0, 1), given.flatten().roll(1)) / 2
+
+
+def like_data_parallel(rank, size):
+    """Two ranks that average always do what DDP does with plain SGD, whatever the model is like."""
+    for bucket_bytes in (0, 700, 1 << 20):
+        theirs = DistributedDataParallel(tangled(), find_unused_parameters=True)
+        wrapper, optimizer = wrapped(planned([2]), tangled(), lr=0.3, bucket_bytes=bucket_bytes)
+        pairs = [(theirs, torch.optim.SGD(theirs.parameters(), lr=0.3)), (wrapper, optimizer)]
+        schedules = [torch.optim.lr_scheduler.ExponentialLR(each, 0.8) for _, each in pairs]
+        for step in range(5):
+            for (model, stepping), schedule in zip(pairs, schedules, strict=True):
+                stepping.zero_grad()
+                with model.no_sync():
+                    tangled_loss(model, step, rank, 1).backward()
+                tangled_loss(model, step, rank).backward()
+                stepping.step()
+                schedule.step()
+        # Without waiting: a checkpoint waits by itself.
+        state = wrapper.module.state_dict()
+        for name, value in theirs.module.state_dict().items():
+            assert torch.allclose(state[name], value, atol=1e-5), name
+        found = replicas(wrapper)
+        assert (found == found[0]).all()
+        for model in (wrapper, theirs):
+            model.eval()
+        with torch.no_grad():
+            given = tokens(99, 0)
+            assert torch.allclose(wrapper(given), theirs(given), atol=1e-5)
+
+
+def evaluation(rank, size):
+    """The first thing after a step may be an evaluation, also one that does not call all modules."""
+    wrapper, optimizer = wrapped(planned([2]), tangled(), lr=0.3, bucket_bytes=0)
+    for step in range(3):
+        optimizer.zero_grad()
+        tangled_loss(wrapper, step, rank).backward()
+        optimizer.step()
+        wrapper.module.eval()
+        with torch.no_grad():
+            found = of_all(wrapper(tokens(9, 0)))
+        assert torch.equal(found[0], found[1])
+        wrapper.train()
+
+
+def statistics(rank, size):
+    """Running statistics are averaged with their layer; counters and constants stay the rank's own."""
+    torch.manual_seed(4)
+    model = nn.Sequential(
+        nn.Linear(6, 5), nn.BatchNorm1d(5, affine=False), nn.Linear(5, 3), nn.BatchNorm1d(3)
+    )
+    model.register_buffer("constant", torch.tensor([1 / 3, float("inf")]))
+    wrapper, optimizer = wrapped(planned([2]), model, lr=0.0, bucket_bytes=0)
+    model[1].running_mean.fill_(rank)
+    iterate(wrapper, optimizer, 0)
+    wrapper.synchronize()
+    for step in range(1, 4):
+        before = copy.deepcopy(model)
+        before(batch(step, rank)[0])
+        iterate(wrapper, optimizer, step)
+        wrapper.synchronize()
+        for own, alone in zip(model.buffers(), before.buffers(), strict=True):
+            if own is model.constant:
+                assert own.tolist() == torch.tensor([1 / 3, float("inf")]).tolist()
+            elif own.is_floating_point():
+                assert torch.allclose(own, of_all(alone).mean(0), atol=1e-6)
+                assert (of_all(own) == of_all(own)[0]).all()
+            else:
+                assert own == step + 1
+    model[1].num_batches_tracked += rank
+    wrapper.finish()
+    assert model[1].num_batches_tracked == 4
+
+
+def ensemble(rank, size):
+    """Each rank's moving average; their mean in the end, weighted, or for a while."""
+    wrapper, optimizer = wrapped(planned([2]), swa_factor=0.75, swa_from=2, bucket_bytes=0)
+    groups = wrapper.groups
+    assert groups is not None
+    expected = None
+    for step in range(6):
+        iterate(wrapper, optimizer, step)
+        now = replicas(wrapper)[rank]
+        if step >= 2:
+            expected = now if expected is None else 0.75 * expected + 0.25 * now
+    assert torch.allclose(
+        torch.cat([one.reshape(-1).double() for one in averages(wrapper)]), expected, atol=1e-6
+    )
+    before = values(wrapper.module)
+    with wrapper.consensus():
+        assert torch.allclose(values(wrapper.module), of_all(expected).mean(0), atol=1e-6)
+    assert torch.equal(values(wrapper.module), before)
+    wrapper.finish()
+    assert torch.allclose(values(wrapper.module), of_all(expected).mean(0), atol=1e-6)
+    wrapper, optimizer = wrapped(planned([2]))
+    with torch.no_grad():
+        for one in wrapper.parameters():
+            one.fill_(8.0 * rank)
+    wrapper.finish(samples=[1, 3][rank])
+    assert (values(wrapper.module) == 6.0).all()
+    refused(lambda: wrapper.finish(samples=None if rank else 3), "samples")
+
+
+def averages(wrapper):
+    found = wrapper.get_extra_state()["averages"]
+    return [found[name] for name, _ in wrapper.module.named_parameters()]
+
+
+def resumed(rank, size):
+    """A run that goes on from checkpoints of its ranks ends as one that was not interrupted."""
+    options = dict(swa_factor=0.9, bucket_bytes=0, optimizer=torch.optim.AdamW, lr=0.01)
+    wrapper, optimizer = wrapped(planned([2]), **options)
+    saved = None
+    for step in range(8):
+        if step == 4:
+            saved = copy.deepcopy((wrapper.state_dict(), optimizer.state_dict()))
+        iterate(wrapper, optimizer, step)
+    whole, whole_averages = replicas(wrapper), averages(wrapper)
+    wrapper, optimizer = wrapped(planned([2]), perceptron(1), **options)
+    iterate(wrapper, optimizer, 0)
+    wrapper.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    assert wrapper.iteration == 4
+    for step in range(4, 8):
+        iterate(wrapper, optimizer, step)
+    assert torch.equal(replicas(wrapper), whole)
+    assert all(map(torch.equal, averages(wrapper), whole_averages))
+
+
+def from_a_file(rank, size):
+    """Rank 0 reads the groups; what is wrong with the file, all ranks are told."""
+    from ccctl.artifacts import codec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "groups.json"
+        if rank == 0:
+            codec.write(str(path), "groups", planned([2]), {})
+        wrapper, _ = wrapped(path)
+        assert wrapper.groups.iterations == planned([2]).iterations
+        refused_with(CcctlError, lambda: wrapped(str(path.with_name("none.json"))), "none.json")
+
+
+def documented(rank, size):
+    """The script of docs/training.md, in this process group."""
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    section = page.partition("## Training with DS-Sync")[2]
+    lines = section.partition("```python\n")[2].partition("```")[0].splitlines()
+    there = {}
+    exec("\n".join(line for line in lines if not line.startswith("dist.")), there)
+    assert (replicas(there["replica"]) == replicas(there["replica"])[0]).all()
+    inputs = torch.randn(64, 8)
+    assert (there["model"](inputs) - inputs.sum(1, keepdim=True)).square().mean() < 1
+
+
+CASES = {
+    "four": (start_equal, averaging, refusals, warm_up, adjusting, converges),
+    "two": (like_data_parallel, evaluation, statistics, ensemble, from_a_file, documented, resumed),
+}
 
 
 def main():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import socket
 from collections import deque
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from exec.training.ds_sync.adjustment import Adjustment
 from exec.training.ds_sync.buckets import Bucket, Layer, buckets_of, layers_of
 from exec.training.ds_sync.communication import (
     Communication,
@@ -29,8 +31,11 @@ from exec.training.ds_sync.planning import Job, equal_links, planned_for, requir
 from probes.errors import UsageError
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Groups
+from synth.network import Network
 
 __all__ = ["DSSync"]
+
+_log = logging.getLogger(__name__)
 
 _MOST_RECORDS = 10_000
 _CLIPPING = (
@@ -45,7 +50,9 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     ``groups``: a plan, a function that makes one on rank 0, or None for links that cost the same. Messages
     join until they have ``bucket_bytes``; 0 is one a layer. The first ``warmup`` iterations average over all
     ranks. ``swa_factor``: of each rank's moving average of parameters, from iteration ``swa_from`` on; None
-    keeps none. Collective. Raises UsageError on all ranks for what cannot be trained so.
+    keeps none. Every ``adjust_every`` iterations the groups follow what has become slow; 0 leaves them. What
+    links cost is measured for that, or ``network_now`` tells it on rank 0. Collective. Raises UsageError on
+    all ranks for what cannot be trained so.
     """
 
     def __init__(
@@ -58,6 +65,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         warmup: int = 0,
         swa_factor: float | None = None,
         swa_from: int = 0,
+        adjust_every: int = 100,
+        network_now: Callable[[], Network] | None = None,
     ) -> None:
         super().__init__()
         if swa_factor is not None and not 0 <= swa_factor < 1:
@@ -79,7 +88,11 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._called: set[int] = set()
         self._divide([])
         self._process_groups = ProcessGroups()
-        self._groups = self._planned(groups)
+        found = self._planned(groups)
+        device = next(model.parameters()).device
+        self._adjustment = Adjustment(found, network_now, device) if found else None
+        self._adjust_every = adjust_every
+        self._adjustments: list[tuple[int, Groups]] = []
         self._records: deque[Communication] = deque(maxlen=_MOST_RECORDS)
         self._now: Iteration | None = None
         self._before: Iteration | None = None
@@ -92,12 +105,17 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     @property
     def groups(self) -> Groups | None:
         """The groups in use; None for a job of one rank."""
-        return self._groups
+        return self._adjustment.groups if self._adjustment else None
 
     @property
     def records(self) -> tuple[Communication, ...]:
         """The averaging of the last iterations on this rank, of which all has been waited for."""
         return tuple(self._records)
+
+    @property
+    def adjustments(self) -> tuple[tuple[int, Groups], ...]:
+        """Each change of the groups: the first iteration of the new ones, and these."""
+        return tuple(self._adjustments)
 
     def forward(self, *args: Any, **options: Any) -> Any:
         return self.module(*args, **options)
@@ -160,6 +178,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
 
     def get_extra_state(self) -> dict[str, Any]:
         """The iteration and the moving averages, for a checkpoint of this rank."""
+        self.synchronize()
         ensemble = self._ensemble()
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         return {
@@ -239,10 +258,12 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     def _hook(self, optimizer: Any) -> None:
         for parameter in self._trained:
             parameter.register_post_accumulate_grad_hook(self._accumulated)
+        before_forward = _Hook(self._before_forward)
         for module in self.module.modules():
-            module.register_forward_pre_hook(self._before_forward)
-        self.module.register_state_dict_pre_hook(lambda *_: self.synchronize())
-        self.module.register_load_state_dict_pre_hook(lambda *_: self.synchronize())
+            module.register_forward_pre_hook(before_forward)
+        before_state = _Hook(lambda *_: self.synchronize())
+        self.module.register_state_dict_pre_hook(before_state)
+        self.module.register_load_state_dict_pre_hook(before_state)
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
 
@@ -310,9 +331,10 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
 
     def _group(self) -> tuple[int, ...]:
         """With whom this rank averages in this iteration."""
-        if self._groups is None or self.iteration < self._warmup:
+        groups = self.groups
+        if groups is None or self.iteration < self._warmup:
             return tuple(range(self._ranks))
-        return self._groups.group_of(self._rank, self.iteration)
+        return groups.group_of(self._rank, self.iteration)
 
     def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
         """The optimizer is told to step: let it see only what has not been stepped behind backward."""
@@ -347,6 +369,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         elif self._called != self._waited_in:
             self._assign_waits()
         self._called = set()
+        if self._adjust_every and self.iteration % self._adjust_every == 0:
+            self._adjust()
 
     def _keep_record(self) -> None:
         """Keep what the iteration before this one took; each of its averages has been waited for."""
@@ -360,7 +384,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         order = agreed(lambda: came)
         buffers, before = self._float_buffers(), self._buffers_before or []
         changed = gathered([not torch.equal(*both) for both in zip(buffers, before, strict=True)])
-        statistics = {
+        normalizing = {
             id(one)
             for module in self.module.modules()
             if isinstance(module, _NormBase)
@@ -369,10 +393,28 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._averaged_buffers = [
             one
             for one, flags in zip(buffers, zip(*changed, strict=True), strict=True)
-            if any(flags) or id(one) in statistics
+            if any(flags) or id(one) in normalizing
         ]
         self._buffers_before = None
         self._divide(order)
+
+    def _adjust(self) -> None:
+        """Change the groups if what is slow has changed; collective."""
+        self.synchronize()
+        since = self.iteration - self._adjust_every
+        records = [record for record in self._records if record.iteration >= since]
+        if self._adjustment is None or not self._adjustment.look(self._rank, records):
+            return
+        groups = self._adjustment.groups
+        self._process_groups.make(groups.iterations)
+        self._adjustments.append((self.iteration, groups))
+        if self._rank == 0:
+            _log.warning(
+                "DS-Sync: other groups from iteration %s on; slow are the racks %s and the ranks %s",
+                self.iteration,
+                list(groups.slow_racks),
+                list(groups.slow_ranks),
+            )
 
     def _require_known_parameters(self) -> None:
         """Raise UsageError for a parameter that has begun to be trained since the wrapper was made."""
@@ -404,3 +446,22 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         if len(known) < len(given) or not sum(known):
             raise UsageError(f"samples: expected the number of each rank, some above 0, found {given}")
         return known[self._rank] / sum(known)
+
+
+class _Hook:
+    """A hook on a module that does nothing in copies of the module, which the wrapper does not know."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., None] | None) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        if self._call is not None:
+            self._call(*args)
+
+    def __deepcopy__(self, _memo: Any) -> _Hook:
+        return _Hook(None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Hook, (None,)

@@ -1,0 +1,85 @@
+"""What has become slow: sensed from the times of averaging, found out by timing links (DS-Sync, Sec. III-A).
+
+A group takes as long as its slowest link, so its time says that something is slow and not what: the
+inter-rack group of the paper's pattern has every rack in it. Links are therefore timed, but only when times
+have changed. No link is timed beside another of its rank or of its rack's trunk.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from synth.groups.artifact import Groups
+from synth.network import Link, Network, build
+
+__all__ = ["Cost", "Pair", "Time", "group_times", "have_changed", "measured", "tournament"]
+
+# As the planner has it for what stays slow: less is noise.
+_CHANGED = 1.25
+
+Pair = tuple[int, int]
+# (alpha_s, beta_s_per_byte)
+Cost = tuple[float, float]
+# Times pairs, all at once, that have no rank in common; the costs are those of all ranks. Collective.
+Time = Callable[[Sequence[Pair]], Mapping[Pair, Cost]]
+# By row of the period and group.
+_Times = dict[tuple[int, tuple[int, ...]], float]
+
+
+def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Times:
+    """The time of each group, by row of the period, from what each rank took in each row.
+
+    That of the rank that took least: it came last, and did not wait for the others.
+    """
+    return {
+        (row, group): min(known)
+        for row, division in enumerate(groups.iterations)
+        for group in division
+        if len(group) > 1 and (known := [seconds[rank][row] for rank in group if row in seconds[rank]])
+    }
+
+
+def have_changed(before: _Times, now: _Times) -> bool:
+    """Whether a group takes longer than before, or less, by more than noise."""
+    ratios = [now[key] / before[key] for key in now.keys() & before.keys() if before[key] > 0]
+    return any(not 1 / _CHANGED <= ratio <= _CHANGED for ratio in ratios)
+
+
+def tournament(players: Sequence[int]) -> list[list[Pair]]:
+    """Rounds in which each player meets each other once, at most one at a time (the circle method)."""
+    seats: list[int | None] = [*players, *([None] if len(players) % 2 else [])]
+    rounds = []
+    for _ in range(len(seats) - 1):
+        half = len(seats) // 2
+        pairs = zip(seats[:half], reversed(seats[half:]), strict=True)
+        rounds.append([(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None])
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return rounds
+
+
+def measured(groups: Groups, time: Time) -> Network:
+    """The network of ``groups`` with the costs that links have now; collective.
+
+    Links within racks are timed first, all racks at once, then one between each two racks, from the fastest
+    rank of one to that of the other. Other links between two racks cost the same, or what the slower of
+    their ranks' own links do.
+    """
+    racks = groups.racks
+    costs: dict[Pair, Cost] = {}
+    for rounds in itertools.zip_longest(*map(tournament, racks), fillvalue=()):
+        costs |= time([pair for each in rounds for pair in each])
+    own = dict.fromkeys(itertools.chain.from_iterable(racks), 0.0)
+    for rank in own:
+        own[rank] = min((beta for pair, (_, beta) in costs.items() if rank in pair), default=0.0)
+    fastest = [min(rack, key=lambda rank: (own[rank], rank)) for rack in racks]
+    across: dict[Pair, Cost] = {}
+    for pairs in tournament(range(len(racks))):
+        ends = {tuple(sorted((fastest[a], fastest[b]))): (a, b) for a, b in pairs}
+        found = time([(low, high) for low, high in ends])
+        across |= {ends[pair]: cost for pair, cost in found.items()}
+    for (a, b), (alpha_s, beta) in across.items():
+        for one, other in itertools.product(racks[a], racks[b]):
+            costs[min(one, other), max(one, other)] = (alpha_s, max(beta, own[one], own[other]))
+    links = [Link(*ends, *cost) for pair, cost in sorted(costs.items()) for ends in (pair, pair[::-1])]
+    return build("links measured in training", groups.network.hosts, links)
