@@ -254,6 +254,20 @@ def accumulated():
 
     compared(parts_of_a_model, Branching, sgd, 0)
 
+    # What a step left for layers that the next passes do not use is not lost.
+    def idle(run):
+        run.steps(1, who=(0, 1))
+        for _ in range(2):
+            run.optimizer.zero_grad()
+            run.backward()
+            run.backward()
+            run.optimizer.step()
+        run.optimizer.zero_grad()
+        run.backward()
+        run.optimizer.zero_grad()
+
+    compared(idle, Branching, sgd, 0, most=1e-6)
+
     def skipped(run):
         for at in range(4):
             run.optimizer.zero_grad()
@@ -481,6 +495,43 @@ def planned():
         Run("dear", Branching, sgd, plan)
 
 
+def two_optimizers():
+    """Each for a part of the model, one of which gets gradients that are dropped."""
+
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.maker, self.judge = nn.Linear(37, 37), nn.Linear(37, 3)
+
+        def forward(self, given):
+            return self.judge(self.maker(given))
+
+    def train(way):
+        torch.manual_seed(dist.get_rank())
+        model = Pair()
+        for each in model.parameters():
+            dist.broadcast(each.detach(), 0)
+        makers = [sgd(part.parameters()) for part in (model.maker, model.judge)]
+        if way == "dear":
+            makers = [ccctl.torch.DistributedOptimizer(each, model, plan=0) for each in makers]
+        torch.manual_seed(100 + dist.get_rank())
+        for at in range(6):
+            maker = makers[at % 2]
+            maker.zero_grad()
+            model(torch.randn(5, 37)).square().mean().backward()
+            if way == "hand":
+                for each in model.parameters():
+                    dist.all_reduce(each.grad)
+                    each.grad /= dist.get_world_size()
+            maker.step()
+            for each in makers:
+                each.zero_grad()
+        return model.state_dict()
+
+    by_hand, by_dear = train("hand"), train("dear")
+    assert all(torch.allclose(by_hand[name], by_dear[name], atol=1e-6) for name in by_hand)
+
+
 def bytes_received():
     """What the TCP connections of this process have received, as the kernel counts it (TCP_INFO)."""
     total = 0
@@ -520,8 +571,20 @@ def wire():
     assert halves <= 1.02 * whole, (halves, whole)
 
 
+BOTH = (optimizers, unused, accumulated, clipped, scheduled, evaluated)
 CASES = {
-    "two": (optimizers, unused, accumulated, clipped, scheduled, evaluated, refused, planned, wire),
+    "two": (
+        optimizers,
+        unused,
+        accumulated,
+        clipped,
+        scheduled,
+        evaluated,
+        refused,
+        planned,
+        wire,
+        two_optimizers,
+    ),
     "four": (optimizers, unused, accumulated, clipped, scheduled, evaluated, wire),
 }
 

@@ -17,14 +17,20 @@ __all__ = ["BackPipe"]
 class BackPipe:
     """Counts gradients as they come and starts what is complete.
 
-    A round is one reduce_scatter of every bucket. It ends with `end`; it is repeated where a gradient comes a
-    second time before that, since the accumulated one is then the one that counts.
+    A round is one reduce_scatter of every bucket. It ends with `end`; it is repeated where a gradient comes
+    a second time before that, since the accumulated one is then the one that counts. ``update_all``
+    finishes the updates of the buckets that the last forward pass did not use.
     """
 
-    def __init__(self, buckets: Sequence[GradientBucket], name_of: Callable[[Any], str]) -> None:
+    def __init__(
+        self,
+        buckets: Sequence[GradientBucket],
+        name_of: Callable[[Any], str],
+        update_all: Callable[[], None],
+    ) -> None:
         self.buckets = list(buckets)
         self.bucket_of = {each: bucket for bucket in buckets for each in bucket.parameters}
-        self._name_of = name_of
+        self._name_of, self._update_all = name_of, update_all
         self._arrived: set[Any] = set()
         self._launched = self._summed = 0
 
@@ -55,6 +61,8 @@ class BackPipe:
 
     def reduce_all(self) -> None:
         """Start what has not been, also buckets with unused parameters, and wait for all."""
+        # Else gradients that were gathered for an update would be written over.
+        self._update_all()
         while self._launched < len(self.buckets):
             self._launch()
         for bucket in self.buckets:

@@ -129,8 +129,6 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        # Buckets of which the last forward pass used nothing.
-        self._need_all()
         if set(self._trainable()) != self._back.bucket_of.keys():
             self._rebuild()
         self._back.reduce_all()
@@ -182,7 +180,6 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         function's, of whole gradients: they are gathered at once, so nothing of this step overlaps with the
         next forward pass.
         """
-        self._need_all()
         self._back.reduce_all()
         if not bitwise:
             return clip_shards(
@@ -251,8 +248,9 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         if hasattr(self, "_back"):
             self.synchronize()
         self._plan = plan
-        self._back = BackPipe([GradientBucket(each, self._group) for each in groups], self._name_of)
         this = weakref.ref(self)
+        buckets = [GradientBucket(each, self._group) for each in groups]
+        self._back = BackPipe(buckets, self._name_of, _call(this, "synchronize"))
         for _, each in named:
             if each not in self._hooked:
                 self._hooked[each] = each.register_post_accumulate_grad_hook(_call(this, "_arrived"))
