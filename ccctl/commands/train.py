@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ccctl.summaries.training import TrainingRows
     from exec.training.workloads.report import TrainingReport
     from exec.training.workloads.request import Mode, TrainRequest
+    from synth.network import Network
 
 __all__ = ["EXAMPLES", "parse_modes", "train"]
 
@@ -44,7 +45,7 @@ EXAMPLES = (
     ),
 )
 # Ways whose replicas hold the same bits after each iteration.
-_SYNCHRONOUS = ("ddp", "horovod", "hierarchical")
+_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical")
 
 
 _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
@@ -77,7 +78,7 @@ ModeList = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE,…",
-        help="none, ddp, horovod, asp, gossip, hierarchical; ddp:4M with buckets of 4 MiB.",
+        help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical; ddp:4M with buckets of 4 MiB.",
     ),
 ]
 ModelName = Annotated[
@@ -130,8 +131,12 @@ Racks = Annotated[
     typer.Option(
         "--racks",
         metavar="RANKS/…",
-        help="Groups of hierarchical, 0-3/4-7; else hosts, or pairs.",
+        help="Groups of hierarchical and ds-sync, 0-3/4-7; else hosts, or pairs.",
     ),
+]
+NetworkFile = Annotated[
+    str | None,
+    typer.Option("--network", metavar="NETWORK|FILE", help="What ds-sync plans for; else equal links."),
 ]
 Picture = Annotated[
     str | None,
@@ -158,6 +163,7 @@ def train(
     evaluate: Evaluate = 10,
     cycle: Cycle = "5ms",
     racks: Racks = None,
+    network: NetworkFile = None,
     seed: Seed = 0,
     svg: Picture = None,
     json: Json = False,
@@ -194,6 +200,7 @@ def train(
     count, _ = placed(world)
     if count < 2:
         raise UsageError(f"-n: expected at least 2 ranks, found {count}")
+    groups, planned, inputs = _network(network, racks, count)
     request = TrainRequest(
         modes=modes,
         model=model,
@@ -208,10 +215,11 @@ def train(
         evaluate=evaluate,
         seed=seed,
         cycle_s=parse_seconds(cycle, "--cycle"),
-        racks=_groups(racks, count),
+        racks=groups,
+        network=planned,
     )
     require_torch()
-    rows = TrainingRows(modes, output, json=json, to_stdout="-" in (output, svg))
+    rows = TrainingRows(modes, output, inputs, json=json, to_stdout="-" in (output, svg))
     with rescuing(rows.rescue):
         _train(request, world, rows, timeout)
     report = rows.finish()
@@ -236,12 +244,22 @@ def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: f
     )
 
 
-def _groups(racks: str | None, ranks: int) -> tuple[tuple[int, ...], ...]:
-    """The groups of ranks that were asked for."""
-    from ccctl.arguments.networks import parse_racks
+def _network(
+    network: str | None, racks: str | None, ranks: int
+) -> tuple[tuple[tuple[int, ...], ...], Network | None, dict[str, str]]:
+    """(the groups of ranks that were asked for, the network to plan for, digests of artifacts)."""
+    from ccctl.arguments.networks import load_network, parse_racks
     from synth.networks.families import family
 
-    return () if racks is None else parse_racks(racks, family(f"switch:{ranks}", [0.0], [1e9]))
+    planned, inputs = None, dict[str, str]()
+    if network is not None:
+        planned, inputs = load_network(network, None, None)
+        if planned.ranks != ranks:
+            raise UsageError(f"--network: expected {ranks} ranks, found {planned.ranks}")
+    if racks is None:
+        return (), planned, inputs
+    known = planned or family(f"switch:{ranks}", [0.0], [1e9])
+    return parse_racks(racks, known), planned, inputs
 
 
 def _draw(report: TrainingReport, path: str) -> None:

@@ -20,8 +20,16 @@ __all__ = ["TrainingRows", "summary_of"]
 class TrainingRows:
     """What came of a training so far; ``output`` gets a report of it after each mode."""
 
-    def __init__(self, modes: Sequence[Mode], output: str | None, *, json: bool, to_stdout: bool) -> None:
-        self._modes, self._output = modes, output
+    def __init__(
+        self,
+        modes: Sequence[Mode],
+        output: str | None,
+        inputs: dict[str, str],
+        *,
+        json: bool,
+        to_stdout: bool,
+    ) -> None:
+        self._modes, self._output, self._inputs = modes, output, inputs
         self._json, self._drawn = json and not to_stdout, not json and not to_stdout
         self._pieces: list[TrainingReport] = []
         self._printed = 0
@@ -33,7 +41,9 @@ class TrainingRows:
             return
         if self._output not in (None, "-"):
             try:
-                codec.write(str(self._output), "training", self._so_far("not all modes had ended"))
+                codec.write(
+                    str(self._output), "training", self._so_far("not all modes had ended"), self._inputs
+                )
             except CannotWriteError as error:
                 # It may be writable in the end, and the rows are printed in any case.
                 console.warn(error.message)
@@ -46,7 +56,7 @@ class TrainingRows:
         report = gathered(self._pieces)
         assert report is not None, "a run that ends well has rows"
         if self._output is not None:
-            codec.write(self._output, "training", report)
+            codec.write(self._output, "training", report, self._inputs)
         self._print()
         if self._json:
             console.summary(summary_of(report))
@@ -63,7 +73,7 @@ class TrainingRows:
         if report is None or not report.rows:
             return ""
         if self._output is not None:
-            codec.write(self._output, "training", report)
+            codec.write(self._output, "training", report, self._inputs)
         with suppress(BrokenPipeError):
             self._print()
             if self._json:

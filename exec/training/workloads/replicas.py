@@ -11,7 +11,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from exec.training.workloads.models import optimizer_of
 from exec.training.workloads.request import Mode, TrainRequest
+from exec.training.workloads.shape import shape_of
 from probes.errors import UnavailableError
+from synth.fusion.costs import RingCosts
+from synth.fusion.methods import fusion_plan
+from synth.groups.artifact import Groups
 
 __all__ = ["Replica", "groups_of_hosts", "replica_of"]
 
@@ -44,7 +48,10 @@ def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts:
     made: dict[str, Callable[..., Replica]] = {
         "none": _none,
         "ddp": _ddp,
+        "dear": _dear,
+        "dear-nl": _dear,
         "horovod": _horovod,
+        "ds-sync": _ds_sync,
         "asp": _asp,
         "gossip": _gossip,
         "hierarchical": _hierarchical,
@@ -143,3 +150,42 @@ def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
         close=way.close,
         note=note,
     )
+
+
+def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.ds_sync.planning import Job, equal_links, planned_for
+    from exec.training.ds_sync.wrapper import DSSync
+    from synth.groups.planner import plan_groups
+
+    def planned(job: Job) -> Groups:
+        network = request.network or equal_links(job)
+        if not request.racks:
+            return planned_for(network, job)
+        return plan_groups(network, job.size_bytes, racks=request.racks, layers=job.messages).groups
+
+    optimizer = optimizer_of(request.model, model.parameters())
+    limit = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
+    way = DSSync(model, optimizer, planned, **limit)
+    used = way.groups
+    note = f"groups by the pattern {used.pattern}, period {used.period}" if used is not None else ""
+    return Replica(
+        model,
+        way,
+        optimizer.zero_grad,
+        optimizer.step,
+        settle=way.synchronize,
+        finish=way.finish,
+        note=f"{note}; the mean of all at the end",
+    )
+
+
+def _dear(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
+    from exec.training.dear.optimizer import DistributedOptimizer
+
+    plan: Any = mode.bucket_bytes or None
+    if mode.name == "dear-nl":
+        # Times have no say in which layers are together.
+        plan = fusion_plan(shape_of(model, 1e-3), RingCosts(len(hosts), 0.0, 1e-9), mode.name)
+    optimizer = DistributedOptimizer(optimizer_of(request.model, model.parameters()), model, plan)
+    note = f"{len(optimizer.buckets)} buckets"
+    return Replica(model, model, optimizer.zero_grad, optimizer.step, settle=optimizer.synchronize, note=note)

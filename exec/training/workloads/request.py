@@ -15,7 +15,10 @@ __all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
 MODES = {
     "none": "each rank alone: what computing takes without communication",
     "ddp": "all_reduce of gradient buckets behind the backward pass (PyTorch's DistributedDataParallel)",
+    "dear": "reduce_scatter behind the backward pass, all_gather behind the next forward pass (DeAR)",
+    "dear-nl": "DeAR with four layers a bucket",
     "horovod": "all_reduce of what is ready on all ranks at the end of each cycle (Horovod)",
+    "ds-sync": "parameters averaged in small groups that change from iteration to iteration (DS-Sync)",
     "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",
     "gossip": "parameters averaged with both neighbours on a ring (D-PSGD)",
     "hierarchical": "gradients reduced within groups, all_reduced between them, broadcast within",
@@ -35,7 +38,7 @@ class Mode:
 
     @property
     def has_buckets(self) -> bool:
-        return self.name in ("ddp", "horovod", "hierarchical")
+        return self.name in ("ddp", "dear", "horovod", "ds-sync", "hierarchical")
 
 
 @dataclass(frozen=True, eq=False)

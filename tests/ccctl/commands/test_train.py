@@ -38,6 +38,7 @@ def test_what_is_no_mode_is_refused(text):
         ({"steps": 5, "warmup": 5}, "--warmup 5"),
         ({"width": 30}, "multiple of 4"),
         ({"racks": "0-1/2"}, "--racks"),
+        ({"network": "ring:4"}, "--network"),
         ({"compute": "soon"}, "--compute"),
         ({"output": "-", "svg": "-"}, "one of them to stdout"),
     ],
@@ -64,7 +65,7 @@ def pieces(samples):
 
 def test_rows_are_printed_and_written_as_they_come(pieces, tmp_path, capsys):
     path = tmp_path / "training.json"
-    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), json=False, to_stdout=False)
+    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), {}, json=False, to_stdout=False)
     rows.keep(pieces[0])
     assert not path.exists()
     rows.keep(pieces[1])
@@ -85,7 +86,7 @@ def test_rows_are_printed_and_written_as_they_come(pieces, tmp_path, capsys):
 
 def test_an_interrupted_run_keeps_the_modes_that_ended(pieces, tmp_path, capsys):
     path = tmp_path / "training.json"
-    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), json=True, to_stdout=False)
+    rows = TrainingRows(parse_modes("ddp:4M,gossip"), str(path), {}, json=True, to_stdout=False)
     assert rows.rescue("Ctrl-C") == ""
     rows.keep(pieces[0])
     rows.keep(pieces[1])
