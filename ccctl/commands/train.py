@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,7 +46,7 @@ EXAMPLES = (
     ),
 )
 # Ways whose replicas hold the same bits after each iteration.
-_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical")
+_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical", "adaptive")
 
 
 _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
@@ -78,7 +79,8 @@ ModeList = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE,…",
-        help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical; ddp:4M with buckets of 4 MiB.",
+        help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical, adaptive; ddp:4M with "
+        "buckets of 4 MiB.",
     ),
 ]
 ModelName = Annotated[
@@ -232,16 +234,19 @@ def train(
 
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:
-    """Run all modes on ranks of our own."""
-    run_ranks(
-        "exec.training.workloads.task:train_task",
-        request,
-        world,
-        label="train",
-        timeout_s=timeout_s,
-        keep=rows.keep,
-        sockets=True,
-    )
+    """Run all modes: those that need all ranks, then those that go on without some."""
+    from exec.training.workloads.request import SURVIVING
+
+    alike: dict[str, Any] = {"label": "train", "timeout_s": timeout_s, "keep": rows.keep}
+    needing = tuple(mode for mode in request.modes if mode.name not in SURVIVING)
+    others = tuple(mode for mode in request.modes if mode.name in SURVIVING)
+    reference = None
+    if needing:
+        asked = replace(request, modes=needing)
+        reference = run_ranks("exec.training.workloads.task:train_task", asked, world, sockets=True, **alike)
+    if others:
+        asked = replace(request, modes=others, reference=reference)
+        run_ranks("exec.training.workloads.task:surviving_task", asked, world, survive=True, **alike)
 
 
 def _network(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["TrainingRows", "summary_of"]
 
 
+_EARLY = "the run had not ended when this was written"
+
+
 class TrainingRows:
     """What came of a training so far; ``output`` gets a report of it after each mode."""
 
@@ -41,9 +44,7 @@ class TrainingRows:
             return
         if self._output not in (None, "-"):
             try:
-                codec.write(
-                    str(self._output), "training", self._so_far("not all modes had ended"), self._inputs
-                )
+                codec.write(str(self._output), "training", self._so_far(_EARLY), self._inputs)
             except CannotWriteError as error:
                 # It may be writable in the end, and the rows are printed in any case.
                 console.warn(error.message)

@@ -22,7 +22,7 @@ from probes.progress import Safekeeping
 from synth.collective import Kind
 from synth.network import Network
 
-__all__ = ["Iterations", "IterationsReport", "RankTimes", "iterations_task"]
+__all__ = ["Iterations", "IterationsReport", "RankTimes", "gathered", "iterations_task"]
 
 _CYCLE = 16
 # How long survivors take at most to begin an epoch.
@@ -115,7 +115,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         seq += 1
         told = _tell(session, progress, told)
     first = first or 0
-    times = _gathered(session, RankTimes(session.rank, ready_s[first:], done_s[first:], first), wrong)
+    times = gathered(session, (RankTimes(session.rank, ready_s[first:], done_s[first:], first), wrong))
     report = None
     if session.rank == session.coordinator:
         every = [one for one, _ in times]
@@ -183,12 +183,12 @@ class _Data:
         return numbers.astype(dtype_of(self._asked.dtype))
 
 
-def _gathered(session: Session, mine: RankTimes, wrong: int) -> list[tuple[RankTimes, int]]:
-    """What every member has, also where one is lost meanwhile: then the others gather again."""
+def gathered(session: Session, value: Any) -> list[Any]:
+    """What every member has, also where one is lost meanwhile: then the others gather again; collective."""
     while True:
         epoch = session.epoch
         try:
-            found: list[Any] = session.survivors("gathered").allgather((mine, wrong))
+            found: list[Any] = session.survivors("gathered").allgather(value)
         except LostRankError:
             deadline_s = time.monotonic() + _REGROUPED_S
             while session.epoch == epoch:

@@ -27,7 +27,7 @@ from exec.training.workloads.traffic import sent_bytes
 from probes.columns import floats, longs
 from probes.progress import Safekeeping
 
-__all__ = ["Course", "course", "summed_up", "train_all", "whole_of"]
+__all__ = ["Course", "accuracy_of", "course", "summed_up", "train_all", "whole_of"]
 
 
 @dataclass
@@ -119,7 +119,7 @@ def _trained(
         difference = _spread_of(comm, values(model.parameters()))
         replica.finish()
         final = values(model.parameters())
-        accuracy = float(np.mean(comm.allgather(_accuracy(model, data))))
+        accuracy = float(np.mean(comm.allgather(accuracy_of(model, data))))
         parameters = final.cpu().numpy()
         row = summed_up(
             mode, request, comm.allgather(mine), difference, accuracy, parameters, reference, replica.note
@@ -152,7 +152,7 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
         mine.times_s.append(perf_counter() - begin_s)
         if evaluates:
             mine.evaluated.append(step + 1)
-            mine.accuracies.append(_accuracy(replica.model, data))
+            mine.accuracies.append(accuracy_of(replica.model, data))
     # What the other ranks still need of this one is sent by then.
     comm.Barrier()
     mine.sent_bytes = sent_bytes() - before_bytes
@@ -201,7 +201,7 @@ def summed_up(
     )
 
 
-def _accuracy(model: torch.nn.Module, data: Dataset) -> float:
+def accuracy_of(model: torch.nn.Module, data: Dataset) -> float:
     """The share of the held-out data that ``model`` classifies correctly."""
     model.eval()
     with torch.no_grad():

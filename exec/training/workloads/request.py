@@ -22,9 +22,10 @@ MODES = {
     "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",
     "gossip": "parameters averaged with both neighbours on a ring (D-PSGD)",
     "hierarchical": "gradients reduced within groups, all_reduced between them, broadcast within",
+    "adaptive": "DDP whose gradients an adaptive session reduces, which goes on without lost ranks (AdapCC)",
 }
 # Modes that go on when a rank is lost.
-SURVIVING: tuple[str, ...] = ()
+SURVIVING = ("adaptive",)
 MODELS = ("mlp", "cnn", "transformer", "moe")
 BACKENDS = ("gloo", "ccctl", "nccl")
 
@@ -38,7 +39,7 @@ class Mode:
 
     @property
     def has_buckets(self) -> bool:
-        return self.name in ("ddp", "dear", "horovod", "ds-sync", "hierarchical")
+        return self.name in ("ddp", "dear", "horovod", "ds-sync", "hierarchical", "adaptive")
 
 
 @dataclass(frozen=True, eq=False)

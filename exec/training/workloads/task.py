@@ -12,7 +12,7 @@ from probes.errors import UnavailableError
 from probes.install_hints import install
 from probes.progress import Safekeeping
 
-__all__ = ["require_torch", "train_task"]
+__all__ = ["require_torch", "surviving_task", "train_task"]
 
 
 def require_torch() -> None:
@@ -30,3 +30,11 @@ def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any
     from exec.training.workloads.loop import train_all
 
     return train_all(comm, request, progress)
+
+
+def surviving_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
+    """Train modes that go on when ranks are lost; the value is True on all ranks that are left."""
+    require_torch()
+    from exec.training.workloads.surviving import train_surviving
+
+    return train_surviving(comm, request, progress)

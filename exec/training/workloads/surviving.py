@@ -1,0 +1,130 @@
+"""Trains modes that go on when ranks are lost: the others take over their share of each batch."""
+
+from __future__ import annotations
+
+import hashlib
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.parallel import DistributedDataParallel
+
+from exec.adaptive.iterations import gathered
+from exec.adaptive.session import Session
+from exec.sockets.group import Group
+from exec.training.baselines.flat import values
+from exec.training.hooks.adaptive_hook import AdaptiveHook
+from exec.training.hooks.elastic_sampler import ElasticSampler
+from exec.training.hooks.sessions import PATIENT
+from exec.training.workloads.data import TRAINING, Dataset, dataset
+from exec.training.workloads.join import join_process_group
+from exec.training.workloads.loop import Course, accuracy_of, summed_up, whole_of
+from exec.training.workloads.models import build, emulate_compute, optimizer_of
+from exec.training.workloads.request import Mode, TrainRequest
+from exec.training.workloads.traffic import sent_bytes
+from probes.progress import Safekeeping
+
+__all__ = ["train_surviving"]
+
+
+def train_surviving(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
+    """Train all modes by one adaptive session; the lowest rank left gives away the reports. True."""
+    torch.set_num_threads(1)
+    # DDP asks it, when it is made, whether all ranks have the same model.
+    join_process_group(comm, "gloo", request.timeout_s)
+    whole = whole_of(comm, request)
+    session = Session(
+        comm, request.network, policy=PATIENT, fence=getattr(progress, "fence", lambda rank: None)
+    )
+    if hasattr(progress, "on_lost"):
+        progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
+    if comm.Get_rank() == 0:
+        progress.partial(whole(()))
+    for number, mode in enumerate(request.modes):
+        row = _trained(session, request, mode, progress, number, comm.Get_size())
+        if session.rank == session.coordinator:
+            progress.partial(whole((row,)))
+    session.close()
+    return True
+
+
+def _trained(
+    session: Session, request: TrainRequest, mode: Mode, progress: Safekeeping, number: int, ranks: int
+) -> Any:
+    """The row of one mode; collective over the ranks that live."""
+    data = dataset(request.model, request.seed)
+    model = build(request.model, request.layers, request.width, request.seed)
+    if request.compute_s:
+        emulate_compute(model, request.compute_s)
+    limit = {"bucket_cap_mb": mode.bucket_bytes / (1 << 20)} if mode.bucket_bytes else {}
+    replica = DistributedDataParallel(model, broadcast_buffers=False, **limit)
+    hook = AdaptiveHook(replica, session)
+    done = number * request.steps
+
+    def told(step: int) -> None:
+        progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
+
+    try:
+        mine = _course(hook, replica, request, data, ranks, told)
+    finally:
+        hook.close()
+    row = values(model.parameters()).numpy()
+    every = gathered(session, (mine, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)))
+    lost = tuple(sorted(session.lost))
+    return summed_up(
+        mode,
+        request,
+        [course for course, _, _ in every],
+        _difference(session, row, [digest for _, digest, _ in every]),
+        float(np.mean([share for _, _, share in every])),
+        row,
+        request.reference,
+        "the others took over its share of each batch" if lost else "",
+        lost,
+    )
+
+
+def _course(
+    hook: AdaptiveHook, replica: Any, request: TrainRequest, data: Dataset, ranks: int, told: Any
+) -> Course:
+    """Train one replica on its share of each global batch, until all iterations are done."""
+    session = hook.session
+    optimizer = optimizer_of(request.model, replica.parameters())
+    together = request.batch * ranks
+    sampler = ElasticSampler(
+        TRAINING, together, session.rank, session.members, seed=request.seed, drop_last=True
+    )
+    examples = torch.utils.data.TensorDataset(data.inputs, data.labels)
+    loader = torch.utils.data.DataLoader(examples, batch_sampler=sampler)
+    mine, before_bytes, step, epoch = Course(), 0, 0, 0
+    while step < request.steps:
+        for inputs, labels in hook.batches(loader, epoch):
+            told(step)
+            if step == request.warmup:
+                before_bytes = sent_bytes()
+            begin_s = perf_counter()
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(replica(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            mine.losses.append(float(loss.detach()))
+            mine.times_s.append(perf_counter() - begin_s)
+            step += 1
+            if step % request.evaluate == 0 or step == request.steps:
+                mine.evaluated.append(step)
+                mine.accuracies.append(accuracy_of(replica.module, data))
+            if step == request.steps:
+                break
+        epoch += 1
+    mine.sent_bytes = sent_bytes() - before_bytes
+    return mine
+
+
+def _difference(session: Session, row: NDArray[np.float32], digests: list[str]) -> float:
+    """The largest difference between the ranks in an element of ``row``; collective."""
+    if len(set(digests)) == 1:
+        return 0.0
+    every = np.array(gathered(session, row))
+    return float((every.max(axis=0) - every.min(axis=0)).max())
