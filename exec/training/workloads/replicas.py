@@ -13,6 +13,7 @@ from exec.training.workloads.models import optimizer_of
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.shape import shape_of
 from probes.errors import UnavailableError
+from probes.wording import plural
 from synth.fusion.costs import RingCosts
 from synth.fusion.methods import fusion_plan
 from synth.groups.artifact import Groups
@@ -187,5 +188,5 @@ def _dear(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list
         # Times have no say in which layers are together.
         plan = fusion_plan(shape_of(model, 1e-3), RingCosts(len(hosts), 0.0, 1e-9), mode.name)
     optimizer = DistributedOptimizer(optimizer_of(request.model, model.parameters()), model, plan)
-    note = f"{len(optimizer.buckets)} buckets"
+    note = plural(len(optimizer.buckets), "bucket")
     return Replica(model, model, optimizer.zero_grad, optimizer.step, settle=optimizer.synchronize, note=note)

@@ -102,8 +102,10 @@ def label_of(mode: str, bucket_bytes: int) -> str:
     """The name of a mode, and its bucket where one was asked for: ddp:4M."""
     if not bucket_bytes:
         return mode
-    mebibytes, rest = divmod(bucket_bytes, 1 << 20)
-    return f"{mode}:{bucket_bytes if rest else f'{mebibytes}M'}"
+    for power, unit in ((20, "M"), (10, "K")):
+        if bucket_bytes % (1 << power) == 0:
+            return f"{mode}:{bucket_bytes >> power}{unit}"
+    return f"{mode}:{bucket_bytes}"
 
 
 def gathered(pieces: Sequence[TrainingReport], why: str = "") -> TrainingReport | None:
