@@ -69,8 +69,10 @@ def notes(report: TrainingReport) -> Iterator[str]:
         "sent: bytes a rank sends over TCP in an iteration, over those of the model; reached: "
         f"{percent(report.target)} of held-out data; replicas: their largest difference in a parameter"
     )
-    if report.backend == "ccctl" and len(report.hosts) < report.ranks:
-        yield "ranks of one host exchange data through shared memory, which is not in what they send"
+    shares = report.backend == "ccctl" or any(row.mode == "adaptive" for row in report.rows)
+    if shares and len(report.hosts) < report.ranks:
+        who = "ranks" if report.backend == "ccctl" else "adaptive: ranks"
+        yield f"{who} of one host exchange data through shared memory, which is not in what they send"
     for row in report.rows:
         lost = f"lost {', '.join(map(str, row.lost))}" if row.lost else ""
         if told := "; ".join(filter(None, (row.note, lost))):
