@@ -31,7 +31,9 @@ from exec.lab.model import DEVICE
 
 # How often each way is tried on first calls (exec.training.backend.autotune), both ways.
 TRIED = 6
-LAYERS, WIDTH = 4, 1024
+LAYERS = 16
+# Of a square layer: gradients of 64 MiB on this host, of 16 MiB in a lab.
+WIDTH, LAB_WIDTH = 1024, 512
 
 
 def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
@@ -54,7 +56,7 @@ def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     return found
 
 
-def rank_main(size_bytes: int, rounds: int, *, steps: bool) -> None:
+def rank_main(size_bytes: int, rounds: int, width: int) -> None:
     """One rank: rank 0 prints a JSON object of times by what was timed and by whom it was done."""
     import torch
     import torch.distributed as dist
@@ -67,20 +69,19 @@ def rank_main(size_bytes: int, rounds: int, *, steps: bool) -> None:
     data = torch.zeros(size_bytes // 4)
     reduces = {name: partial(dist.all_reduce, data, group=group) for name, group in groups.items()}
     found = {"all_reduce": times_s(reduces, rounds)}
-    if steps:
-        calls = {}
-        for name, group in groups.items():
-            layers = [nn.Linear(WIDTH, WIDTH) for _ in range(4 * LAYERS)]
-            model = DistributedDataParallel(nn.Sequential(*layers), process_group=group)
-            optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    calls = {}
+    for name, group in groups.items():
+        layers = [nn.Linear(width, width) for _ in range(LAYERS)]
+        model = DistributedDataParallel(nn.Sequential(*layers), process_group=group)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
-            def step(model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
-                optimizer.zero_grad()
-                model(torch.ones(1, WIDTH)).sum().backward()
-                optimizer.step()
+        def step(model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            optimizer.zero_grad()
+            model(torch.ones(1, width)).sum().backward()
+            optimizer.step()
 
-            calls[name] = step
-        found["step of DDP"] = times_s(calls, rounds)
+        calls[name] = step
+    found["step of DDP"] = times_s(calls, rounds)
     if dist.get_rank() == 0:
         decided = {" ".join(map(str, key)): way for key, way in groups["ccctl"].decided.items()}
         print("found " + json.dumps({"times_s": found, "decided": decided}), flush=True)
@@ -120,7 +121,7 @@ def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), "steps"]
+    command = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), str(WIDTH)]
     return result_of([started(command, rank, ranks, "127.0.0.1", port) for rank in range(ranks)])
 
 
@@ -129,7 +130,7 @@ def in_lab(case: str, size_bytes: int, rounds: int) -> dict[str, dict[str, list[
     description = (HETEROGENEOUS | HOMOGENEOUS)[case]
     hosts = 8 if "8]" in description else 6 if "6]" in description else 4
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
-        own = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), "no steps"]
+        own = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), str(LAB_WIDTH)]
         ranks = []
         for rank in range(hosts):
             on = [*CCCTL, "lab", "run", "--lab", name, "--on", f"h{rank + 1}", "--", *own]
@@ -151,8 +152,7 @@ def told(where: str, times: dict[str, dict[str, list[float]]]) -> dict[str, floa
 def main() -> None:
     """Print all ratios, and the geometric means of the labs."""
     if "--of-rank" in sys.argv:
-        size_bytes, rounds, steps = sys.argv[2:]
-        rank_main(int(size_bytes), int(rounds), steps=steps == "steps")
+        rank_main(*map(int, sys.argv[2:]))
         return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -173,11 +173,11 @@ def main() -> None:
     lab_bytes = parse_size(options.lab_size, "--lab-size")
     ratios = {}
     for case in filter(None, options.labs.split(",")):
-        found = told(f"{case}, {format_size(lab_bytes)}", in_lab(case, lab_bytes, options.lab_rounds))
-        ratios[case] = found["all_reduce"]
+        ratios[case] = told(f"{case}, {format_size(lab_bytes)}", in_lab(case, lab_bytes, options.lab_rounds))
     for label, cases in (("uneven", HETEROGENEOUS), ("even", HOMOGENEOUS)):
-        if some := [ratio for case, ratio in ratios.items() if case in cases]:
-            print(f"{label} labs: geometric mean {prod(some) ** (1 / len(some)):.2f}")
+        for what in ("all_reduce", "step of DDP"):
+            if some := [found[what] for case, found in ratios.items() if case in cases]:
+                print(f"{label} labs: {what}: geometric mean {prod(some) ** (1 / len(some)):.2f}")
 
 
 if __name__ == "__main__":
