@@ -532,6 +532,15 @@ def two_optimizers():
     assert all(torch.allclose(by_hand[name], by_dear[name], atol=1e-6) for name in by_hand)
 
 
+def documented():
+    """The script of the documentation runs."""
+    page = (Path(__file__).parents[2] / "docs/training.md").read_text()
+    script = page.partition("## Training with DeAR")[2].partition("```python\n")[2].partition("```")[0]
+    assert "DistributedOptimizer" in script
+    script = script.replace("dist.destroy_process_group()", "").replace("checkpoint.pt", os.devnull)
+    exec(compile(script, "training.md", "exec"), {})
+
+
 def bytes_received():
     """What the TCP connections of this process have received, as the kernel counts it (TCP_INFO)."""
     total = 0
@@ -593,7 +602,10 @@ def main(case):
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
     warnings.filterwarnings("ignore", message=".*find_unused_parameters=True.*")
-    dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+    if case == "two":
+        documented()
+    else:
+        dist.init_process_group(os.environ.get("BACKEND", "gloo"))
     for each in CASES.get(case) or [globals()[name] for name in case.split(",")]:
         each()
         print(f"{each.__name__} done", flush=True)
