@@ -1,8 +1,8 @@
 """DeAR and DS-Sync against DDP where communication matters, in labs; and whether DS-Sync learns as DDP does.
 
-    python -P benchmarks/training.py [--cases even,slow_host,thin_trunk,combined] [--modes ddp:256K,…]
+    python benchmarks/training.py [--cases even,slow_host,thin_trunk,combined] [--modes ddp:256K,…]
         [--layers 8] [--width 256] [--compute 10ms] [--steps 16] [--rounds 2]
-    python -P benchmarks/training.py --convergence [--seeds 5] [--steps 240]
+    python benchmarks/training.py --convergence [--seeds 5] [--steps 240]
 
 For each case a lab is made and profiled, and ``ccctl train`` runs on its hosts, each mode ``--rounds``
 times in turn. Compute is emulated: layers sleep as while a GPU works. Modes with buckets are tuned: the best
