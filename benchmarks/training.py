@@ -32,6 +32,7 @@ from ccctl.arguments.units import parse_seconds, parse_size
 from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
 from synth.fusion.network_costs import ring_costs
+from synth.network import Network
 
 RANKS = 4
 EVEN = 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n'
@@ -70,13 +71,11 @@ def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
     return found
 
 
-def predicted(label: str, profile: str, model: Model, compute_s: float) -> float:
-    """The seconds of an iteration that ``ccctl fusion`` predicts on the measured network."""
+def predicted_s(label: str, network: Network, model: Model, compute_s: float) -> float:
+    """What ``ccctl fusion`` predicts for an iteration on the measured network."""
     mode, _, bucket = label.partition(":")
-    costs = ring_costs(load_network(profile, None, None)[0])
-    return fusion_plan(
-        model.taking(compute_s), costs, mode, parse_size(bucket, "") if bucket else 0
-    ).iteration_s
+    size_bytes = parse_size(bucket, "--modes") if bucket else 0
+    return fusion_plan(model.taking(compute_s), ring_costs(network), mode, size_bytes).iteration_s
 
 
 def workload(options: argparse.Namespace) -> Model:
@@ -88,37 +87,39 @@ def workload(options: argparse.Namespace) -> Model:
     return shape_of(model, parse_seconds(options.compute, "--compute"), "mlp")
 
 
-def in_lab(case: str, options: argparse.Namespace, model: Model) -> dict[str, float]:
-    """Train in one lab and print what came of it; ratios to DDP, by mode."""
-    description, rate = CASES[case]
+def in_lab(case: str, options: argparse.Namespace) -> tuple[list[dict[str, Any]], Network]:
+    """(the rows of ``ccctl train`` in one lab, the network as it was measured)."""
+    description, _ = CASES[case]
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
         inside(name, *CCCTL, "profile", "-q", "-o", profile)
         words = ["train", "--mode", ",".join([options.modes] * options.rounds), "--network", profile]
+        words += ["--layers", str(options.layers), "--width", str(options.width)]
+        words += ["--compute", options.compute, "--steps", str(options.steps), "--warmup", "4"]
         words += [
-            "--layers",
-            str(options.layers),
-            "--width",
-            str(options.width),
-            "--compute",
-            options.compute,
+            "--evaluate",
+            str(options.steps),
+            *(["--racks", "0-1/2-3"] if "racks" in description else []),
         ]
-        words += ["--steps", str(options.steps), "--warmup", "4", "--evaluate", str(options.steps)]
-        if "racks" in description:
-            words += ["--racks", "0-1/2-3"]
         rows = json.loads(inside(name, *CCCTL, *words, "--json"))["rows"]
-        print(f"{case}: {RANKS} hosts, {model.total_bytes / 1e6:.2f} MB", flush=True)
-        best = best_of(rows)
-        ddp_s, compute_s = best["ddp"][1], best["none"][1]
-        ideal_s = max(compute_s, 2 * (RANKS - 1) / RANKS * model.total_bytes / rate)
-        print(f"  computing {1e3 * compute_s:.0f} ms, max(compute, communication) {1e3 * ideal_s:.0f} ms")
-        for mode, (label, time_s) in best.items():
-            gained = (ddp_s - time_s) / (ddp_s - ideal_s) if ddp_s > ideal_s else 0.0
-            line = f"  {label:14} {1e3 * time_s:7.1f} ms  ddp / it {ddp_s / time_s:.2f}  gained {gained:.0%}"
-            if mode in PREDICTED:
-                line += f"  predicted / measured {predicted(label, profile, model, compute_s) / time_s:.2f}"
-            print(line, flush=True)
-        return {mode: ddp_s / time_s for mode, (_, time_s) in best.items()}
+        return rows, load_network(profile, None, None)[0]
+
+
+def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) -> dict[str, float]:
+    """Print what came of a lab; ratios to DDP, by mode."""
+    print(f"{case}: {RANKS} hosts, {model.total_bytes / 1e6:.2f} MB", flush=True)
+    best = best_of(rows)
+    ddp_s, compute_s = best["ddp"][1], best["none"][1]
+    ideal_s = max(compute_s, 2 * (RANKS - 1) / RANKS * model.total_bytes / CASES[case][1])
+    print(f"  computing {1e3 * compute_s:.0f} ms, max(compute, communication) {1e3 * ideal_s:.0f} ms")
+    for mode, (label, time_s) in best.items():
+        gained = (ddp_s - time_s) / (ddp_s - ideal_s) if ddp_s > ideal_s else 0.0
+        line = f"  {label:14} {1e3 * time_s:7.1f} ms  ddp / it {ddp_s / time_s:.2f}  gained {gained:.0%}"
+        if mode in PREDICTED:
+            share = predicted_s(label, network, model, compute_s) / time_s
+            line += f"  predicted / measured {share:.2f}"
+        print(line, flush=True)
+    return {mode: ddp_s / time_s for mode, (_, time_s) in best.items()}
 
 
 def convergence(options: argparse.Namespace) -> None:
@@ -183,7 +184,7 @@ def main() -> None:
     model = workload(options)
     ratios: dict[str, list[float]] = {}
     for case in options.cases.split(","):
-        for mode, ratio in in_lab(case, options, model).items():
+        for mode, ratio in told(case, *in_lab(case, options), model).items():
             ratios.setdefault(mode, []).append(ratio)
     for mode, found in ratios.items():
         if mode not in ("none", "ddp"):
