@@ -165,7 +165,7 @@ def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
         return plan_groups(network, job.size_bytes, racks=request.racks, layers=job.messages).groups
 
     optimizer = optimizer_of(request.model, model.parameters())
-    limit = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
+    limit: dict[str, Any] = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
     way = DSSync(model, optimizer, planned, **limit)
     used = way.groups
     note = f"groups by the pattern {used.pattern}, period {used.period}" if used is not None else ""
