@@ -1,6 +1,8 @@
 """DeAR's Table II and Figures 5 to 8 and 11, and the search for the best buffer: ours beside the paper's.
 
-    python benchmarks/training_tables.py [table2|fig5|fig6|fig7|fig8|fig11|bo] ... [--seeds N]
+    python benchmarks/training_tables.py [table2|fig5|fig6|fig7|fig8|fig11|fig14|fig16|fig19b|bo] ...
+
+Figures 14, 16 (with 17) and 19b are AdapCC's: see benchmarks/adapcc_training.py.
 
 Ours are simulated (synth.fusion), on a ring of 64 ranks. The paper prints no times of layers, so three inputs
 are inferred, and what follows from them is a check of consistency, not a reproduction:
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from adapcc_training import fig14, fig16, fig19b
 
 from synth.fusion.costs import RingCosts, speedup_max
 from synth.fusion.methods import Overheads, fusion_plan
@@ -215,6 +218,9 @@ TABLES: dict[str, Callable[[], None]] = {
     "fig7": fig7,
     "fig8": fig8,
     "fig11": fig11,
+    "fig14": fig14,
+    "fig16": fig16,
+    "fig19b": fig19b,
 }
 
 

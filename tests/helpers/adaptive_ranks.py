@@ -160,14 +160,16 @@ def loses(rank, size):
     hook.sync_buffers()
     same_on_all(hook.session, torch.cat([buffer.double().view(-1) for buffer in model.buffers()]))
     is_their_mean(model, hook, loader)
+    blocks = ccctl.torch.all_to_all(torch.full((2 * size, 3), rank + 1.0), hook.session).view(size, -1)
+    assert blocks[:, 0].tolist() == [0.0 if other == victim else other + 1.0 for other in range(size)]
     hook.close()
 
 
 def is_their_mean(model, hook, loader):
     """Gradients are the mean over the global batch, however it is divided among those that are left."""
     model.eval()
-    # The last batch is one of two samples, for three ranks.
-    loader.batch_sampler.global_batch = 17
+    # The last batch is one sample, for two ranks.
+    loader.batch_sampler.global_batch = 41
     alone = copy.deepcopy(model.module)
     for _, batch, wanted in hook.batches(loader, 2):
         has_weight = bool(loader.batch_sampler.weights()[hook.rank])
