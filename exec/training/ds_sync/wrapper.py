@@ -97,7 +97,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._now: Iteration | None = None
         self._before: Iteration | None = None
         self._averaging = True
-        self._came: list[int] = []
+        # In the order in which gradients came.
+        self._came: dict[int, None] = {}
         self._gradients: list[tuple[Any, Any, int]] = []
         self._next = 0
         self._hook(optimizer)
@@ -304,7 +305,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
                 "a parameter has got a second gradient in an iteration, and was stepped by the first: call "
                 "optimizer.step() after each backward pass, and run micro-batches but the last in no_sync()"
             )
-        self._came.append(number)
+        self._came[number] = None
         bucket.left -= 1
         if bucket.left == 0:
             self._step(bucket)
@@ -344,7 +345,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
             if parameter.grad is gradient and gradient._version != version:
                 raise NotApplicableError(
                     f"gradients were changed after the backward pass. {_CLIPPING}",
-                    hint="Leave out clip_grad_norm_ and GradScaler; autocast to bfloat16 needs none.",
+                    hint="Leave out clip_grad_norm_.",
                 )
         for bucket in self._buckets:
             if not bucket.stepped:
@@ -362,7 +363,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         for bucket in self._buckets:
             bucket.begin()
         self.iteration += 1
-        came, self._came = self._came, []
+        came, self._came = list(self._came), {}
         self._require_known_parameters()
         if self._buffers_before is not None:
             self._settle_order(came)
