@@ -11,14 +11,14 @@ paper does: from when the first rank is ready. Inferred, as the paper has no fig
 - How late ranks are: the GPUs of a host are ready together; hosts lag exponentially, those of V100 in
   addition by a constant twice the mean. Scaled so that the first waits in the median as Fig. 3b tells of
   GPT2: 10 % of NCCL's communication in homo, 23 % in heter; for other batches in proportion.
-- TCP: a connection carries 20 Gb/s (Sec. VI-D). NCCL has one between two hosts, ours four (M = 4). In homo
-  that alone makes ours over three times as fast, and the paper's figure is at most 1.3: its NCCL must have
-  had more than its text says.
+- TCP: a connection carries 20 Gb/s (Sec. VI-D). NCCL has one between two hosts, ours four (M = 4). In
+  homo that alone makes ours over three times as fast, and the paper's figure is at most 1.3: its NCCL
+  must have had more than its text says.
 - Figs. 16, 17: a batch of 16 (GPT2) or 128 (ViT) is computed in 100 ms on the fastest GPU. The gain comes
-  from the schedule there and shrinks with the batch, while the paper's grows: phase 2 of a whole late host
-  takes as long as an all_reduce, so that relays gain nothing, and at most 6 % are lost by them.
-- Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is late in
-  half of all steps and alone sees two of the classes.
+  from the schedule there and shrinks with the batch, while the paper's grows: phase 2 of a whole late
+  host takes as long as an all_reduce, so that relays gain nothing, and at most 6 % are lost by them.
+- Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is
+  late in half of all steps and alone sees two of the classes.
 """
 
 from __future__ import annotations
