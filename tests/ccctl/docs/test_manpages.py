@@ -15,7 +15,8 @@ from ccctl.main import examples
 ROOT = Path(__file__).parents[3]
 NAMES = [command.__name__ for command in COMMANDS]
 ORDER = (
-    "detect profile synth compile verify simulate run bench groups fusion relay watch show lab doctor schema"
+    "detect profile synth compile verify simulate run bench groups fusion train relay watch show lab doctor "
+    "schema"
 )
 
 
