@@ -1,6 +1,6 @@
 """The backend ccctl of torch.distributed against gloo: all_reduce of DDP's buckets, and steps of DDP.
 
-    python -P benchmarks/torch_backend.py [--ranks 4] [--size 25M] [--rounds 8] [--labs slow_host,even_4]
+    python benchmarks/torch_backend.py [--ranks 4] [--size 25M] [--rounds 8] [--labs slow_host,even_4]
         [--lab-size 8M] [--lab-rounds 2]
 
 Ranks are started as torchrun starts them: on this host, then, for each case of ``lab_cases.py`` that is
@@ -121,7 +121,7 @@ def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), str(WIDTH)]
+    command = [sys.executable, __file__, "--of-rank", str(size_bytes), str(rounds), str(WIDTH)]
     return result_of([started(command, rank, ranks, "127.0.0.1", port) for rank in range(ranks)])
 
 
@@ -130,7 +130,7 @@ def in_lab(case: str, size_bytes: int, rounds: int) -> dict[str, dict[str, list[
     description = (HETEROGENEOUS | HOMOGENEOUS)[case]
     hosts = 8 if "8]" in description else 6 if "6]" in description else 4
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
-        own = [sys.executable, "-P", __file__, "--of-rank", str(size_bytes), str(rounds), str(LAB_WIDTH)]
+        own = [sys.executable, __file__, "--of-rank", str(size_bytes), str(rounds), str(LAB_WIDTH)]
         ranks = []
         for rank in range(hosts):
             on = [*CCCTL, "lab", "run", "--lab", name, "--on", f"h{rank + 1}", "--", *own]
