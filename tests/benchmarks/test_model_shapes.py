@@ -1,18 +1,14 @@
 """The shipped models are what the script makes of the published architectures."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
+import model_shapes
 import pytest
 
 from ccctl.artifacts import codec
 from synth.fusion.model import shapes
 
 ROOT = Path(__file__).parents[2]
-_spec = importlib.util.spec_from_file_location("model_shapes", ROOT / "benchmarks" / "model_shapes.py")
-model_shapes = sys.modules["model_shapes"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(model_shapes)
 
 
 @pytest.mark.parametrize("name", shapes())

@@ -1,18 +1,10 @@
 """The network of the benchmark, and that a ring pays a slow rank in full there."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
+import one_slow_rank
 import pytest
 
 from synth.stages import synthesize, verify
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "one_slow_rank.py"
-_spec = importlib.util.spec_from_file_location("one_slow_rank", SCRIPT)
-one_slow_rank = sys.modules["one_slow_rank"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(one_slow_rank)
 
 SIZE_BYTES = 8 << 20
 

@@ -1,18 +1,10 @@
 """Random populations of slow hosts: the worst is named first, and no healthy host is named."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+import slow_hosts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "slow_hosts.py"
-_spec = importlib.util.spec_from_file_location("slow_hosts", SCRIPT)
-slow_hosts = sys.modules["slow_hosts"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(slow_hosts)
 
 
 @settings(deadline=None, max_examples=150)

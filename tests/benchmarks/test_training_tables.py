@@ -1,15 +1,7 @@
 """The tables of DeAR: what is inferred gives the paper's S_max, and a search ends."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "training_tables.py"
-_spec = importlib.util.spec_from_file_location("training_tables", SCRIPT)
-tables = sys.modules["training_tables"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tables)
+import training_tables as tables
 
 
 @pytest.mark.parametrize("network", tables.NETWORKS)
