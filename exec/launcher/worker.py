@@ -215,6 +215,9 @@ def _serve(job: Job, rank: int, reporter: Reporter, key: bytes) -> None:
         comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
         where = None if job.wires == "mpi" else comm.mesh.whereabouts(rank)
         reporter.send(Started(segments(), where))
+        if job.wires == "sockets" and not reporter.start:
+            # The command counts a death as survivable only once it knows that the wires of all are up.
+            reporter.exchange(b"")
         function, arguments = job.opened()
         value = function(comm, arguments, reporter)
         reporter.send_pieces()

@@ -1,0 +1,54 @@
+"""What one rank does between its wires and its task."""
+
+import pickle
+import socket
+import threading
+from types import SimpleNamespace
+
+from exec.launcher import worker
+from exec.launcher.protocol import Exchange, Exchanged, Finished, Job, Release, Returned, Started, Status
+from exec.sockets.channel import Channel
+
+CALLED = threading.Event()
+
+
+def task(comm, arguments, progress):
+    CALLED.set()
+
+
+def said(command):
+    """The next message of the rank that is no heartbeat."""
+    while isinstance(message := command.receive(), Status):
+        pass
+    return message
+
+
+def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are_up(monkeypatch):
+    # A rank that died in its task before that would end a run that is to survive it.
+    ends = socket.socketpair()
+    command, own = Channel(ends[0], b"down", b"up"), Channel(ends[1], b"up", b"down")
+    mesh = SimpleNamespace(whereabouts=lambda rank: None)
+    wires = SimpleNamespace(mesh=mesh, close=lambda: None)
+    monkeypatch.setattr(worker, "_group", lambda rank, job, reporter, key: wires)
+    reporter = worker.Reporter(own)
+    beating = threading.Thread(target=reporter.beat)
+    job = Job(f"{__name__}:task", pickle.dumps(None), 2, wires="sockets")
+    serving = threading.Thread(target=worker._serve, args=(job, 0, reporter, b""))
+    CALLED.clear()
+    try:
+        beating.start()
+        serving.start()
+        assert isinstance(said(command), Started)
+        assert isinstance(said(command), Exchange)
+        assert not CALLED.wait(0.3)
+        command.send(Exchanged((b"", b"")))
+        assert isinstance(said(command), Returned)
+        assert CALLED.is_set()
+        command.send(Release(hand_over=False))
+        assert isinstance(said(command), Finished)
+    finally:
+        reporter.close()
+        serving.join(5)
+        beating.join(5)
+        command.close()
+        own.close()
