@@ -246,7 +246,7 @@ def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: f
         reference = run_ranks("exec.training.workloads.task:train_task", asked, world, sockets=True, **alike)
     if others:
         asked = replace(request, modes=others, reference=reference)
-        run_ranks("exec.training.workloads.task:surviving_task", asked, world, survive=True, **alike)
+        run_ranks("exec.training.workloads.task:elastic_task", asked, world, survive=True, **alike)
 
 
 def _network(

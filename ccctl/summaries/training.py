@@ -21,7 +21,7 @@ _EARLY = "the run had not ended when this was written"
 
 
 class TrainingRows:
-    """What came of a training so far; ``output`` gets a report of it after each mode."""
+    """The results of a training run so far; ``output`` gets a report of it after each mode."""
 
     def __init__(
         self,

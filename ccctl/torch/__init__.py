@@ -44,7 +44,7 @@ def register() -> None:
 
         if dist.is_available() and not hasattr(dist.Backend, "CCCTL"):
             dist.Backend.register_backend("ccctl", _create, extended_api=True, devices=["cpu"])
-    except Exception as error:
+    except Exception as error:  # What an entry point raises would break `import torch`.
         _log.debug("the backend ccctl is not registered: %s", error)
 
 

@@ -158,10 +158,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> Any:
         tensors = _listed(tensors)
-        if isinstance(opts, int):
-            root, opts = opts, _options(ReduceOptions, op, timeout)
-            opts.rootRank = root
-        opts = opts or ReduceOptions()
+        opts = _rooted(ReduceOptions, opts, op, timeout)
         planned = _in_place(tensors[0], array_of)
         gloo = methodcaller("reduce", tensors, opts)
         size = _size_bytes(tensors)
@@ -171,10 +168,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
         tensors = _listed(tensors)
-        if isinstance(opts, int):
-            root, opts = opts, _options(BroadcastOptions, None, timeout)
-            opts.rootRank = root
-        opts = opts or BroadcastOptions()
+        opts = _rooted(BroadcastOptions, opts, None, timeout)
         planned = _in_place(tensors[0], bytes_of)
         gloo = methodcaller("broadcast", tensors, opts)
         size = _size_bytes(tensors)
@@ -287,10 +281,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
         inputs = _listed(inputs)
         if isinstance(opts, int):
-            root, opts = opts, GatherOptions()
-            opts.rootRank = root
             outputs = [outputs] if outputs else []
-        opts = opts or GatherOptions()
+        opts = _rooted(GatherOptions, opts, None, timeout)
         given, at_root = inputs[0], self._rank == opts.rootRank
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -313,10 +305,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
         outputs = _listed(outputs)
         if isinstance(opts, int):
-            root, opts = opts, ScatterOptions()
-            opts.rootRank = root
             inputs = [inputs] if inputs else []
-        opts = opts or ScatterOptions()
+        opts = _rooted(ScatterOptions, opts, None, timeout)
         output, at_root = outputs[0], self._rank == opts.rootRank
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -543,6 +533,15 @@ def _options(kind: Any, given: Any, timeout: timedelta | None) -> Any:
         options.reduceOp = given
     if timeout is not None:
         options.timeout = timeout
+    return options
+
+
+def _rooted(kind: Any, given: Any, op: Any, timeout: timedelta | None) -> Any:
+    """Options of the class ``kind``, which has a root; ``given`` may be the root in their place."""
+    if not isinstance(given, int):
+        return given or kind()
+    options = _options(kind, op, timeout)
+    options.rootRank = given
     return options
 
 

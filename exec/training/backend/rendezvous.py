@@ -1,4 +1,4 @@
-"""How the ranks of a training script meet: through the store they have, and how they part.
+"""Rendezvous of a training script's ranks through the store that they have, and their orderly shutdown.
 
 Whatever started them (torchrun, mpirun, srun) gave them a store of keys and values. Through it goes the
 run's key and where each rank listens; all that follows goes over the ranks' own connections.

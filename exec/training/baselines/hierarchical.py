@@ -53,7 +53,7 @@ class Hierarchical:
             row, future = asked
             try:
                 self._average(row)
-            except Exception as error:
+            except Exception as error:  # DDP raises it in the backward pass, which waits for the future.
                 future.set_exception(error)
             else:
                 future.set_result(row)

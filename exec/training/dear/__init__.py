@@ -4,9 +4,10 @@ In: an optimizer of torch, a model, and which tensors are fused (a `synth.fusion
 size). Out: a `DistributedOptimizer` that trains as DistributedDataParallel does; and, by `capture`, the
 model artifact that `synth.fusion` plans for.
 
-Read `elementwise` (which optimizers), `layout` (tensors to buckets), `halves` (how a reduce_scatter is done
-on which backend), `bucket`, `backpipe` and `feedpipe`, the paper's two, `clipping`, `retuning`, and
-`optimizer`, which joins them; then `model_capture`. Importing this page does not import torch.
+Read `elementwise` (which optimizers), `bucket_assignment` (tensors to buckets), `decoupled_all_reduce` (how a
+reduce_scatter is done on which backend), `bucket`, `backpipe` and `feedpipe`, the paper's two, `clipping`,
+`bucket_tuning`, and `optimizer`, which joins them; then `model_capture`. Importing this page does not import
+torch.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from exec.training.dear.halves import Halves
+from exec.training.dear.decoupled_all_reduce import Halves
 from probes.errors import UsageError
 
 __all__ = ["GradientBucket"]

@@ -12,11 +12,11 @@ import torch.distributed as dist
 
 from exec.training.dear.backpipe import BackPipe
 from exec.training.dear.bucket import GradientBucket
+from exec.training.dear.bucket_assignment import DEFAULT_BYTES, Plan, buckets_of
+from exec.training.dear.bucket_tuning import Retuning
 from exec.training.dear.clipping import clip_shards
 from exec.training.dear.elementwise import refuse_unless_elementwise
 from exec.training.dear.feedpipe import FeedPipe
-from exec.training.dear.layout import DEFAULT_BYTES, Plan, buckets_of
-from exec.training.dear.retuning import Retuning
 from probes.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from exec.training.ds_sync.communication import Communication, agreed, gathered
 from exec.training.ds_sync.link_timing import timed_on
-from exec.training.ds_sync.links import group_times, have_changed, measured
 from exec.training.ds_sync.planning import adjusted
+from exec.training.ds_sync.slow_links import group_times, have_changed, measured
 from synth.groups.artifact import Groups
 from synth.network import Network
 

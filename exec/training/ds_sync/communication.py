@@ -1,4 +1,4 @@
-"""What ranks say to each other: averages within groups, with what they took, and what all must agree on."""
+"""Averages within groups, their times and bytes, and values that all ranks must share."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from exec.training.ds_sync.communication import gathered
-from exec.training.ds_sync.links import Cost, Pair
+from exec.training.ds_sync.slow_links import Cost, Pair
 
 __all__ = ["timed_on"]
 

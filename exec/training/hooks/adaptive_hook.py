@@ -172,7 +172,7 @@ class AdaptiveHook:
                 bucket.buffer.div_(sum(bucket.weights.get(rank, 1.0) for rank in members) or 1.0)
                 self._agreed = set(members)
                 self._used = self._agreed & (self._agreed if self._used is None else self._used)
-            except Exception as error:
+            except Exception as error:  # DDP raises it in the backward pass, which waits for the future.
                 bucket.future.set_exception(error)
             else:
                 bucket.future.set_result(bucket.buffer)

@@ -2,5 +2,6 @@
 
 In: a `TrainRequest`. Out: a `TrainingReport`: losses, accuracy, iteration times, bytes on the wire, equality.
 Read `request` and `report`, which need no torch; then `models` and `data`; `replicas`, one way each;
-`loop`, which trains them in turn; `join` and `traffic`, how ranks meet and what they have sent.
+`loop`, which trains them in turn, and `elastic_loop`, where ranks may be lost; `join` and `traffic`, how
+ranks meet and what they have sent.
 """

@@ -1,4 +1,4 @@
-"""Trains each mode in turn on every rank, and puts together what came of it."""
+"""Trains each mode in turn on every rank, and gathers the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training artifact: what came of each mode of a training run."""
+"""The training artifact: losses, accuracies, times and bytes of each mode of a training run."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from probes.errors import UnavailableError
 from probes.install_hints import install
 from probes.progress import Safekeeping
 
-__all__ = ["require_torch", "surviving_task", "train_task"]
+__all__ = ["elastic_task", "require_torch", "train_task"]
 
 
 def require_torch() -> None:
@@ -32,9 +32,9 @@ def train_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any
     return train_all(comm, request, progress)
 
 
-def surviving_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
+def elastic_task(comm: Group, request: TrainRequest, progress: Safekeeping) -> Any:
     """Train modes that go on when ranks are lost; the value is True on all ranks that are left."""
     require_torch()
-    from exec.training.workloads.surviving import train_surviving
+    from exec.training.workloads.elastic_loop import train_elastic
 
-    return train_surviving(comm, request, progress)
+    return train_elastic(comm, request, progress)

@@ -80,7 +80,7 @@ def test_adaptive_goes_on_without_a_rank_that_is_killed():
     pieces = []
     request = TrainRequest((Mode("adaptive"),), steps=60, warmup=2, compute_s=5e-3)
     found = run_ranks(
-        "exec.training.workloads.task:surviving_task",
+        "exec.training.workloads.task:elastic_task",
         request,
         World(3),
         wires="sockets",

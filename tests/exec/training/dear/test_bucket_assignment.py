@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from exec.training.dear.halves import Halves  # noqa: E402
-from exec.training.dear.layout import buckets_of  # noqa: E402
+from exec.training.dear.bucket_assignment import buckets_of  # noqa: E402
+from exec.training.dear.decoupled_all_reduce import Halves  # noqa: E402
 from probes.errors import UsageError  # noqa: E402
 
 

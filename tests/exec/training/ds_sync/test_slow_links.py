@@ -5,7 +5,7 @@ import itertools
 import pytest
 from racked_networks import SIZE_BYTES, racked
 
-from exec.training.ds_sync.links import group_times, have_changed, measured, tournament
+from exec.training.ds_sync.slow_links import group_times, have_changed, measured, tournament
 from synth.groups.planner import adjust_groups, plan_groups
 
 

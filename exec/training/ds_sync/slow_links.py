@@ -1,4 +1,4 @@
-"""What has become slow: sensed from the times of averaging, found out by timing links (DS-Sync, Sec. III-A).
+"""Which links have become slow: suspected from times of averaging, then timed (DS-Sync, Sec. III-A).
 
 A group takes as long as its slowest link, so its time says that something is slow and not what: the
 inter-rack group of the paper's pattern has every rack in it. Links are therefore timed, but only when times

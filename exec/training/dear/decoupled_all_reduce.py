@@ -8,6 +8,7 @@ here, in pieces of at most 4 MiB: larger ones take longer a byte.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ class Halves:
         return (_Native if self.native else _Summed)(self, row)
 
 
-class Exchange:
+class Exchange(ABC):
     """A row of elements that is reduced and gathered: ``shards`` hold this rank's block of each piece."""
 
     def __init__(self, halves: Halves, row: Any) -> None:
@@ -61,9 +62,9 @@ class Exchange:
             at += len(piece)
         return found
 
+    @abstractmethod
     def reduce_scatter(self) -> None:
         """Start to sum the row over all ranks, into their shards."""
-        raise NotImplementedError
 
     def poll(self) -> bool:
         """Sum what has arrived, without waiting; whether nothing is left to sum."""

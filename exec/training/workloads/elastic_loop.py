@@ -26,10 +26,10 @@ from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
 from probes.progress import Safekeeping
 
-__all__ = ["train_surviving"]
+__all__ = ["train_elastic"]
 
 
-def train_surviving(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
+def train_elastic(comm: Group, request: TrainRequest, progress: Safekeeping) -> bool:
     """Train all modes by one adaptive session; the lowest rank left gives away the reports. True."""
     torch.set_num_threads(1)
     # DDP asks it, when it is made, whether all ranks have the same model.
