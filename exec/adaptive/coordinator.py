@@ -34,7 +34,11 @@ from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
 from exec.relays.ski_rental import Decision as Choice
 from probes.errors import LostRankError, UsageError
 
-__all__ = ["PARTIAL", "Coordinator", "Policy", "Seen"]
+__all__ = ["ANSWERING", "PARTIAL", "Coordinator", "Policy", "Seen"]
+
+# A process that lacks a core for seconds looks like one that was stopped: both say nothing, and their host
+# acknowledges what it is sent. One that is cut off does not.
+ANSWERING = 3.0
 
 # How many requests are remembered for figures.
 _MOST_SEEN = 1 << 16
@@ -52,7 +56,8 @@ class Policy:
 
     ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when
     it is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first
-    part (the paper has 5), but no less than ``silent_s``; who is late yet alive is waited for.
+    part (the paper has 5), but no less than ``silent_s``; who is late yet alive is waited for. On another
+    host, where nobody can look, one is lost after ``ANSWERING`` times as long while the kernel there answers.
     """
 
     relays: bool = True
@@ -165,11 +170,12 @@ class Coordinator:
         }
         return tuple(other for other, start in needed.items() if join.met.get(other) != start)
 
-    def silent(self, now_s: float) -> dict[int, str]:
+    def silent(self, now_s: float, answers: Callable[[int], bool] = lambda rank: False) -> dict[int, str]:
         """The ranks that have said nothing for so long that they count as lost, and why.
 
-        Called every ``CYCLE_S``. Where it comes late this process did not run either, and what others said
-        meanwhile has not been read: that time does not count.
+        ``answers(rank)`` is whether the kernel of another host acknowledges what ``rank`` there is sent: then
+        it is waited for ``ANSWERING`` times as long. Called every ``CYCLE_S``. Where it comes late this
+        process did not run either, and what others said meanwhile was not read: that time does not count.
         """
         unwatched_s = max(0.0, now_s - self._looked_s - _MOST_BETWEEN_LOOKS_S)
         self._looked_s = max(self._looked_s, now_s)
@@ -179,7 +185,9 @@ class Coordinator:
         return {
             rank: f"was silent for {now_s - heard_s:.1f} s"
             for rank, heard_s in self._heard.items()
-            if rank != self.rank and now_s - heard_s > allowed_s
+            if rank != self.rank
+            and now_s - heard_s > allowed_s
+            and (now_s - heard_s > ANSWERING * allowed_s or not answers(rank))
         }
 
     def lose(self, lost: Mapping[int, str], now_s: float) -> list[Decision]:

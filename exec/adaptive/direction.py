@@ -52,6 +52,8 @@ __all__ = ["Direction"]
 _REST = 25
 # What a rate is off by from one measurement to the next although nothing has changed: no reason for a search.
 _CHANGED = math.log(1.1)
+# A rank that has said nothing for three heartbeats is sent something, to see whether its host answers.
+_PROBED_S = 0.3
 # What psutil calls a process that does nothing any more.
 _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 
@@ -142,7 +144,9 @@ class Direction:
             self._replan()
         self._send(self.coordinator.decide(now_s))
         self._sever_and_heal(now_s)
-        silent = {rank: how for rank, how in self.coordinator.silent(now_s).items() if self._is_silent(rank)}
+        self._probe_silent(now_s)
+        found = self.coordinator.silent(now_s, self._answers)
+        silent = {rank: how for rank, how in found.items() if self._is_silent(rank)}
         if silent:
             self.lose(silent)
 
@@ -208,6 +212,20 @@ class Direction:
             return False
         return all(schedule.network.ranks == ranks for schedule in self._session.schedules.values())
 
+    def _probe_silent(self, now_s: float) -> None:
+        """Have the hosts of ranks that say nothing acknowledge something, or not, before it is asked."""
+        for rank, heard_s in self.coordinator.heard_s(now_s).items():
+            if now_s - heard_s > _PROBED_S and self._is_elsewhere(rank):
+                self._first.mesh.probe(rank)
+
+    def _answers(self, rank: int) -> bool:
+        """Whether ``rank`` is on another host, whose kernel acknowledges what is sent there."""
+        return self._is_elsewhere(rank) and not self._first.mesh.is_mute(rank)
+
+    def _is_elsewhere(self, rank: int) -> bool:
+        host = self._first.mesh.host
+        return host[rank] != host[self._session.rank]
+
     def _is_silent(self, rank: int) -> bool:
         """Whether a rank that says nothing may be counted as lost.
 
@@ -215,11 +233,10 @@ class Direction:
         """
         import psutil
 
-        mesh = self._first.mesh
-        if mesh.host[rank] != mesh.host[self._session.rank]:
+        if self._is_elsewhere(rank):
             return True
         try:
-            return psutil.Process(mesh.pids[rank]).status() in _STILL
+            return psutil.Process(self._first.mesh.pids[rank]).status() in _STILL
         except psutil.Error:
             return True
 

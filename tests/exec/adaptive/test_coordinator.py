@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exec.adaptive.coordinator import Coordinator, Policy
+from exec.adaptive.coordinator import ANSWERING, Coordinator, Policy
 from exec.adaptive.messages import Beat, Go, PartDone, Ready, Regroup, Request, Resume, State
 from probes.errors import LostRankError
 
@@ -154,6 +154,26 @@ def test_who_is_late_but_alive_is_not_lost():
     for tenth in range(200, 212):
         lost = coordinator.silent(tenth / 10)
     assert set(lost) == {1, 2}
+
+
+@pytest.mark.parametrize("answering", [set(), {1}, {1, 2}])
+def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
+    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    lost_s = {}
+    for hundredth in range(400):
+        for rank in coordinator.silent(hundredth / 100, lambda rank: rank in answering):
+            lost_s.setdefault(rank, hundredth / 100)
+    allowed_s = {rank: ANSWERING if rank in answering else 1.0 for rank in (1, 2)}
+    assert {rank: round(at_s - allowed_s[rank], 1) for rank, at_s in lost_s.items()} == {1: 0.0, 2: 0.0}
+
+
+def test_a_rank_whose_host_answers_no_longer_is_lost_at_once():
+    coordinator = Coordinator(0, range(3), Policy(silent_s=1.0), lambda *_: 0.0)
+    answers = dict.fromkeys((1, 2), True)
+    for hundredth in range(200):
+        assert coordinator.silent(hundredth / 100, answers.__getitem__) == {}
+    answers[2] = False
+    assert set(coordinator.silent(2.0, answers.__getitem__)) == {2}
 
 
 def test_while_the_coordinator_does_not_run_nobody_is_silent():

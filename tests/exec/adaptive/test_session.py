@@ -106,6 +106,26 @@ for seq in range(seq + 1, seq + 10):
 session.close()
 """
 
+# A rank that gets no core for longer than `silent_s`, on what the others take for another host, at whose
+# processes they cannot look: the kernel acknowledges what it is sent.
+STARVED = """
+import os, signal, subprocess
+from dataclasses import replace
+import numpy as np
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.links_now import guessed_network
+from exec.adaptive.session import Session
+comm.mesh._known = [replace(where, host=where.rank) for where in comm.mesh._known]
+session = Session(comm, guessed_network(comm), policy=Policy(relays=False, silent_s=1.0))
+session.setup(100)
+if rank == 1:
+    subprocess.Popen(["sh", "-c", f"sleep 1.7; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+assert session.all_reduce(np.full(100, 1.0, np.float32)).wait(300).tolist() == [size] * 100
+assert session.epoch == 0 and not session.lost
+session.close()
+"""
+
 # A task of ranks that a launcher started: one stops in the middle, and is ended by those who go on.
 STOPS = """
 import os, signal
@@ -143,6 +163,10 @@ def test_survivors_go_on_when_a_rank_is_killed(victim, tmp_path):
 
 def test_a_rank_is_killed_while_the_others_set_up(tmp_path):
     run_joined(tmp_path, 4, START + LOSS_IN_SETUP)
+
+
+def test_a_rank_of_another_host_that_is_starved_of_cores_is_waited_for(tmp_path):
+    run_joined(tmp_path, 3, STARVED)
 
 
 def test_one_rank_alone_has_nothing_to_add(tmp_path):
