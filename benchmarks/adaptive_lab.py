@@ -355,15 +355,18 @@ def _makespans(
 class _Tenants:
     """Flows as fast as TCP is between random pairs of hosts, other pairs every ``hold_s``."""
 
+    # A shell would name a process that a signal ends.
     _RECEIVER = """
-import socket
+import signal, socket, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 listener = socket.create_server(("", 5999))
 connection, _ = listener.accept()
 while connection.recv(1 << 20):
     pass
 """
     _SENDER = """
-import socket, sys, time
+import signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 while True:
     try:
         connection = socket.create_connection((sys.argv[1], 5999))

@@ -1,12 +1,13 @@
 """DeAR and DS-Sync against DDP where communication matters, in labs; and whether DS-Sync learns as DDP does.
 
     python benchmarks/training.py [--cases even,slow_host,thin_trunk,combined] [--modes ddp:256K,…]
-        [--layers 8] [--width 256] [--compute 10ms] [--steps 16] [--rounds 2]
+        [--layers 8] [--width 256] [--compute 10ms|balanced] [--steps 16] [--rounds 2]
     python benchmarks/training.py --convergence [--seeds 5] [--steps 240]
 
 For each case a lab is made and profiled, and ``ccctl train`` runs on its hosts, each mode ``--rounds``
-times in turn. Compute is emulated: layers sleep as while a GPU works. Modes with buckets are tuned: the best
-of those that are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
+times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as long in all
+as an all_reduce takes at the rate of the slowest link. Modes with buckets are tuned: the best of those that
+are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
 ``gained`` says where a mode stands between DDP (0 %) and the larger of what computing alone takes, measured,
 and what an all_reduce takes at the rate of the slowest link (100 %). Predicted times are those of ``ccctl
 fusion`` with the profile's costs. Needs root, for the lab, and torch.
@@ -78,16 +79,28 @@ def predicted_s(label: str, network: Network, model: Model, compute_s: float) ->
     return fusion_plan(model.taking(compute_s), ring_costs(network), mode, size_bytes).iteration_s
 
 
+def all_reduce_s(case: str, model: Model) -> float:
+    """What an all_reduce of the model takes in a lab at the rate of what limits it."""
+    return 2 * (RANKS - 1) / RANKS * model.total_bytes / CASES[case][1]
+
+
+def compute_of(case: str, options: argparse.Namespace, model: Model) -> str:
+    """How long a layer sleeps in its forward pass; in its backward pass it is twice that."""
+    if options.compute != "balanced":
+        return str(options.compute)
+    return f"{1e6 * all_reduce_s(case, model) / 3 / options.layers:.0f}us"
+
+
 def workload(options: argparse.Namespace) -> Model:
-    """Layers and tensors of what is trained."""
+    """Layers and tensors of what is trained; its times are only in proportion."""
     from exec.training.workloads.models import build
     from exec.training.workloads.shape import shape_of
 
     model = build("mlp", options.layers, options.width, 0)
-    return shape_of(model, parse_seconds(options.compute, "--compute"), "mlp")
+    return shape_of(model, parse_seconds("10ms", "--compute"), "mlp")
 
 
-def in_lab(case: str, options: argparse.Namespace) -> tuple[list[dict[str, Any]], Network]:
+def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[dict[str, Any]], Network]:
     """(the rows of ``ccctl train`` in one lab, the network as it was measured)."""
     description, _ = CASES[case]
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
@@ -95,7 +108,7 @@ def in_lab(case: str, options: argparse.Namespace) -> tuple[list[dict[str, Any]]
         inside(name, *CCCTL, "profile", "-q", "-o", profile)
         words = ["train", "--mode", ",".join([options.modes] * options.rounds), "--network", profile]
         words += ["--layers", str(options.layers), "--width", str(options.width)]
-        words += ["--compute", options.compute, "--steps", str(options.steps), "--warmup", "4"]
+        words += ["--compute", compute, "--steps", str(options.steps), "--warmup", "4"]
         words += [
             "--evaluate",
             str(options.steps),
@@ -110,7 +123,7 @@ def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) 
     print(f"{case}: {RANKS} hosts, {model.total_bytes / 1e6:.2f} MB", flush=True)
     best = best_of(rows)
     ddp_s, compute_s = best["ddp"][1], best["none"][1]
-    ideal_s = max(compute_s, 2 * (RANKS - 1) / RANKS * model.total_bytes / CASES[case][1])
+    ideal_s = max(compute_s, all_reduce_s(case, model))
     print(f"  computing {1e3 * compute_s:.0f} ms, max(compute, communication) {1e3 * ideal_s:.0f} ms")
     for mode, (label, time_s) in best.items():
         gained = (ddp_s - time_s) / (ddp_s - ideal_s) if ddp_s > ideal_s else 0.0
@@ -184,7 +197,8 @@ def main() -> None:
     model = workload(options)
     ratios: dict[str, list[float]] = {}
     for case in options.cases.split(","):
-        for mode, ratio in told(case, *in_lab(case, options), model).items():
+        rows, network = in_lab(case, options, compute_of(case, options, model))
+        for mode, ratio in told(case, rows, network, model).items():
             ratios.setdefault(mode, []).append(ratio)
     for mode, found in ratios.items():
         if mode not in ("none", "ddp"):

@@ -12,7 +12,7 @@ over bandwidth plus the least alpha. All hold for every schedule that reduces at
 - *count*: whoever lacks what it wants must receive it, over all links and ports together; an all_reduce
   sends every chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
-
+- *spanning trees*: the same at the prices of links and ports that prove most (`spanning_trees`).
 - *wavefront*: chunks as they spread from rank to rank, several hops of alpha away from a bottleneck.
 
 reduce_scatter and reduce are bounded as all_gather and broadcast on the transposed network, of which
@@ -27,14 +27,16 @@ from dataclasses import replace
 from probes.errors import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.multicast import spreading_bounds
-from synth.collective import Collective
+from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.networks.connectivity import missing_way
 from synth.networks.subnetwork import named_back, reachable, renumbered, restricted
 from synth.schedule import Bound
 
-__all__ = ["bounds"]
+__all__ = ["bounds", "least_s_per_byte"]
 
+# So large that no alpha counts.
+_LARGE_BYTES = 1 << 40
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
@@ -67,6 +69,13 @@ def bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid:
     else:
         found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)
     return sorted(found, key=lambda bound: -bound.time_s)
+
+
+def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:
+    """The proven least time per byte, alpha apart, of a large all_reduce, all_gather or broadcast."""
+    shape = Collective(kind, network.ranks, network.ranks if kind == "all_gather" else 1, root)
+    least_s = bounds(network, shape, _LARGE_BYTES, fluid=True)[0].time_s - float(network.alpha_s.max())
+    return least_s / shape.total_bytes(_LARGE_BYTES)
 
 
 def _mirrored(bound: Bound) -> Bound:

@@ -11,6 +11,7 @@ from probes.columns import Indices, Mask, floats
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates, labelings
 from synth.bounds.min_cut import slowest_sets
+from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
 from synth.bounds.wavefront import wavefront
 from synth.collective import Collective
 from synth.network import Network
@@ -31,6 +32,8 @@ def spreading_bounds(
     best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
     if collective.kind == "all_reduce":
         best["partition"] = problem.partition()
+        if is_promising(network):
+            best["spanning trees"] = problem.spanning_trees()
     for cut in problem.promising():
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
@@ -161,6 +164,14 @@ class _Problem:
                 whole = "hosts" if noun.startswith("host") else "clusters"
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
+
+    def spanning_trees(self) -> Bound:
+        """What the best prices of links and ports prove."""
+        total_bytes = self.collective.chunks * self.chunk_bytes
+        known_s = max(self.count().time_s, self.partition().time_s)
+        s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
+        time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
+        return Bound("spanning trees", time_s, f"{self.collective.chunks} chunks over packed trees")
 
     def _rate_in_all(self) -> float:
         """Bytes per second over all links, each counted at one of its ports: the least of three ways."""

@@ -2,7 +2,8 @@
 
 All_reduce takes spanning trees: reduce-scatter followed by all-gather cannot use both directions of
 every link all the time (the corner of a mesh needs its egress for one half and its ingress for the
-other), a chunk that is reduced up a tree and broadcast down the same tree does. All_gather and
+other), a chunk that is reduced up a tree and broadcast down the same tree does. Where directions differ in
+cost, and that carries more, it is broadcast down another tree of the same root. All_gather and
 broadcast take rooted trees as ForestColl does; reduce_scatter and reduce are their reversal in time on
 the transposed network.
 
@@ -13,11 +14,13 @@ fills and drains: a few leads of reductions, in chunks, are tried, and the faste
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from probes.columns import Floats, Indices, spans
+from synth.bounds.bounds import least_s_per_byte
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -25,16 +28,19 @@ from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends, in_start_order
 from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
-from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte, pack_rooted
+from synth.tree_packing.arborescence_pairs import pack_pairs
+from synth.tree_packing.arborescences import RootedPacking, pack_rooted
 from synth.tree_packing.integral_packing import gathering_trees
 from synth.tree_packing.rooted_trees import depths
-from synth.tree_packing.spanning_trees import Edges, Packing, pack, pair_links
+from synth.tree_packing.spanning_trees import Edges, pack, pair_links
 
 __all__ = ["synthesize"]
 
 _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 _MOST_ROOTS = 40
+# How much less a packing of pairs must load before it is taken.
+_WORTH_PAIRS = 1.01
 _SENDS_FOR_ALL_LEADS = 300_000
 
 
@@ -52,15 +58,17 @@ def synthesize(
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
     if collective.kind != "all_reduce":
         return _rooted(network, collective, chunk_bytes, seed, solver)
-    packing = _packing(network, seed)
-    tree_of = _interleaved(packing.share, collective.chunks)
     sends = 2 * (network.ranks - 1) * collective.chunks
     leads = (
         _LEADS
         if sends <= _SENDS_FOR_ALL_LEADS
         else (_LEADS[0] if collective.chunks <= 4096 else collective.chunks // 20,)
     )
-    tried = [_over_trees(packing, tree_of, collective, chunk_bytes, seed, lead) for lead in leads]
+    tried = [
+        _over_trees(trees, _interleaved(share, collective.chunks), collective, chunk_bytes, seed, lead)
+        for trees, share in _packings(network, seed)
+        for lead in leads
+    ]
     return min(tried, key=lambda schedule: replay(schedule).time_s)
 
 
@@ -103,18 +111,32 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
     """The packing for an all_gather (root -1) or a broadcast."""
     ranks = network.ranks
     demand = np.full(ranks, 1 / ranks) if root < 0 else (np.arange(ranks) == root).astype(float)
-    return pack_rooted(network, demand, enough_s_per_byte=least_s_per_byte(network, root), seed=seed)
+    enough_s = least_s_per_byte(network, *(("all_gather",) if root < 0 else ("broadcast", root)))
+    return pack_rooted(network, demand, enough_s_per_byte=enough_s, seed=seed)
 
 
 @lru_cache(maxsize=2)
-def _packing(network: Network, seed: int) -> Packing:
-    from synth.bounds.bounds import bounds
+def _packings(network: Network, seed: int) -> list[tuple[_Trees, Floats]]:
+    """(the trees of an all_reduce, the share of each): one for both ways, and another for each.
 
-    # Per byte the bound is that of a buffer so large that no alpha counts.
-    shape = Collective("all_reduce", network.ranks, 1)
-    size_bytes = 1 << 40
-    least_s = bounds(network, shape, size_bytes, fluid=True)[0].time_s - float(network.alpha_s.max())
-    return pack(pair_links(network), enough_s_per_byte=least_s / size_bytes, seed=seed)
+    The latter only where they carry more: they are more, and take longer to find.
+    """
+    enough_s = least_s_per_byte(network, "all_reduce")
+    found: list[tuple[_Trees, Floats]] = []
+    least_s = np.inf
+    try:
+        packing = pack(pair_links(network), enough_s_per_byte=enough_s, seed=seed)
+        found.append((_Trees(network, [_hung(packing.edges, tree) for tree in packing.trees]), packing.share))
+        least_s = packing.s_per_byte
+    except NotApplicableError:
+        if network.ranks > _MOST_ROOTS:
+            raise
+    if network.ranks <= _MOST_ROOTS and least_s > enough_s * _WORTH_PAIRS:
+        pairs = pack_pairs(network, enough_s_per_byte=enough_s, seed=seed)
+        if least_s > pairs.s_per_byte * _WORTH_PAIRS:
+            rows = zip(pairs.up, pairs.down, strict=True)
+            found.append((_Trees(network, [_paired(network, up, down) for up, down in rows]), pairs.share))
+    return found
 
 
 def _interleaved(share: Floats, chunks: int) -> Indices:
@@ -127,25 +149,57 @@ def _interleaved(share: Floats, chunks: int) -> Indices:
     return tree[np.argsort((number + 0.5) / count[tree], kind="stable")]
 
 
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    network: Network
+    rows: list[_TwoWayTree]
+
+
+@dataclass(frozen=True, eq=False)
+class _TwoWayTree:
+    """Links that lead ``up`` to a root and ``down`` from it, and the depth below it of the rank at the lower
+    end of each.
+    """
+
+    up: Indices
+    up_depth: Indices
+    down: Indices
+    down_depth: Indices
+
+
 def _over_trees(
-    packing: Packing, tree_of: Indices, collective: Collective, chunk_bytes: int, seed: int, lead: int
+    trees: _Trees,
+    tree_of: Indices,
+    collective: Collective,
+    chunk_bytes: int,
+    seed: int,
+    lead: int,
 ) -> Schedule:
     sends = Sends()
     ranks = collective.ranks
-    for tree in np.unique(tree_of):
-        up, down, depth = _hung(packing.edges, packing.trees[tree])
-        height = int(depth.max())
-        chunk = np.flatnonzero(tree_of == tree)[:, None]
+    for at in np.unique(tree_of):
+        tree = trees.rows[at]
+        height = int(tree.up_depth.max())
+        chunk = np.flatnonzero(tree_of == at)[:, None]
         # By chunk, then by level; `lead` moves broadcasts among the reductions of other chunks.
-        rising = chunk * 2 * ranks + height - depth
-        falling = chunk * 2 * ranks + height + depth
-        sends.add(chunk, up, REDUCE, rising)
-        sends.add(chunk, down, COPY, falling, falling + lead * 2 * ranks)
-    return sends.schedule(packing.edges.network, collective, chunk_bytes, "forest", seed)
+        rising = chunk * 2 * ranks + height - tree.up_depth
+        falling = chunk * 2 * ranks + height + tree.down_depth
+        sends.add(chunk, tree.up, REDUCE, rising)
+        sends.add(chunk, tree.down, COPY, falling, falling + lead * 2 * ranks)
+    return sends.schedule(trees.network, collective, chunk_bytes, "forest", seed)
 
 
-def _hung(edges: Edges, tree: Indices) -> tuple[Indices, Indices, Indices]:
-    """(link to the parent, link from it, depth) of each rank but the root, hung from the tree's centre."""
+def _paired(network: Network, up: Indices, down: Indices) -> _TwoWayTree:
+    """Links up to a root and links down from it, with their depths."""
+    above = np.full(network.ranks, -1)
+    above[network.src[up]] = network.dst[up]
+    below = np.full(network.ranks, -1)
+    below[network.dst[down]] = network.src[down]
+    return _TwoWayTree(up, depths(above)[network.src[up]], down, depths(below)[network.dst[down]])
+
+
+def _hung(edges: Edges, tree: Indices) -> _TwoWayTree:
+    """An undirected tree hung from its centre."""
     network = edges.network
     near: list[list[tuple[int, int]]] = [[] for _ in range(network.ranks)]
     for edge in tree.tolist():
@@ -163,7 +217,8 @@ def _hung(edges: Edges, tree: Indices) -> tuple[Indices, Indices, Indices]:
     downwards = [
         edges.back[edge] if edges.a[edge] == rank else edges.there[edge] for rank, _, edge, _ in rows
     ]
-    return np.array(upwards), np.array(downwards), np.array([depth for _, _, _, depth in rows])
+    depth = np.array([depth for _, _, _, depth in rows])
+    return _TwoWayTree(np.array(upwards), depth, np.array(downwards), depth)
 
 
 def _walk(near: list[list[tuple[int, int]]], root: int) -> list[tuple[int, int, int, int]]:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Floats, Indices
-from synth.collective import Collective, Kind
+from synth.bounds.packing_lp import Trees, link_load, solve
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.min_arborescence import cheapest_arborescence
-from synth.tree_packing.packing_lp import Trees, link_load, solve
 from synth.tree_packing.rooted_trees import depths
 
-__all__ = ["RootedPacking", "least_s_per_byte", "pack_rooted"]
+__all__ = ["RootedPacking", "pack_rooted"]
 
 _MOST_ROUNDS = 80
 _CLOSE = 1e-4
@@ -39,18 +38,6 @@ class RootedPacking:
     share: Floats
     s_per_byte: float
     bound_s_per_byte: float
-
-
-def least_s_per_byte(network: Network, root: int = -1) -> float:
-    """The proven least time per byte of an all_gather (root -1) or a broadcast, alpha apart."""
-    from synth.bounds.bounds import bounds
-
-    kind: Kind = "all_gather" if root < 0 else "broadcast"
-    shape = Collective(kind, network.ranks, network.ranks if root < 0 else 1, max(root, 0))
-    # Of a buffer so large that no alpha counts.
-    size_bytes = 1 << 40
-    least_s = bounds(network, shape, size_bytes, fluid=True)[0].time_s - float(network.alpha_s.max())
-    return least_s / shape.total_bytes(size_bytes)
 
 
 def pack_rooted(

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from synth.bounds.bounds import least_s_per_byte
 from synth.network import Network
-from synth.tree_packing.arborescences import RootedPacking, least_s_per_byte
+from synth.tree_packing.arborescences import RootedPacking
 from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees
 from synth.tree_packing.integral_capacities import Rates, TreeUnits, exact_trees, rates, units
 
@@ -31,7 +32,7 @@ class Optimum:
 @lru_cache(maxsize=4)
 def optimum(network: Network) -> Optimum:
     """What no all_gather exceeds, exactly; NotApplicableError where bandwidths have no common unit."""
-    s_per_byte = least_s_per_byte(network)
+    s_per_byte = least_s_per_byte(network, "all_gather")
     found = rates(network)
     best, trees = exact_trees(found, _every_rank(network), 1.0 / (network.ranks * s_per_byte))
     return Optimum(found, best, trees, s_per_byte)

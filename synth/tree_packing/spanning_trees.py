@@ -20,10 +20,10 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from probes.columns import Floats, Indices
+from synth.bounds.packing_lp import Trees, link_load, solve
 from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
 from synth.network import Network, grouped
-from synth.tree_packing.packing_lp import Trees, link_load, solve
 
 __all__ = ["Edges", "Packing", "pack", "pair_links"]
 

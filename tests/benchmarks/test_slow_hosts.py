@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(3, 16), st.integers(0, 2**32))
 def test_the_worst_of_some_slow_hosts_is_named_first_and_no_healthy_one(hosts, seed):
     found = slow_hosts.outcome(slow_hosts.population(hosts, seed), 0.01, seed)
@@ -15,7 +15,7 @@ def test_the_worst_of_some_slow_hosts_is_named_first_and_no_healthy_one(hosts, s
     assert found.alarms == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(3, 16), st.integers(0, 2**32))
 def test_no_host_is_named_where_all_are_healthy(hosts, seed):
     assert slow_hosts.outcome(slow_hosts.healthy(hosts), 0.02, seed) == slow_hosts.Outcome(True, 0, 0)

@@ -65,7 +65,6 @@ def by_definition(wanted, inputs, count, redop):
             ]
 
 
-@settings(deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(1, 5),
@@ -93,7 +92,7 @@ def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, red
         )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(kind=st.sampled_from(KINDS), seed=st.integers(0, 1 << 30), data=st.data())
 def test_what_the_judge_accepts_gives_the_right_result(kind, seed, data):
     program = lower(random_schedule(kind, 3, 2, seed))

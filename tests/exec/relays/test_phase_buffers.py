@@ -67,7 +67,7 @@ def test_for_every_active_set(kind):
             judge(schedule, set(active))
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS), name=st.sampled_from(list(METHODS)))
 def test_for_every_method_on_random_networks(data, network, kind, name):
     method = METHODS[name]

@@ -93,7 +93,7 @@ LISTINGS = [path.read_text() for path in sorted(MACHINES.glob("*/sysfs.txt"))]
 
 
 @given(st.sampled_from(LISTINGS), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_changed_recording_is_read_whole_or_refused(tmp_path_factory, listing, data):
     lines = listing.splitlines()
     for _ in range(data.draw(st.integers(1, 4))):

@@ -14,13 +14,13 @@ def uniform(size, seed, noise=0.01):
     return values
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32))
 def test_a_uniform_cluster_raises_no_alarm(size, seed):
     assert find(uniform(size, seed)) == Suspects()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32), st.floats(0.1, 0.8))
 def test_a_slow_nic_is_a_sender_or_a_receiver_and_no_link(size, seed, ratio):
     values = uniform(size, seed)
@@ -32,7 +32,7 @@ def test_a_slow_nic_is_a_sender_or_a_receiver_and_no_link(size, seed, ratio):
     assert (found.senders, set(found.receivers), found.links) == ({}, {1}, {})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32), st.floats(0.1, 0.75))
 def test_a_slow_link_is_a_link_and_no_nic(size, seed, ratio):
     values = uniform(size, seed)

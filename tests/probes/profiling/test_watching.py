@@ -57,7 +57,7 @@ def named(verdict):
     return [(one.change.what, one.change.quantity) for one in verdict.standing]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 20), st.floats(0.0, 0.3), st.integers(1, 9))
 def test_links_that_do_not_change_are_never_named(seed, noise, runs):
     given = [profile(noise=noise, seed=seed + number) for number in range(1 + runs)]
@@ -67,7 +67,7 @@ def test_links_that_do_not_change_are_never_named(seed, noise, runs):
     assert verdict.history.problems() == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 20), st.floats(0.0, 0.045), st.integers(0, 9), st.sampled_from(PAIRS))
 def test_a_halved_link_is_always_named_and_no_other(seed, noise, quiet, pair):
     given = [profile(noise=noise, seed=seed + number) for number in range(1 + quiet)]
@@ -79,7 +79,7 @@ def test_a_halved_link_is_always_named_and_no_other(seed, noise, quiet, pair):
     assert one.change.now / one.change.before == pytest.approx(0.5, rel=2 * noise + 0.01)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(0.0, 50.0), st.floats(0.01, 0.3))
 def test_no_noise_explains_that_a_link_has_less_than_a_third(spread, left):
     baseline = profile(spread=spread)
@@ -87,7 +87,7 @@ def test_no_noise_explains_that_a_link_has_less_than_a_third(spread, left):
     assert one.change.rows == (ONE,)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 20), st.floats(0.01, 0.9), st.floats(0.001, 0.5))
 def test_a_share_that_is_given_is_the_limit_whatever_the_noise(seed, share, beyond):
     baseline = profile(spread=0.3)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.statistics.changepoint import LEARN, WINDOW, Steady, shifts
@@ -18,13 +18,11 @@ def noisy(levels, seed, spread=0.03):
     return np.concatenate([level * np.exp(rng.normal(0, spread, count)) for level, count in levels])
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.001, 0.3))
 def test_a_steady_series_has_no_shifts(seed, spread):
     assert shifts(noisy([(10.0, 600)], seed, spread)) == []
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.2, 0.8))
 def test_a_sustained_drop_and_its_end_are_two_shifts(seed, share):
     found = shifts(noisy([(10.0, 100), (10.0 * share, 120), (10.0, 100)], seed))
@@ -34,7 +32,6 @@ def test_a_sustained_drop_and_its_end_are_two_shifts(seed, share):
     assert found[1].now == pytest.approx(10.0, rel=0.1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, WINDOW // 2))
 def test_a_few_bad_values_are_no_shift(seed, length):
     values = noisy([(10.0, 300)], seed)
@@ -60,7 +57,6 @@ def test_values_may_come_one_by_one():
     assert Steady().level is None
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.001, 0.05))
 def test_a_level_that_is_known_need_not_be_learned(seed, spread):
     values = noisy([(10.0, 8), (5.0, 8)], seed, spread)

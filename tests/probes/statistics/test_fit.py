@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.statistics.fit import fit, fit_paces, theil_sen
@@ -18,7 +18,6 @@ def timed(alpha_s, beta, rng, *, count=20, noise=0.3, spoiled=()):
     return {size: list((alpha_s + beta * size) * (1 + late[size])) for size in SIZES}
 
 
-@settings(deadline=None)
 @given(st.floats(1e-7, 1e-4), st.floats(1e-11, 1e-8), st.integers(0, 2**32))
 def test_one_sided_noise_leaves_beta_within_three_percent(alpha_s, beta, seed):
     found = fit(timed(alpha_s, beta, np.random.default_rng(seed)))
@@ -31,7 +30,6 @@ def test_one_sided_noise_leaves_beta_within_three_percent(alpha_s, beta, seed):
     assert found.samples == 20 * len(SIZES)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32))
 def test_a_spoiled_size_does_not_move_beta(spoiled, seed):
     found = fit(timed(1e-6, 1e-9, np.random.default_rng(seed), noise=0.02, spoiled=[spoiled]))

@@ -41,7 +41,7 @@ def test_a_flow_without_a_way_has_no_plan():
     assert plan_paths(graph, 1, [Flow(1, 0, 1000)]) is None
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     network=networks(most_ranks=5),
     kind=st.sampled_from(["all_to_all", "scatter", "gather", "all_to_next"]),

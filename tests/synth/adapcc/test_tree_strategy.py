@@ -34,7 +34,7 @@ def _leads_to_root(tree):
     return True
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(network=networks(most_ranks=5), count=st.integers(1, 2), root=st.sampled_from([None, 0]))
 def test_trees_reach_every_node_and_shares_are_the_whole(network, count, root):
     demands = [Demand((m,), root) for m in range(count)]

@@ -69,7 +69,7 @@ def test_what_cannot_be_reached_takes_for_ever():
     assert _largest(network, "all_to_all").time_s == np.inf
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(networks(most_ranks=5))
 def test_the_flow_program_is_above_every_cut_and_every_price(network):
     network = replace(network, alpha_s=floats(network.alpha_s * 0))

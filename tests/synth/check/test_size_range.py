@@ -45,7 +45,7 @@ def _mutated(schedule, data):
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(5), st.sampled_from(("all_reduce", "reduce_scatter", "reduce")), st.integers(1, 2), st.data())
 def test_a_range_is_proven_only_where_every_size_is_right(network, kind, chunks, data):
     shape = collective(kind, network.ranks, chunks)

@@ -1,7 +1,7 @@
 """The lowering is judged by the replay of what it emits."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
 
@@ -14,7 +14,6 @@ from synth.program import OPS
 from synth.schedule import COPY, REDUCE, Schedule
 
 
-@settings(deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(1, 6),

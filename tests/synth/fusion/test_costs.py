@@ -26,7 +26,7 @@ def test_the_costs_of_a_ring_are_those_of_its_links(spec):
     assert costs.beta_s_per_byte == pytest.approx(1e-9, rel=1e-6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SECONDS, SECONDS)
 def test_equation_9_is_equation_8_less_equation_7(forward_s, half_s):
     difference_s = baseline_s(forward_s, 2 * forward_s, 2 * half_s)
@@ -35,7 +35,7 @@ def test_equation_9_is_equation_8_less_equation_7(forward_s, half_s):
     assert 0 <= saving_s(forward_s, half_s) <= forward_s
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(2, 512), SECONDS, SECONDS, SECONDS, SECONDS)
 def test_equation_6_is_equation_7_as_a_speed_up(ranks, forward_s, backward_s, scatter_s, gather_s):
     most = speedup_max(ranks, forward_s, backward_s, scatter_s, gather_s)

@@ -20,7 +20,7 @@ from synth.fusion.timeline import ALL_REDUCE
 
 BUFFERS = st.integers(1, 100 << 20)
 NEAR = pytest.approx
-few = settings(deadline=None, max_examples=40)
+few = settings(max_examples=40)
 SLACK = 1 + 1e-9
 
 

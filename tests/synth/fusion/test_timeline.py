@@ -20,7 +20,7 @@ def graphs(draw):
     return tasks
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(graphs())
 def test_no_task_overlaps_starts_early_or_waits_without_reason(tasks):
     line = simulate(tasks)

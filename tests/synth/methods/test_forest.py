@@ -57,17 +57,17 @@ def test_trees_on_shared_ports_are_counted_by_the_solver_that_was_chosen():
 
 def test_chunks_are_shared_out_in_proportion():
     network = family("rfs:2x2x3", [0.0], [200e9, 100e9, 50e9])
-    packing = forest._packing(network, 0)
-    tree_of = forest._interleaved(packing.share, 1000)
-    for tree, share in enumerate(packing.share):
+    ((_, shares),) = forest._packings(network, 0)
+    tree_of = forest._interleaved(shares, 1000)
+    for tree, share in enumerate(shares):
         assert abs((tree_of == tree).sum() - 1000 * share) < 1
         assert abs((tree_of[:500] == tree).sum() - 500 * share) <= 1
 
 
 def test_trees_hang_from_their_centre():
     network = family("mesh:5", [0.0], [1e9])
-    packing = forest._packing(network, 0)
-    up, down, depth = forest._hung(packing.edges, packing.trees[0])
-    assert sorted(depth) == [1, 1, 2, 2]
-    assert sorted(network.src[up]) == [0, 1, 3, 4]
-    assert (network.dst[down] == network.src[up]).all()
+    ((trees, _),) = forest._packings(network, 0)
+    tree = trees.rows[0]
+    assert sorted(tree.up_depth) == sorted(tree.down_depth) == [1, 1, 2, 2]
+    assert sorted(network.src[tree.up]) == [0, 1, 3, 4]
+    assert (network.dst[tree.down] == network.src[tree.up]).all()

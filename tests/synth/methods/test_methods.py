@@ -72,7 +72,7 @@ def test_every_method_every_network_every_collective(name, kind):
     assert "greedy" in served or kind in POINT_KINDS
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(
     network=networks(),
     kind=st.sampled_from(SPREADING),
@@ -86,7 +86,7 @@ def test_greedy_on_random_networks(network, kind, chunks, chunk_bytes, policy, s
     _judge(greedy.synthesize(network, shape, chunk_bytes, seed=seed, policy=policy))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     network=networks(),
     kind=st.sampled_from(KINDS),

@@ -28,7 +28,7 @@ def _knapsack(values, weights, capacity):
 
 
 @pytest.mark.parametrize("solver", INSTALLED)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     items=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=6),
     capacity=st.integers(1, 25),

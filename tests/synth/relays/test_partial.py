@@ -71,7 +71,7 @@ def holders(schedule, ranks):
     return set(schedule.collective.sources.rank.tolist()) & ranks
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), kind=st.sampled_from(KINDS), ranks=st.integers(2, 7), seed=st.integers(0, 1 << 30))
 def test_every_active_set_of_random_trees_is_proven(data, kind, ranks, seed):
     schedule = random_schedule(kind, ranks, 2, seed)
@@ -99,7 +99,7 @@ def serve_all(network, kind):
             continue
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS))
 def test_every_method_makes_trees_that_relays_can_use(data, network, kind):
     active = data.draw(st.sets(st.integers(0, network.ranks - 1), min_size=1))

@@ -76,7 +76,6 @@ def test_a_step_that_waits_for_another_threadblock_starts_when_that_step_is_over
     assert fair_time_s(assembler.program("two", (1, 0)), pair, 1000, Costs(1e-6)) == pytest.approx(2e-6)
 
 
-@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 5), seed=st.integers(0, 1 << 30))
 def test_no_link_carries_more_than_it_can(kind, ranks, seed):
     schedule = random_schedule(kind, ranks, 2, seed)
@@ -86,7 +85,7 @@ def test_no_link_carries_more_than_it_can(kind, ranks, seed):
     assert (loads * network.beta_s_per_byte).max(initial=0.0) * (1 - 1e-9) <= time_s < np.inf
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     network=networks(),
     kind=st.sampled_from(("all_gather", "all_reduce", "broadcast")),

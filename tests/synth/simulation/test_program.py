@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sample_schedules import complete, random_schedule
 
@@ -97,7 +97,6 @@ def test_what_binds_is_said(costs, bandwidth, alpha, says):
     assert sum(timing.shares.values()) == pytest.approx(timing.time_s)
 
 
-@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 5), seed=st.integers(0, 1 << 30))
 def test_a_schedule_and_its_program_agree(kind, ranks, seed):
     """With free instructions and deep FIFOs the order alone can differ, and never beats the busiest link."""
@@ -123,7 +122,6 @@ def test_ports_serve_the_earliest_turn_first():
     assert without > 1.1 * with_turns
 
 
-@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 5), seed=st.integers(0, 1 << 30))
 def test_turns_rise_within_a_threadblock(kind, ranks, seed):
     compiled = lower(random_schedule(kind, ranks, 2, seed))

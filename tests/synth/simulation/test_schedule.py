@@ -47,7 +47,7 @@ def test_a_send_of_what_is_never_held_never_starts():
     assert timing.time_s == np.inf
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks(), st.integers(1, 4))
 def test_replay_gives_greedy_its_own_times_back_or_better(network, chunks):
     shape = collective("all_gather", network.ranks, chunks)

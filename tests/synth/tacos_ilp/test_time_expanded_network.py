@@ -41,7 +41,7 @@ def test_ranks_without_a_way_are_out_of_reach():
     assert grid.distance[0, 1] * grid.tick_s == pytest.approx(1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(network=networks(most_ranks=5), chunk_bytes=st.sampled_from([1000, 1 << 16]))
 def test_every_start_of_a_schedule_is_an_instant(network, chunk_bytes):
     shape = collective("all_gather", network.ranks)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from synth.bounds.bounds import bounds
+from synth.bounds.packing_lp import link_load
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.tree_packing.arborescences import pack_rooted
-from synth.tree_packing.packing_lp import link_load
 
 SPECS = [
     ("mesh:3x3", [50e9]),

@@ -10,7 +10,7 @@ from sample_networks import networks
 from synth.tree_packing.min_arborescence import cheapest_arborescence
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(networks(most_ranks=9), st.data())
 def test_agrees_with_networkx_and_spans(network, data):
     root = data.draw(st.integers(0, network.ranks - 1))

@@ -25,7 +25,7 @@ def block(table, name):
     return table.blocks[:, BLOCK.index(name)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 5),

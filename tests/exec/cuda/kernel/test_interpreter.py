@@ -105,7 +105,7 @@ def test_every_correct_xml_is_exact():
     assert ran > 10
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 5),

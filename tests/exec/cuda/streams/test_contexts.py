@@ -88,7 +88,7 @@ def wrong(program, count, dtype="float32", redop="sum", seed=0, tile_bytes=256):
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 4),

@@ -1,0 +1,90 @@
+"""A lower bound on all_reduce by spanning trees: any prices of links and ports prove one.
+
+Let every port, and every link without one, have a price y, and a send cost what it holds of each of them,
+times its price. In time T all of them offer T·Σy. Between k parts of the network every chunk crosses at
+least 2(k−1) times (Nash-Williams, Tutte); summed over the parts that links below each cost join, as in
+Kruskal's algorithm, that is twice the cost of a minimum spanning tree, where a pair of ranks costs what the
+cheaper of its directions does. So T ≥ 2·MST(y)/Σy bytes. The best prices are the dual of packing spanning
+trees: *count* and *partition* are this bound at prices of their own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+from probes.columns import Floats, Indices
+from synth.bounds.packing_lp import Trees, link_load, solve
+from synth.network import Network
+
+__all__ = ["is_promising", "spanning_tree_s_per_byte"]
+
+_MOST_LINKS, _FEW_RESOURCES = 20_000, 64
+_FIRST_TREES = 32
+_MOST_ROUNDS = 40
+_PER_ROUND = 4
+_CLOSE = 0.002
+_STEADY = 0.7
+_CHANCE = 1e-12
+
+
+def is_promising(network: Network) -> bool:
+    """Whether the search takes less than a second, and may prove more than cuts and partitions do.
+
+    It does where links share few ports. Where each link has its own price the linear programs are large, and
+    partitions are about as good.
+    """
+    if not len(network.ports) or network.links > _MOST_LINKS:
+        return False
+    resources = int(link_load(network).shape[0])
+    return resources <= max(_FEW_RESOURCES, network.links // 2)
+
+
+def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) -> float:
+    """Seconds per byte that no all_reduce is faster than, alpha apart; within 0.2 % of the best prices'.
+
+    The search ends early where prices cannot prove more than ``known_s_per_byte``. The network must be
+    connected. O(rounds · (linear program + links · log ranks)).
+    """
+    busy = 2.0 * link_load(network)
+    random = np.random.default_rng(0)
+    trees = Trees()
+    used = np.zeros(busy.shape[0])
+    for _ in range(_FIRST_TREES):
+        used += busy[:, trees.add(_cheapest(network, busy.T @ used, random), 0)].sum(axis=1)
+    best, before, steady = 0.0, 0, np.zeros_like(used)
+    for rounds in range(_MOST_ROUNDS):
+        found = solve(busy, trees, np.ones(1))
+        # Among all trees no more can be proven than among those found so far.
+        close = found.s_per_byte <= max(best, known_s_per_byte) * (1 + _CLOSE)
+        if close or len(trees) == before or not found.price.any():
+            break
+        before = len(trees)
+        latest = found.price / found.price.sum()
+        steady = latest if rounds == 0 else _STEADY * steady + (1 - _STEADY) * latest
+        for price in (steady, latest):
+            cost = np.asarray(busy.T @ price)
+            for at in range(_PER_ROUND):
+                tree = trees.add(_cheapest(network, cost, random), 0)
+                if at == 0:
+                    # No tree is cheaper than this one by more than what chance has added to its edges.
+                    least = cost[tree].sum() - 2 * _CHANCE * len(tree) * cost.max()
+                    best = max(best, float(least / price.sum()))
+    return best * (1 - 1e-12)
+
+
+def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> Indices:
+    """The links of a minimum spanning tree, a pair of ranks by its cheaper link; by chance among equals."""
+    low, high = np.minimum(network.src, network.dst), np.maximum(network.src, network.dst)
+    order = np.lexsort((cost, high, low))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
+    link = order[first]
+    scale = float(cost.max()) or 1.0
+    # Each edge costs as much more, as scipy takes an edge that costs nothing for none.
+    weight = cost[link] / scale + 1.0 + random.random(len(link)) * _CHANCE
+    shape = (network.ranks, network.ranks)
+    number = csr_array((np.arange(1, len(link) + 1), (low[link], high[link])), shape=shape)
+    tree = minimum_spanning_tree(csr_array((weight, (low[link], high[link])), shape=shape)).tocoo()
+    return np.asarray(link[number[tree.row, tree.col] - 1], dtype=np.int64)
