@@ -38,12 +38,16 @@ def __getattr__(name: str) -> Any:
 
 
 def register() -> None:
-    """Make the backend known to torch.distributed; never raises, as ``import torch`` would fail with it."""
+    """Make the backend and `ccctl://` known to torch.distributed.
+
+    Never raises, as ``import torch`` would fail with it.
+    """
     try:
         import torch.distributed as dist
 
         if dist.is_available() and not hasattr(dist.Backend, "CCCTL"):
             dist.Backend.register_backend("ccctl", _create, extended_api=True, devices=["cpu"])
+            dist.register_rendezvous_handler("ccctl", _meet)
     except Exception as error:  # What an entry point raises would break `import torch`.
         _log.debug("the backend ccctl is not registered: %s", error)
 
@@ -59,6 +63,13 @@ def _create(options: Any, backend_options: Any) -> Any:
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     settings = Settings(partial(_network, os.environ.get("CCCTL_PROFILE", ""), ranks), prefer)
     return TorchGroup(options.store, options.group_rank, options.group_size, options.timeout, settings)
+
+
+def _meet(url: str, **options: Any) -> Any:
+    """The rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
+    from exec.training.backend.launched_ranks import meet
+
+    return meet(url, **options)
 
 
 def _network(path: str, ranks: list[int]) -> Network | None:

@@ -4,7 +4,9 @@ import copy
 import os
 import sys
 import tempfile
+import unittest.mock
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import ccctl.torch
+from exec.training.backend.planned_collectives import PlannedCollectives
 from probes.errors import CcctlError, UsageError
 from synth.groups.consensus import average
 from synth.groups.planner import plan_groups
@@ -411,6 +414,28 @@ def from_a_file(rank, size):
         refused_with(CcctlError, lambda: wrapped(str(path.with_name("none.json"))), "none.json")
 
 
+def backends(rank, size):
+    """Pairs average to the same bits over gloo and over ccctl, preferred or tried in turn with gloo."""
+    served = []
+    serve = PlannedCollectives.run
+    PlannedCollectives.run = lambda *given: (served.append(given[0]), serve(*given))[1]
+    found = {}
+    for name, prefer in (("gloo", "gloo"), ("ccctl", "ccctl"), ("ccctl", "measured")):
+        os.environ["CCCTL_PREFER"] = prefer
+        torch.manual_seed(5)
+        # Two layers of more than goes to gloo at once, so that two messages are under way.
+        model = nn.Sequential(nn.Linear(6, 3001), nn.Tanh(), nn.Linear(3001, 7), nn.Tanh(), nn.Linear(7, 3))
+        with unittest.mock.patch.object(dist, "new_group", partial(dist.new_group, backend=name)):
+            wrapper, optimizer = wrapped(planned([2, 2], "butterfly"), model, bucket_bytes=1 << 16)
+        served.clear()
+        for step in range(8):
+            iterate(wrapper, optimizer, step)
+        found[prefer] = replicas(wrapper)
+        assert bool(served) == (prefer != "gloo")
+    for prefer in ("ccctl", "measured"):
+        assert torch.equal(found[prefer], found["gloo"])
+
+
 def documented(rank, size):
     """The script of docs/training.md, in this process group."""
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
@@ -425,13 +450,15 @@ def documented(rank, size):
 
 CASES = {
     "four": (start_equal, averaging, refusals, warm_up, adjusting, converges),
+    "backends": (backends,),
     "two": (like_data_parallel, evaluation, statistics, ensemble, from_a_file, documented, resumed),
 }
 
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+    where = {"init_method": "ccctl://"} if "RANK" not in os.environ else {}
+    dist.init_process_group(os.environ.get("BACKEND", "gloo"), **where)
     for case in CASES.get(sys.argv[1]) or [globals()[sys.argv[1]]]:
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)

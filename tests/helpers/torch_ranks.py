@@ -211,16 +211,23 @@ def killed(rank, size):
     os._exit(0)
 
 
+def reduced(rank, size):
+    dist.all_reduce(data := of(rank))
+    equal(data, all_of().sum(0))
+
+
 CASES = {
     "collectives": (reductions, movements, asynchronous, subgroups, data_parallel, fully_sharded),
     "measured": (measured,),
     "killed": (killed,),
+    "launched": (reduced,),
 }
 
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("cpu:ccctl" if sys.argv[1] == "measured" else "ccctl")
+    where = {"init_method": "ccctl://"} if sys.argv[1] == "launched" else {}
+    dist.init_process_group("cpu:ccctl" if sys.argv[1] == "measured" else "ccctl", **where)
     for case in CASES[sys.argv[1]]:
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)

@@ -1,4 +1,4 @@
-"""Ranks of a script of torch on this host, started as torchrun starts them."""
+"""Ranks of a script of torch on this host, started as torchrun starts them, or as srun does."""
 
 import os
 import socket
@@ -10,21 +10,32 @@ from pathlib import Path
 LIMIT_S = 300
 
 
-def started(script, case, size, **variables):
-    """One process a rank of ``script``, a file beside this one, with the variables that torchrun sets."""
+def by_torchrun(size):
+    """For each rank the variables that torchrun sets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), **variables}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
+    return [{**common, "RANK": str(rank)} for rank in range(size)]
+
+
+def by_srun(size):
+    """For each rank what it reads of the variables that srun sets."""
+    step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1"}
+    return [{**step, "SLURM_STEP_NUM_TASKS": str(size), "SLURM_PROCID": str(rank)} for rank in range(size)]
+
+
+def started(script, case, size, launcher=by_torchrun, **variables):
+    """One process a rank of ``script``, a file beside this one, as ``launcher`` starts it."""
     return [
         subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name(script)), case],
-            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **own, **variables, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for rank in range(size)
+        for own in launcher(size)
     ]
 
 
@@ -37,9 +48,9 @@ def outputs(processes):
             process.kill()
 
 
-def finished(script, case, size, **variables):
+def finished(script, case, size, launcher=by_torchrun, **variables):
     """What each rank has printed; fails where one has."""
-    ranks = started(script, case, size, **variables)
+    ranks = started(script, case, size, launcher, **variables)
     said = outputs(ranks)
     assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(said)
     return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,13 +11,33 @@ import torch
 from probes.errors import UsageError
 from synth.errors import NotApplicableError
 
-__all__ = ["PartialSteps"]
+__all__ = ["PartialSteps", "matching_rate"]
+
+# Their steps are divided by the root of mean squares (or sums, or maxima) of gradients.
+_NORMALIZING = ("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adafactor")
+# Weights decay by the learning rate, and not through the gradient.
+_DECOUPLED = ("AdamW", "Adafactor")
+
+
+def matching_rate(optimizer: Any, ranks: int) -> float:
+    """The factor to the learning rate with which the mean of the steps of ``ranks`` ranks is DDP's step.
+
+    A rank's gradient is of 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and its like
+    divide by that, and the mean of their steps is by as much too short: the factor is √ranks, as by the
+    square root scaling rule (Malladi et al., On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
+    NeurIPS 2022). SGD's step is linear in the gradient: 1.
+    """
+    return math.sqrt(ranks) if _is_one_of(optimizer, _NORMALIZING) else 1.0
 
 
 class PartialSteps:
-    """Steps of ``optimizer`` for the parameters that are given, each as the optimizer alone would step it."""
+    """Steps of ``optimizer`` for the parameters that are given, each as the optimizer alone would step it.
 
-    def __init__(self, optimizer: Any) -> None:
+    Learning rates are multiplied by ``rate_factor`` while it steps; decay of weights that is no part of the
+    gradient stays as it was.
+    """
+
+    def __init__(self, optimizer: Any, rate_factor: float = 1.0) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise UsageError(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
         if isinstance(optimizer, torch.optim.LBFGS):
@@ -28,8 +49,9 @@ class PartialSteps:
         # Hooks of the optimizer are for whole steps.
         self._bare = step.__wrapped__ if getattr(step, "hooked", False) else step
         self._place: dict[int, int] = {}
-        self._hidden: list[list[Any]] | None = None
+        self._hidden: list[dict[str, Any]] | None = None
         self._tried = False
+        self._rate_factor = rate_factor
 
     def parameters(self) -> list[Any]:
         """All parameters of the optimizer."""
@@ -64,10 +86,10 @@ class PartialSteps:
         self._hide([[one for one in group["params"] if id(one) not in known] for group in groups])
 
     def restore(self) -> None:
-        """Give the optimizer all its parameters back."""
+        """Give the optimizer all its parameters back, and its own learning rates."""
         if self._hidden is not None:
-            for group, parameters in zip(self._optimizer.param_groups, self._hidden, strict=True):
-                group["params"] = parameters
+            for group, own in zip(self._optimizer.param_groups, self._hidden, strict=True):
+                group.update(own)
         self._hidden = None
 
     def forget_groups(self) -> None:
@@ -77,9 +99,21 @@ class PartialSteps:
     def _hide(self, kept: list[list[Any]]) -> None:
         self.restore()
         groups = self._optimizer.param_groups
-        self._hidden = [group["params"] for group in groups]
+        self._hidden = []
         for group, parameters in zip(groups, kept, strict=True):
-            group["params"] = parameters
+            changed = {"params": parameters, **self._scaled(group)}
+            self._hidden.append({key: group[key] for key in changed})
+            group.update(changed)
+
+    def _scaled(self, group: dict[str, Any]) -> dict[str, Any]:
+        """What of a parameter group changes for a step by ``rate_factor`` times its learning rate."""
+        if self._rate_factor == 1 or "lr" not in group:
+            return {}
+        found = {"lr": group["lr"] * self._rate_factor}
+        decoupled = group.get("decoupled_weight_decay", _is_one_of(self._optimizer, _DECOUPLED))
+        if decoupled and "weight_decay" in group:
+            found["weight_decay"] = group["weight_decay"] / self._rate_factor
+        return found
 
     def _refuse_common_state(self, before: list[dict[str, Any]]) -> None:
         """Raise NotApplicableError where a step changed what parameters of a group share."""
@@ -91,3 +125,9 @@ class PartialSteps:
                     f"{type(self._optimizer).__name__} changes {changed[0]!r} of a whole group at each step: "
                     "DS-Sync steps layer by layer, which would change it once a layer"
                 )
+
+
+def _is_one_of(optimizer: Any, names: Iterable[str]) -> bool:
+    """Whether it is one of these of `torch.optim`, as far as the installed version has them."""
+    known = tuple(getattr(torch.optim, name) for name in names if hasattr(torch.optim, name))
+    return isinstance(optimizer, known)

@@ -26,7 +26,7 @@ from exec.training.ds_sync.communication import (
     broadcast,
     gathered,
 )
-from exec.training.ds_sync.partial_steps import PartialSteps
+from exec.training.ds_sync.partial_steps import PartialSteps, matching_rate
 from exec.training.ds_sync.planning import Job, equal_links, planned_for, require_agreement
 from probes.errors import UsageError
 from synth.errors import NotApplicableError
@@ -51,8 +51,9 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     join until they have ``bucket_bytes``; 0 is one a layer. The first ``warmup`` iterations average over all
     ranks. ``swa_factor``: of each rank's moving average of parameters, from iteration ``swa_from`` on; None
     keeps none. Every ``adjust_every`` iterations the groups follow what has become slow; 0 leaves them. What
-    links cost is measured for that, or ``network_now`` tells it on rank 0. Collective. Raises UsageError on
-    all ranks for what cannot be trained so.
+    links cost is measured for that, or ``network_now`` tells it on rank 0. Learning rates are multiplied by
+    ``rate_factor``; None: by what `matching_rate` gives, so that they are those of DDP. Collective. Raises
+    UsageError on all ranks for what cannot be trained so.
     """
 
     def __init__(
@@ -67,8 +68,11 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         swa_from: int = 0,
         adjust_every: int = 100,
         network_now: Callable[[], Network] | None = None,
+        rate_factor: float | None = None,
     ) -> None:
         super().__init__()
+        if rate_factor is not None and not 0 < rate_factor < math.inf:
+            raise UsageError(f"rate_factor: expected a number above 0, found {rate_factor}")
         if swa_factor is not None and not 0 <= swa_factor < 1:
             raise UsageError(f"swa_factor: expected a number from 0 to below 1, found {swa_factor}")
         self.module = model
@@ -77,7 +81,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._ranks: int = dist.get_world_size()
         self._bucket_bytes, self._warmup = bucket_bytes, warmup
         self._swa_factor, self._swa_from = swa_factor, swa_from
-        self._steps = PartialSteps(optimizer)
+        factor = matching_rate(optimizer, self._ranks) if rate_factor is None else rate_factor
+        self._steps = PartialSteps(optimizer, factor)
         self._trained = self._trained_parameters()
         self._require_same_model()
         broadcast([*model.parameters(), *model.buffers()])

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torch_started import finished
+from torch_started import by_srun, finished
 
 HELPER = "ds_sync_ranks.py"
 
@@ -15,3 +15,7 @@ def test_four_ranks_average_agree_and_learn_what_data_parallel_training_learns()
 
 def test_models_of_all_kinds_are_trained_as_data_parallel_training_does():
     assert all("resumed" in said for said in finished(HELPER, "two", 2))
+
+
+def test_ranks_of_srun_average_over_ccctl_to_the_bits_that_gloo_gives():
+    finished(HELPER, "backends", 4, by_srun, BACKEND="ccctl", CCCTL_PREFER="gloo")
