@@ -117,7 +117,12 @@ class Coordinator:
         self._looked_s = now_s
         self._states: dict[int, State] | None = None
         self.joined, self.starts = dict(joined or {}), dict(starts or {})
-        self._joining, self._took_over = set(joining), True
+        self._joining = set(joining)
+        # Enough must be left of each. Ranks that join count once the epoch is complete which lets them in;
+        # one that takes over does not know whether it was.
+        standing = tuple(rank for rank in self.members if rank not in self._joining)
+        self.bases = [standing, self.members] if self._joining else [self.members]
+        self._joined_before = dict(self.joined)
         self._waiting: dict[int, tuple[Join, float]] = {}
 
     @property
@@ -194,16 +199,18 @@ class Coordinator:
         """Begin an epoch without ``lost``; raises LostRankError where too few are left.
 
         Only a side with more than half of the members goes on, or with half of them and the lowest: so two
-        sides of a network that has come apart never both do.
+        sides of a network that has come apart never both do. The members are those of the last epoch that all
+        of them have heard of: ranks that are lost one by one before the next are counted together.
         """
         gone = {rank: how for rank, how in lost.items() if rank in self.members}
         if not gone:
             return []
         left = tuple(rank for rank in self.members if rank not in gone)
-        for base in self._bases():
+        for base in self.bases:
             here = [rank for rank in base if rank in left]
             twice, all_of_them = 2 * len(here), len(base)
-            if twice < all_of_them or (twice == all_of_them and leader_of(base, self.joined) not in left):
+            leader = leader_of(base, self._joined_before)
+            if twice < all_of_them or (twice == all_of_them and leader not in left):
                 named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
                 raise LostRankError(
                     f"{len(here)} of {all_of_them} ranks are left, which cannot go on: {named}"
@@ -211,15 +218,6 @@ class Coordinator:
         self.lost |= gone
         self._joining -= gone.keys()
         return self.regroup(left, now_s)
-
-    def _bases(self) -> list[tuple[int, ...]]:
-        """The memberships of which enough must be left.
-
-        Ranks that join count once the epoch is complete which lets them in. The coordinator that began it
-        knows that it is not; one that takes over does not, so that both memberships count.
-        """
-        standing = tuple(rank for rank in self.members if rank not in self._joining)
-        return [standing, self.members] if self._took_over and self._joining else [standing]
 
     def heard_s(self, now_s: float) -> dict[int, float]:
         """When each member was heard last; this rank is now."""
@@ -270,7 +268,6 @@ class Coordinator:
         self.starts |= chosen
         self.joined |= dict.fromkeys(chosen, self.seq)
         self._joining |= chosen.keys()
-        self._took_over = False
         return self.regroup((*self.members, *chosen), now_s)
 
     def _starts_of(self, ranks: Sequence[int]) -> dict[int, int]:
@@ -363,6 +360,7 @@ class Coordinator:
         for rank in new:
             self._ready[furthest][rank] = (ADMIT, now_s)
         self._joining.clear()
+        self.bases, self._joined_before = [self.members], dict(self.joined)
         self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
         decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
         if kept and not set(self.members) - self._round.covered():

@@ -102,9 +102,8 @@ def test_survivors_agree_on_results_that_hold_their_data_once(ranks, seed, buy_s
         if kills and turn == kills[0]:
             kills.pop(0)
             victim = chance.choice([number for number in world.coordinator.members if number] or [None])
-            if victim is not None and 2 * (len(world.coordinator.members) - 1) >= len(
-                world.coordinator.members
-            ):
+            most = max(map(len, world.coordinator.bases))
+            if victim is not None and 2 * (len(world.coordinator.members) - 1) >= most:
                 world.kill(victim)
         world.act()
         if all(world.ranks[number].done == requests for number in world.coordinator.members):
@@ -186,6 +185,19 @@ def test_while_the_coordinator_does_not_run_nobody_is_silent():
     for hundredth in range(551, 640):
         silent = coordinator.silent(hundredth / 100)
     assert set(silent) == {2}
+
+
+def test_ranks_that_are_lost_one_by_one_count_together_until_the_rest_agrees():
+    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.0)
+    coordinator.lose({1: "was silent"}, 0.0)
+    with pytest.raises(LostRankError, match="1 of 3 ranks are left"):
+        coordinator.lose({2: "was silent"}, 0.1)
+    coordinator = Coordinator(0, range(3), Policy(), lambda *_: 0.0)
+    coordinator.lose({1: "was silent"}, 0.0)
+    for rank in (0, 2):
+        coordinator.hear(rank, State(1, 0, (), {}), 0.1)
+    (regroup,) = coordinator.lose({2: "was silent"}, 0.2)
+    assert regroup.members == (0,)
 
 
 def test_a_minority_does_not_go_on():
