@@ -60,7 +60,7 @@ def run_adaptively(
         network=network,
         profile_every=profile_every,
         policy=Policy(relays=relays),
-        rejoin=rejoin > 0,
+        rejoin=rejoin > 0 or world.spare is not None,
     )
 
     def keep(piece: tuple[int, Event]) -> None:

@@ -35,8 +35,8 @@ __all__ = [
 
 # Where --hosts is not given; a lab sets it for what runs inside.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
-_FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile"}
-_ARGUMENT = re.compile(r"^(ranks|hosts|hostfile)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
+_FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile", "spare": "--spare"}
+_ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
 
 
 def by_default(hosts: str | None) -> bool:

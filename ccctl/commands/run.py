@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,6 +111,14 @@ def run(
             help="With --adaptive: start a lost rank again up to N times; it joins the others.",
         ),
     ] = 0,
+    spare: Annotated[
+        str | None,
+        typer.Option(
+            "--spare",
+            metavar="HOSTS",
+            help="With --adaptive: hosts, as for --hosts, whose ranks join once they answer.",
+        ),
+    ] = None,
     device: Device = "cpu",
     ranks: Ranks = None,
     hosts: Hosts = None,
@@ -126,14 +135,15 @@ def run(
 
     With --adaptive every element of every result is checked; what the session measures, plans anew and
     changes to is told as it happens. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
-    lost ranks are started again, and let in between two requests.
+    lost ranks are started again, and let in between two requests; so are ranks on the hosts of --spare,
+    which need not answer at the start and are tried at least once a minute.
     """
     if adaptive:
         if data is not None or output is not None:
             raise UsageError("--adaptive makes its own data: leave out --input and -o")
         run_adaptively(
             artifact,
-            world_of(ranks, hosts, hostfile),
+            replace(world_of(ranks, hosts, hostfile), spare=spare),
             collective,
             size,
             iterations,
@@ -144,6 +154,8 @@ def run(
             timeout_s=timeout,
         )
         return
+    if spare is not None:
+        raise UsageError("--spare goes with --adaptive; else all ranks are there from the start")
     if artifact is None or data is None:
         missing = "a schedule or a program" if artifact is None else "--input"
         raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")

@@ -14,7 +14,7 @@ import numpy as np
 
 from exec.adaptive.compiled_parts import late_parts, packed, unpacked, whole_parts
 from exec.adaptive.contexts import Contexts, Result, Version
-from exec.adaptive.links_now import betas_of, measured_links
+from exec.adaptive.links_now import LinkNow, betas_of, measured_links, with_links
 from exec.adaptive.messages import (
     ADMIT,
     Decision,
@@ -100,19 +100,19 @@ class Work:
 class Backend:
     """Works and contexts of one rank. Members are numbers of the session's start, as in messages.
 
-    A rank that was started again has no ``network``, and no members, until the others let it in.
+    A rank that is started later has no ``network``, and no members, until the others let it in.
     """
 
     def __init__(self, session: Session, group: Group, network: Network | None) -> None:
         self._session, self.group = session, group
         self.members: tuple[int, ...] = group.members if network is not None else ()
-        self._first = group.members
+        self._first = session.slots
         self.epoch, self.lost = 0, dict[int, str]()
         self.joined: Mapping[int, int] = {}
         self.starts: Mapping[int, int] = {}
         self.joining: tuple[int, ...] = ()
         self._is_new, self.admission = network is None, queue.SimpleQueue[Work]()
-        self._capability = network
+        self.base, self.links = network, tuple[LinkNow, ...]()
         self.severed: tuple[HostPair, ...] = ()
         self._broken_epoch = -1
         self.profile_every = 0
@@ -361,14 +361,16 @@ class Backend:
 
     def _network(self) -> Network:
         """What the links between the members can carry."""
-        assert self._capability is not None
-        return restricted(self._capability, [self._first.index(rank) for rank in self.members])[0]
+        assert self.base is not None
+        capability = with_links(self.base, self.links)
+        return restricted(capability, [self._first.index(rank) for rank in self.members])[0]
 
     def _take_over(self, welcome: Welcome) -> None:
         """On a rank that joins: take what the others have agreed on."""
         if not self._is_new:
             return
-        self._capability = self._session.capability = welcome.network
+        self.base = self._session.capability = welcome.network
+        self._session.guessed = welcome.guessed
         self._set_up |= dict.fromkeys(welcome.requests)
         self.profile_every = welcome.profile_every
         self._contexts.version = Version(welcome.version, {})
@@ -403,6 +405,9 @@ class Backend:
         self.group = self.group.among(regroup.members, str(regroup.epoch))
         self.joined, self.starts, self.joining = regroup.joined, regroup.starts, regroup.joining
         self.members, self.epoch = regroup.members, regroup.epoch
+        self.links = regroup.links
+        if self.base is not None:
+            self._session.capability = with_links(self.base, self.links)
         self._take_severed(regroup.severed)
         with self._lock:
             ready = {seq: work.request for seq, work in self._works.items()}

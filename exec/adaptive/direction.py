@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,8 @@ class Direction:
         )
         self._now: Network = session.capability
         self._first = group
+        # The links of spares that have joined, as they were measured first; until then they are guessed.
+        self._first_links = {(link.src, link.dst): link for link in session.first_links}
         self._severed = Severed(group.mesh.host, session.severed, time.monotonic())
         self.coordinator.severed = self._severed.pairs
         self._measure_due = False
@@ -199,7 +202,7 @@ class Direction:
     def _names(self, pair: HostPair) -> tuple[str, ...]:
         """What the profile calls the hosts of a pair."""
         hosts = self._session.capability.hosts
-        return tuple(hosts[self._first.members.index(rank)] for rank in pair)
+        return tuple(hosts[self._session.slots.index(rank)] for rank in pair)
 
     def close(self) -> None:
         """End what runs beside."""
@@ -245,6 +248,7 @@ class Direction:
             if isinstance(decision, Regroup):
                 self._begin_anew()
                 self._welcome(decision)
+                decision = replace(decision, links=tuple(self._first_links.values()))
             for rank in self.coordinator.members:
                 self._session.send(rank, decision)
             if isinstance(decision, Go) and decision.last:
@@ -254,13 +258,16 @@ class Direction:
 
     def _welcome(self, regroup: Regroup) -> None:
         """Tell those that join what the others have agreed on; have their links measured once they are in."""
-        session = self._session
+        session, base = self._session, self._session.base
+        # A spare may be on a host that was known by another name.
+        self._severed.hosts = self._first.mesh.host
         for rank in regroup.joining:
             session.send(
                 rank,
                 Welcome(
                     regroup.epoch,
-                    session.capability,
+                    base,
+                    session.guessed,
                     session.requests,
                     session.version,
                     session.profile_every,
@@ -300,11 +307,27 @@ class Direction:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
         self._now = with_links(self._now, found)
+        self._learn(found)
         if self._has_changed():
             self._replan()
         # The search is under way beside the job while links are measured once more.
         if self._name_slow():
             self.measure()
+
+    def _learn(self, found: Sequence[LinkNow]) -> None:
+        """Take what the links of spares carry when they are first measured for what they can carry."""
+        guessed = self._session.guessed
+        new = {
+            (link.src, link.dst): link
+            for link in found
+            if {link.src, link.dst} & guessed
+            and link.beta_s_per_byte < math.inf
+            and (link.src, link.dst) not in self._first_links
+        }
+        if new:
+            self._first_links |= new
+            self._session.capability = with_links(self._session.base, tuple(self._first_links.values()))
+            self._slow_of = ()
 
     def _has_changed(self) -> bool:
         """Whether a link costs clearly more or less than when schedules were last looked for."""
@@ -343,7 +366,7 @@ class Direction:
     def _links_of(self, network: Network) -> Network:
         """The part of a network of all ranks that joins the members."""
         members = self.coordinator.members
-        return restricted(network, [self._first.members.index(rank) for rank in members])[0]
+        return restricted(network, [self._session.slots.index(rank) for rank in members])[0]
 
     def _planned(self, found: Replanned) -> None:
         self._plans.append((self._searched_epoch, found))

@@ -91,7 +91,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
     session.setup(asked.count, asked.dtype, kind=asked.kind, root=asked.root)
     session.profile(every=asked.profile_every)
-    data = _Data(asked, comm.Get_rank(), comm.Get_size())
+    data = _Data(asked, session.rank, session.size)
     setup_s = time.monotonic() - started_s
     if not comm.mesh.start:
         comm.named("start").Barrier()
@@ -105,7 +105,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         first = seq if first is None else first
         progress.update(seq, asked.iterations, asked.kind)
         if asked.computing_s is not None:
-            time.sleep(float(asked.computing_s[seq, comm.Get_rank()]))
+            time.sleep(float(asked.computing_s[seq, session.rank]))
         given = data.given(seq)
         ready_s[seq] = time.monotonic()
         work = session.ask(asked.kind, given, root=asked.root)

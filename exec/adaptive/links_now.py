@@ -33,6 +33,7 @@ __all__ = [
     "measured_network",
     "steady_s",
     "with_links",
+    "with_spares",
 ]
 
 # Long enough for a rate, short enough for a job that waits.
@@ -41,6 +42,7 @@ _PIECE_BYTES = 16 << 10
 _PINGS = 5
 _COPIES, _COPY_BYTES = 4, 256 << 10
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
+_GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
 # Over a link that carries anything the exchange takes a small part of this.
 _PATIENCE_S = 3.0
@@ -98,7 +100,9 @@ def measured_links(
     return within + found
 
 
-def guessed_network(group: Group, alpha_s: float = 1e-4, beta_s_per_byte: float = 1e-9) -> Network:
+def guessed_network(
+    group: Group, alpha_s: float = _GUESSED_ALPHA_S, beta_s_per_byte: float = _GUESSED_BETA
+) -> Network:
     """Every rank linked to every other; the NIC of a host is one port out and one in."""
     names = _host_names(group)
     links = []
@@ -139,6 +143,8 @@ def betas_of(network: Network) -> dict[tuple[int, int], float]:
 
 def with_links(network: Network, found: Sequence[LinkNow]) -> Network:
     """``network`` with the costs that were measured; others keep theirs."""
+    if not found:
+        return network
     alpha, beta = np.array(network.alpha_s), np.array(network.beta_s_per_byte)
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
@@ -148,6 +154,44 @@ def with_links(network: Network, found: Sequence[LinkNow]) -> Network:
         if row is not None and link.beta_s_per_byte < math.inf:
             alpha[row], beta[row] = link.alpha_s, link.beta_s_per_byte
     return replace(network, alpha_s=floats(alpha), beta_s_per_byte=floats(beta))
+
+
+def with_spares(network: Network, spares: Sequence[str]) -> Network:
+    """``network`` and ranks on the hosts ``spares``, whose links are guessed: they have not been measured.
+
+    Each costs what those of its kind, within a host or between hosts, cost in the middle.
+    """
+    hosts = (*network.hosts, *spares)
+    rows = range(network.links)
+    known = [
+        Link(
+            int(network.src[row]),
+            int(network.dst[row]),
+            float(network.alpha_s[row]),
+            float(network.beta_s_per_byte[row]),
+            tuple(network.ports[port] for port in network.ports_of(row)),
+        )
+        for row in rows
+    ]
+    guessed = []
+    for src, here in enumerate(hosts):
+        for dst, there in enumerate(hosts):
+            if src != dst and max(src, dst) >= network.ranks:
+                alpha_s, beta = _middle(network, within=here == there)
+                ports = () if here == there else (f"{here} out", f"{there} in")
+                guessed.append(Link(src, dst, alpha_s, beta, ports))
+    return build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
+
+
+def _middle(network: Network, *, within: bool) -> tuple[float, float]:
+    """Median alpha and beta of the links within hosts or between them; of all where there is none."""
+    chosen = network.within_host == within
+    if not chosen.any():
+        chosen = np.ones(network.links, dtype=np.bool_)
+    if not network.links:
+        return _GUESSED_ALPHA_S, _GUESSED_BETA
+    alpha_s, beta = network.alpha_s[chosen], network.beta_s_per_byte[chosen]
+    return float(np.median(alpha_s)), float(np.median(beta))
 
 
 def _by_host(group: Group) -> list[list[int]]:

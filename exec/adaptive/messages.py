@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from exec.adaptive.links_now import LinkNow
 from exec.sockets.mesh import Whereabouts
 from synth.collective import Kind
 from synth.network import Network
@@ -229,7 +230,8 @@ class Regroup(Decision):
 
     ``severed`` are pairs of hosts, by their lowest ranks, between which nothing passes. ``joined`` are the
     members that were let in later, and by which request; ``starts`` how often members and lost ranks were
-    started before, where they were. ``joining`` have not yet been told where they go on.
+    started before, where they were. ``joining`` have not yet been told where they go on. ``links`` are those
+    of spares that have joined, as they were measured first.
     """
 
     members: tuple[int, ...]
@@ -238,6 +240,7 @@ class Regroup(Decision):
     joined: Mapping[int, int] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     joining: tuple[int, ...] = ()
+    links: tuple[LinkNow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -295,11 +298,12 @@ class Measure(Decision):
 class Welcome(Decision):
     """To a rank that joins: what the others have agreed on so far.
 
-    ``network`` is what the links can carry, ``requests`` were set up in this order, ``version`` is that of
-    the schedules, and links are measured every so many requests.
+    ``network`` is what the links can carry, guessed for those of the ranks ``guessed``, ``requests`` were set
+    up in this order, ``version`` is that of the schedules, and links are measured every so many requests.
     """
 
     network: Network
+    guessed: frozenset[int]
     requests: tuple[Request, ...]
     version: int
     profile_every: int

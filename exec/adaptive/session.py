@@ -21,7 +21,7 @@ from typing import Any
 from exec.adaptive.backend import Backend, Work
 from exec.adaptive.coordinator import Policy, Seen
 from exec.adaptive.direction import Direction
-from exec.adaptive.links_now import measured_network
+from exec.adaptive.links_now import LinkNow, measured_network, with_spares
 from exec.adaptive.messages import (
     REDUCING,
     SERVED,
@@ -102,8 +102,9 @@ class Session:
     the job may take, ``fence`` ends the process of a rank that is counted as lost, so that it cannot come
     back. Raises LostRankError where ranks are lost and too few are left.
 
-    On a rank that was started again (`launch` with ``rejoin``) it is made once the others have called
-    ``admit``, for which it waits ``join_s`` at most, else LostRankError. What was set up then is known to it.
+    On a rank that is started later (`launch` with ``rejoin`` or ``spare``) it is made once the others have
+    called ``admit``, for which it waits ``join_s`` at most, else LostRankError. What was set up then is known
+    to it.
     """
 
     def __init__(
@@ -122,6 +123,8 @@ class Session:
         self.rank = group.mesh.rank
         self.policy, self.replan_s, self.fence = policy or Policy(), replan_s, fence
         joins = group.mesh.start > 0
+        self.slots = tuple(dict.fromkeys((*group.members, *group.mesh.spares)))
+        self.guessed: frozenset[int] = frozenset()
         if not joins:
             self.capability = self._measured(network)
         self._direction: Direction | None = None
@@ -135,7 +138,8 @@ class Session:
         self._mesh.on_lost(self._lost)
         if not joins:
             for rank, how in tuple(self._mesh.lost.items()):
-                self._lost(rank, how, self._mesh.starts[rank])
+                if rank in group.members:
+                    self._lost(rank, how, self._mesh.starts[rank])
             group.Barrier()
         self._threads = [
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True)
@@ -147,8 +151,8 @@ class Session:
 
     @property
     def size(self) -> int:
-        """How many ranks there were at the start."""
-        return self._first.Get_size()
+        """How many ranks there were at the start, and spares."""
+        return len(self.slots)
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -215,6 +219,17 @@ class Session:
         return self._backend.joining
 
     @property
+    def base(self) -> Network:
+        """What the links can carry, as it was known, or guessed, at the start."""
+        assert self._backend.base is not None, "asked before this rank was let in"
+        return self._backend.base
+
+    @property
+    def first_links(self) -> tuple[LinkNow, ...]:
+        """What the links of spares carried when they were first measured, as of the last epoch."""
+        return self._backend.links
+
+    @property
     def requests(self) -> tuple[Request, ...]:
         """What was set up, in this order on every rank."""
         return self._backend.requests
@@ -250,7 +265,7 @@ class Session:
         """
         if data.ndim != 1 or not data.flags.c_contiguous:
             raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
-        blocks = self._first.Get_size() if kind in ("reduce_scatter", "all_to_all") else 1
+        blocks = self.size if kind in ("reduce_scatter", "all_to_all") else 1
         if data.size % blocks:
             raise UsageError(f"data: expected {blocks} blocks, one a rank, found {data.size} elements")
         dtype = dtype_name(data.dtype)
@@ -334,10 +349,10 @@ class Session:
             now_s, met = time.monotonic(), self._mesh.met
             alone_since_s = math.inf if met else min(now_s, alone_since_s)
             if now_s - alone_since_s > _ALONE_S:
-                raise LostRankError(f"rank {self.rank} was started again, and finds no rank to join")
+                raise LostRankError(f"rank {self.rank} was started later, and finds no rank to join")
             if now_s - started_s > limit_s:
                 raise LostRankError(
-                    f"rank {self.rank} was started again, and not let in within {limit_s:g} s",
+                    f"rank {self.rank} was started later, and not let in within {limit_s:g} s",
                     hint="The other ranks let it in where they call admit().",
                 )
             if now_s - asked_s > _ASK_S:
@@ -351,7 +366,7 @@ class Session:
         try:
             admission = _admission_of(self._backend.admission.get(), max(_ALONE_S, left_s))
         except TimeoutError as error:
-            raise LostRankError(f"rank {self.rank} was started again, and not let in: {error}") from error
+            raise LostRankError(f"rank {self.rank} was started later, and not let in: {error}") from error
         self._mesh.admitted()
         return admission
 
@@ -361,10 +376,23 @@ class Session:
         if network is None:
             network = measured_network(self._first)
             self.tell("measured", time.monotonic() - measured_s, detail={"used": "now"})
+        if network.ranks == self.size:
+            return network
         ranks = self._first.Get_size()
         if network.ranks != ranks:
             raise UsageError(f"the network is for {network.ranks} ranks, the session has {ranks}")
-        return network
+        self.guessed = frozenset(self.slots[ranks:])
+        return with_spares(network, self._names_of_spares(network))
+
+    def _names_of_spares(self, network: Network) -> list[str]:
+        """The host of each spare, named as the network does, or so that it has no other one's name."""
+        host, names = self._mesh.host, dict[int, str]()
+        for rank, name in zip(self._first.members, network.hosts, strict=True):
+            names.setdefault(host[rank], name)
+        for rank in self.slots[network.ranks :]:
+            called = self._mesh.names[rank]
+            names.setdefault(host[rank], f"host {host[rank]}" if called in names.values() else called)
+        return [names[host[rank]] for rank in self.slots[network.ranks :]]
 
     def _lost(self, rank: int, how: str, start: int) -> None:
         """On any thread of the mesh: a rank is lost."""
@@ -379,8 +407,8 @@ class Session:
             raise UsageError(f"count: expected at least 1 element, found {count}")
         size = dtype_of(dtype).itemsize
         asked = Request(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
-        if asked.rooted and root not in self._first.members:
-            raise UsageError(f"root: expected one of {self._first.members}, found {root}")
+        if asked.rooted and root not in self.slots:
+            raise UsageError(f"root: expected one of {self.slots}, found {root}")
         if not asked.rooted and root is not None:
             raise UsageError(f"root: {kind} has none, found {root}")
         return asked

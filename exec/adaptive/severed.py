@@ -44,7 +44,7 @@ class Severed:
     """
 
     def __init__(self, hosts: list[int], pairs: Iterable[HostPair] = (), now_s: float = 0.0) -> None:
-        self._hosts = hosts
+        self.hosts = hosts
         self._said: dict[HostPair, tuple[float, int, int]] = {}
         self._cut = {pair: _Cut(now_s) for pair in pairs}
         self._times: dict[HostPair, int] = {}
@@ -56,7 +56,7 @@ class Severed:
 
     def stalled(self, rank: int, peer: int, now_s: float) -> None:
         """A rank waits for data from or to ``peer``, and nothing passes."""
-        pair = pair_of(self._hosts, rank, peer)
+        pair = pair_of(self.hosts, rank, peer)
         if pair[0] != pair[1] and pair not in self._cut:
             self._said.setdefault(pair, (now_s, rank, peer))
 

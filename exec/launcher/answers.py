@@ -36,7 +36,7 @@ class Answers:
     """Decides whom to tell what, from what the ranks have said so far."""
 
     def __init__(self, job: JobForRanks) -> None:
-        self.exchanges = Exchanges(job.ranks)
+        self.exchanges = Exchanges(job.at_start)
         self._job = job
         self.giver: Rank | None = None
         """The rank that was asked for the result."""
@@ -45,14 +45,14 @@ class Answers:
     def due(self, ranks: Mapping[int, Rank]) -> list[tuple[Rank, Exchanged | Release]]:
         """The answers that are due now, in the order in which to send them."""
         at_work = [rank for rank in ranks.values() if rank.at_work]
-        # A rank that was started again has missed some, and takes no part in others.
+        # A rank that was started later has missed some, and takes no part in others.
         first = [rank for rank in at_work if not rank.start]
         absent = ranks.keys() - {rank.number for rank in first}
         found: list[tuple[Rank, Exchanged | Release]] = []
         for contents in self.exchanges.whole(absent):
             found += [(rank, Exchanged(contents)) for rank in first]
         left = [ranks[number] for number in sorted(ranks) if not ranks[number].lost]
-        if len(ranks) == self._job.ranks and all(rank.returned for rank in left):
+        if len(ranks) >= self._job.at_start and all(rank.returned for rank in left):
             found += self._releases(left)
         return found
 

@@ -95,7 +95,8 @@ class Job:
     """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function".
 
     ``arguments`` are pickled, and read only when a rank has ``path`` among the folders of its modules.
-    ``meeting`` is for a rank that is started again while the others are at work.
+    ``meeting`` is for a rank that is started while the others are at work; ``spares``, the last of the
+    ``ranks``, are those that are not there at the start.
     """
 
     task: str
@@ -104,6 +105,7 @@ class Job:
     path: tuple[str, ...] = ()
     wires: Wires = "mpi"
     meeting: Meeting | None = None
+    spares: tuple[Whereabouts, ...] = ()
 
     def opened(self) -> tuple[Callable[..., Any], Any]:
         """The function and its arguments, both found on ``path`` after what this process finds by itself."""
@@ -115,8 +117,9 @@ class JobForRanks:
     """A job as the command has it: each rank gets what it needs of the arguments.
 
     Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
-    the death of a rank does not end it, and a lost rank is started again up to ``rejoin`` times. Raises
-    UsageError where the arguments cannot be pickled.
+    the death of a rank does not end it, and a lost rank is started again up to ``rejoin`` times. ``spares``,
+    the last of ``ranks``, are started once the others are at work. Raises UsageError where the arguments
+    cannot be pickled.
     """
 
     def __init__(
@@ -129,10 +132,13 @@ class JobForRanks:
         *,
         survive: bool = False,
         rejoin: int = 0,
+        spares: tuple[Whereabouts, ...] = (),
     ) -> None:
         self.ranks, self.wires, self.survive, self.rejoin = ranks, wires, survive, rejoin
+        self.spares, self.at_start = spares, ranks - len(spares)
         self._part = getattr(arguments, "of_rank", None)
-        self._whole = Job(task, b"" if self._part else _pickled(arguments), ranks, path, wires)
+        content = b"" if self._part else _pickled(arguments)
+        self._whole = Job(task, content, ranks, path, wires, spares=spares)
 
     def of_rank(self, rank: int, meeting: Meeting | None = None) -> Job:
         """What goes to one rank; ``meeting`` where it is started again."""

@@ -6,6 +6,7 @@ one that was given up and is heard of later is known as such.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 __all__ = ["Restarts"]
@@ -26,22 +27,24 @@ class _Tries:
 
 
 class Restarts:
-    """Each rank is started again until it was heard of ``most`` times after that.
+    """Each rank is started again until it was heard of ``most`` times after that, a spare once more.
 
+    Spares are not there at the start, and count as lost once the others are at work.
     A host that does not answer is tried for as long as the run lasts, at most once a minute.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, spares: Collection[int] = ()) -> None:
+        self._most, self._spares = most, frozenset(spares)
         self._tries: dict[int, _Tries] = {}
 
     def lost(self, rank: int, now_s: float) -> None:
         """A rank was lost, or could not be started again."""
-        if not self._most:
+        most = self._most + (rank in self._spares)
+        if not most:
             return
         tries = self._tries.setdefault(rank, _Tries())
         tries.until_s = None
-        if tries.answered < self._most:
+        if tries.answered < most:
             tries.due_s = now_s + min(_MOST_S, _FIRST_S * 2.0**tries.start)
 
     def due(self, now_s: float) -> list[tuple[int, int]]:

@@ -34,11 +34,15 @@ _MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 @dataclass(frozen=True)
 class World:
-    """How many ranks, and where: ``ranks`` on this host, or on the slots of ``hosts`` or ``hostfile``."""
+    """How many ranks, and where: ``ranks`` on this host, or on the slots of ``hosts`` or ``hostfile``.
+
+    On each slot of ``spare`` one more rank may join later.
+    """
 
     ranks: int | None = None
     hosts: str | None = None
     hostfile: str | None = None
+    spare: str | None = None
 
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
         """(how many ranks, the hosts they run on; none means here); raises UsageError."""
@@ -61,6 +65,15 @@ class World:
                 hint="Slots follow the name: gpu[01-08]:4",
             )
         return self.ranks or slots, where
+
+    def spares(self) -> tuple[HostSlots, ...]:
+        """The hosts of the ranks that may join later; raises UsageError."""
+        if self.spare is None:
+            return ()
+        try:
+            return parse(self.spare)
+        except UsageError as error:
+            raise UsageError(f"spare: {error.message}", hint=error.hint) from error
 
     def _where(self) -> tuple[HostSlots, ...] | None:
         if self.hosts is not None and self.hostfile is not None:
@@ -97,6 +110,7 @@ def launch(
     wires: Wires = "mpi",
     survive: bool = False,
     rejoin: int = 0,
+    spare: str | None = None,
     on_lost: Callable[[Lost], None] = lambda lost: None,
 ) -> Any:
     """Call ``function(comm, arguments, progress)`` on every rank; returns what it returns on rank 0.
@@ -128,6 +142,10 @@ def launch(
     each time. The function is called there anew, and the `Session` that it makes joins the others; until they
     have let it in, its end, or what it raises, is of no matter to them.
 
+    ``spare`` names hosts as ``hosts`` does, on whose slots ranks are started once the others are at work, and
+    tried again, at least once a minute, until their host answers. They are numbered after the others and join
+    as lost ranks do, so that a run grows while it runs. ``comm`` has only the ranks of the start.
+
     >>> from exec import launch
     >>> greetings = launch("exec.launcher.selftest:hello", ranks=2, timeout_s=60)
     >>> len(greetings.hosts)
@@ -140,7 +158,7 @@ def launch(
     return run_ranks(
         function if isinstance(function, str) else _name_of(function),
         arguments,
-        World(ranks, hosts, hostfile),
+        World(ranks, hosts, hostfile, spare),
         timeout_s=timeout_s,
         stall_s=stall_s,
         keep=keep,
@@ -199,7 +217,7 @@ def run_ranks(
     ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
 
     Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``,
-    ``rejoin`` and ``on_lost`` are those of `launch`.
+    ``rejoin`` and ``on_lost`` are those of `launch`, as is the world's ``spare``.
 
     Inside mpirun or srun every rank returns, the others than rank 0 with None; what cannot be raised there,
     as other ranks wait, ends the job, and ``ending`` is told.
@@ -208,6 +226,9 @@ def run_ranks(
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
     if rejoin and not survive:
         raise UsageError("rejoin: a run that does not survive the loss of a rank starts none again")
+    spares = world.spares()
+    if spares and not survive:
+        raise UsageError("spare: only a run that survives the loss of a rank can grow")
     if started_by_mpi():
         if wires == "sockets":
             raise UsageError(
@@ -223,10 +244,15 @@ def run_ranks(
     _refuse_crowd(ranks, where)
     from exec.launcher.protocol import JobForRanks
     from exec.launcher.session import StartedRanks
+    from exec.launcher.starters.spares import spares_of
     from exec.launcher.watchdog import Heard, Limits
 
-    job = JobForRanks(task, arguments, ranks, tuple(path), wires, survive=survive, rejoin=rejoin)
-    with StartedRanks(where, job) as started:
+    absent, hosts = spares_of(ranks, where, spares)
+    most = ranks + len(absent)
+    job = JobForRanks(
+        task, arguments, most, tuple(path), wires, survive=survive, rejoin=rejoin, spares=absent
+    )
+    with StartedRanks(where, job, hosts) as started:
         return started.result(Heard(progress, keep, on_lost), Limits(timeout_s, stall_s))
 
 

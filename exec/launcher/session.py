@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -47,9 +47,15 @@ _ENDING_S = 10.0
 class StartedRanks:
     """A world of ranks that runs one task: started on entry, wholly gone on exit."""
 
-    def __init__(self, where: Sequence[HostSlots], job: protocol.JobForRanks) -> None:
+    def __init__(
+        self,
+        where: Sequence[HostSlots],
+        job: protocol.JobForRanks,
+        spares: Mapping[int, HostSlots] | None = None,
+    ) -> None:
+        """``spares`` are the hosts of the ranks that are started once the others are at work."""
         self._job = job
-        self._where = tuple(where)
+        self._where, self._spares = tuple(where), spares or {}
         self._watchdog: Watchdog | None = None
         self._cleanup = contextlib.ExitStack()
 
@@ -64,9 +70,9 @@ class StartedRanks:
             scratch = shared / f"{protocol.SCRATCH_PREFIX}{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
-            listeners = [
-                stack.enter_context(one) for one in listen(folder, [entry.host for entry in self._where])
-            ]
+            elsewhere = [entry for entry in self._spares.values() if not entry.is_here]
+            hosts = [entry.host for entry in (*self._where, *elsewhere)]
+            listeners = [stack.enter_context(one) for one in listen(folder, hosts)]
             self._output, self._scratch = folder / "output", str(scratch)
             marks = protocol.environment(self._addresses(listeners), key, str(scratch))
             self._starter = self._start(launcher, marks)
@@ -115,7 +121,11 @@ class StartedRanks:
         folder = self._output.parent
         if launcher is None:
             return agents.start(
-                self._job.ranks, self._where, {**variables(str(folder)), **marks}, self._output
+                self._job.at_start,
+                self._where,
+                {**variables(str(folder)), **marks},
+                self._output,
+                self._spares,
             )
         ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
         env = mpirun.variables(ranks_here, str(folder), self._scratch, alone=not self._where)

@@ -45,7 +45,7 @@ from exec.launcher.restarts import Restarts
 from exec.launcher.starters.starter import Starter
 from exec.sockets.channel import BrokenMessage, Channel
 from exec.sockets.greeter import Greeter
-from exec.sockets.mesh import Meeting, Whereabouts
+from exec.sockets.mesh import Meeting
 from probes.errors import LostRankError, TimeoutExpired, UnavailableError
 from probes.progress import SILENT, Progress
 
@@ -111,8 +111,9 @@ class Watchdog:
         self._value: Any = None
         self._heard = Heard()
         self._answers, self.losses, self._survives = Answers(job), list[Lost](), False
-        self._restarts, self._joining = Restarts(job.rejoin), dict[int, Rank]()
-        self._whereabouts: dict[int, Whereabouts] = {}
+        self._spares = frozenset(spare.rank for spare in job.spares)
+        self._restarts, self._joining = Restarts(job.rejoin, self._spares), dict[int, Rank]()
+        self._whereabouts = {spare.rank: spare for spare in job.spares}
         self._started_s = self._looked_s = self._advanced_s = self._arrived_s = time.monotonic()
         self._greeter = Greeter(listeners, key, job.ranks, self._send_job)
 
@@ -124,7 +125,7 @@ class Watchdog:
         self._heard = heard
         while not self.complete:
             self._deliver()
-            self._listen(0.05 if len(self.ranks) < self._job.ranks else 0.2)
+            self._listen(0.05 if len(self.ranks) < self._job.at_start else 0.2)
             first = min((rank for rank in self.ranks if not self.ranks[rank].lost), default=None)
             if first is not None and (status := self.ranks[first].status).total > 0:
                 heard.progress.update(status.done, status.total, status.doing)
@@ -142,7 +143,8 @@ class Watchdog:
     @property
     def complete(self) -> bool:
         """Every rank that is left has finished its task."""
-        return len(self.ranks) == self._job.ranks and not any(rank.connected for rank in self.ranks.values())
+        assembled = len(self.ranks) >= self._job.at_start
+        return assembled and not any(rank.connected for rank in self.ranks.values())
 
     def segments_here(self) -> set[str]:
         """Files of shared memory of this host that a killed rank leaves behind."""
@@ -249,7 +251,7 @@ class Watchdog:
         lost = Lost(rank.number, f"(host {rank.host}, pid {rank.pid}) {how}", rank.start)
         if self._joining.get(rank.number) is rank:
             del self._joining[rank.number]
-            _log.warning(f"{lost} before it was let in again")
+            _log.warning(f"{lost} before it was let in")
             return
         self.losses.append(lost)
         _log.warning(f"{lost}")
@@ -267,16 +269,19 @@ class Watchdog:
         for rank in self._restarts.awaited:
             failed = "was not heard of" if rank in overdue else self._starter.failed_again(rank)
             if failed:
-                _log.warning(f"rank {rank}, started again, {failed}")
+                _log.warning(f"rank {rank}, {self._how_started(rank)}, {failed}")
                 self._starter.kill(rank)
                 self._restarts.lost(rank, now_s)
         for rank, start in self._restarts.due(now_s):
-            _log.info(f"rank {rank} is started again")
+            _log.info(f"rank {rank} is {self._how_started(rank)}")
             try:
                 self._starter.restart(rank, start)
             except UnavailableError as error:
-                _log.warning(f"rank {rank} was not started again: {error.message}")
+                _log.warning(f"rank {rank} was not {self._how_started(rank)}: {error.message}")
                 self._restarts.lost(rank, now_s)
+
+    def _how_started(self, rank: int) -> str:
+        return "started again" if rank in self.ranks else "started as a spare"
 
     def _let_nobody_in(self) -> None:
         """The run is over: end the ranks that are not a part of it yet."""
@@ -310,6 +315,8 @@ class Watchdog:
                 # Before, the others cannot have connected to each other.
                 self._survives = self._job.survive
                 self._reached(True)
+                for spare in self._spares:
+                    self._restarts.lost(spare, rank.heard_s)
         elif self._joining.get(rank.number) is rank:
             self._take_of_joining(rank, message)
         elif isinstance(message, Finished):
@@ -327,11 +334,11 @@ class Watchdog:
             self._failed(rank, message)
 
     def _take_of_joining(self, rank: Rank, message: object) -> None:
-        """What a rank says that was started again, and does not take part yet."""
+        """What a rank says that was started later, and does not take part yet."""
         if isinstance(message, Admitted):
             del self._joining[rank.number]
             self.ranks[rank.number] = rank
-            _log.info(f"{rank} was let in again")
+            _log.info(f"{rank} was let in")
         elif isinstance(message, Failure):
             self._lose(rank, f"failed: {message.summary}")
         elif isinstance(message, Returned):
@@ -343,7 +350,7 @@ class Watchdog:
             self._lose(rank, f"was fenced by rank {by.number}")
 
     def _all_up(self) -> bool:
-        return len(self.ranks) == self._job.ranks and all(rank.up for rank in self.ranks.values())
+        return len(self.ranks) >= self._job.at_start and all(rank.up for rank in self.ranks.values())
 
     def _keep_all(self, pieces: Partial) -> None:
         for value in pieces.values:
@@ -406,9 +413,9 @@ class Watchdog:
         return "was stopped (SIGSTOP)" if status in (psutil.STATUS_STOPPED, "tracing-stop") else "running"
 
     def _check_launcher(self) -> None:
-        said = self._starter.ended(self.ranks)
+        said = self._starter.ended({*self.ranks, *self._spares})
         if not said:
-            waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.ranks else 0.0
+            waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.at_start else 0.0
             if waited_s > SILENCE_S and (name := self._found_stopped()):
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
             if waited_s > START_S:
@@ -419,10 +426,10 @@ class Watchdog:
         deadline_s = time.monotonic() + _GRACE_S
         while not self.complete and time.monotonic() < deadline_s:
             self._listen(0.1)
-        said = self._starter.ended(self.ranks)
+        said = self._starter.ended({*self.ranks, *self._spares})
         if self.complete or not said:
             return
-        if len(self.ranks) < self._job.ranks:
+        if len(self.ranks) < self._job.at_start:
             self._refuse_lost_at_start()
             raise UnavailableError(f"{self._who_started()}; {said}")
         raise LostRankError(f"{said} while its ranks were at work")
@@ -432,7 +439,7 @@ class Watchdog:
         if self._job.wires == "sockets":
             what, why = "the connections between ranks", "A firewall between the hosts?"
         return UnavailableError(
-            f"{what} did not start on all {self._job.ranks} ranks within {MPI_START_S:g} s", hint=why
+            f"{what} did not start on all {self._job.at_start} ranks within {MPI_START_S:g} s", hint=why
         )
 
     def _found_stopped(self) -> str:
@@ -447,14 +454,14 @@ class Watchdog:
         if timeout_s is None or time.monotonic() - self._started_s < timeout_s:
             return
         lines = [f"not done within {timeout_s:g} s", *who_waits(self.ranks.values())]
-        if len(self.ranks) < self._job.ranks:
+        if len(self.ranks) < self._job.at_start:
             lines.append(self._who_started())
         raise TimeoutExpired("\n".join(lines))
 
     def _check_advance(self, stall_s: float | None) -> None:
         """A run is stalled when no rank tells anything new for a while, though all are heard."""
         now_s = time.monotonic()
-        if len(self.ranks) < self._job.ranks or not all(
+        if len(self.ranks) < self._job.at_start or not all(
             rank.at_work or rank.lost for rank in self.ranks.values()
         ):
             self._advanced_s = now_s
@@ -492,6 +499,6 @@ class Watchdog:
                 raise LostRankError(f"rank {number} (host {host}, pid {pid}) {how} before it was heard of")
 
     def _who_started(self) -> str:
-        missing = [str(number) for number in range(self._job.ranks) if number not in self.ranks]
+        missing = [str(number) for number in range(self._job.at_start) if number not in self.ranks]
         named = ", ".join(missing[:MOST_NAMED]) + (", …" if len(missing) > MOST_NAMED else "")
-        return f"{len(self.ranks)} of {self._job.ranks} ranks started; missing: {named}"
+        return f"{len(self.ranks)} of {self._job.at_start} ranks started; missing: {named}"

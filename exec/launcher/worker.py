@@ -112,10 +112,10 @@ class Reporter:
         """What each rank gives to this all-gather over the command, in rank order; all call it equally often.
 
         Of a rank that is lost or has returned before it gave anything it is empty. For small contents.
-        Raises UsageError on a rank that was started again.
+        Raises UsageError on a rank that was started later.
         """
         if self.start:
-            raise UsageError("exchange: a rank that was started again takes no part in it")
+            raise UsageError("exchange: a rank that was started later takes no part in it")
         self.send(Exchange(content))
         return list(self._exchanged.get())
 
@@ -273,7 +273,7 @@ def _group(rank: int, job: Job, reporter: Reporter, key: bytes) -> Any:
     from exec.sockets.group import join, rejoin
 
     if job.meeting is None:
-        return join(rank, job.ranks, reporter.exchange, key)
+        return join(rank, job.ranks, reporter.exchange, key, job.spares)
     group = rejoin(rank, job.ranks, job.meeting, key)
     group.mesh.on_admitted(lambda: reporter.send(Admitted()))
     return group

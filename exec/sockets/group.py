@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from exec.program.wires import Wire
-from exec.sockets.mesh import Exchange, Meeting, Mesh
+from exec.sockets.mesh import Exchange, Meeting, Mesh, Whereabouts
 from exec.sockets.stalls import Stalls
 from exec.sockets.wires import FlowWires
 from probes.errors import LostRankError
@@ -32,24 +32,24 @@ _TIMESPEC = struct.Struct("@ll")
 _TOLD_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
-def join(rank: int, size: int, exchange: Exchange, key: bytes) -> Group:
-    """The group of all ranks of a run; collective.
+def join(rank: int, size: int, exchange: Exchange, key: bytes, spares: Sequence[Whereabouts] = ()) -> Group:
+    """The group of all ranks of a run that are there at its start; collective.
 
     ``exchange`` is an all-gather of a few bytes over whatever the ranks have already (their launcher, MPI, a
-    store); ``key`` are 32 secret bytes that all of them know. Raises UnavailableError where a rank cannot be
-    reached.
+    store); ``key`` are 32 secret bytes that all of them know. ``spares``, the last of the ``size`` ranks, are
+    not there yet: they may join a session. Raises UnavailableError where a rank cannot be reached.
     """
-    return Group(Mesh(rank, size, exchange, key), range(size), "0")
+    return Group(Mesh(rank, size, exchange, key, spares), range(size - len(spares)), "0")
 
 
 def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
-    """The group of the start for a rank that was started again, alone, while the others go on.
+    """The group of all ranks for one that is started alone, while the others go on: a spare, or again.
 
     It is of no use but to make a session, which the others let in: each call in it raises LostRankError.
     Raises UnavailableError where this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
-    group.revoke("this rank was started again: what the ranks say to each other needs a session")
+    group.revoke("this rank was started later: what the ranks say to each other needs a session")
     return group
 
 

@@ -21,8 +21,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from exec.sockets.channel import Channel
@@ -61,7 +61,8 @@ class _NoWay:
 class Whereabouts:
     """Where a rank is: its host (``host`` is the lowest rank there), process and addresses.
 
-    ``start`` counts how often the rank was started before.
+    ``start`` counts how often the rank was started before. Of a spare, which has not been there yet, ``host``
+    and ``name`` are those that it is expected on, and ``key`` is empty.
     """
 
     rank: int
@@ -104,13 +105,24 @@ class Mesh:
     A rank that was started again gives a ``Meeting`` instead of an exchange, and makes its own alone. Those
     of ``living`` that do not answer then count as lost.
 
+    ``spares``, the last of the ``size`` ranks, are not there at the start, and take no part in the exchange:
+    they join as ranks that are started again do.
+
     Raises UnavailableError where a rank cannot be reached, or the host is not the one that it was.
     ``host[r]`` is the lowest rank on the host of r, ``names[r]`` what that host calls itself, ``pids[r]``
     its process, ``starts[r]`` how often it was started before.
     """
 
-    def __init__(self, rank: int, size: int, how: Exchange | Meeting, key: bytes) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        how: Exchange | Meeting,
+        key: bytes,
+        spares: Sequence[Whereabouts] = (),
+    ) -> None:
         self.rank, self.size, self._key = rank, size, key
+        self.spares = tuple(spare.rank for spare in spares)
         self._changed = threading.Condition()
         self._channels: dict[int, Channel] = {}
         self._opening = threading.Lock()
@@ -135,7 +147,9 @@ class Mesh:
         self._waker, self._awoken = socket.socketpair()
         self._selector.register(self._awoken, selectors.EVENT_READ)
         self._known: list[Whereabouts] = []
-        self._listeners = self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how)
+        self._listeners = (
+            self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how, spares)
+        )
         # From here on ranks may arrive.
         self._greeter = Greeter(self._listeners, key, size * size, self._arrived)
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
@@ -388,33 +402,43 @@ class Mesh:
         channel.receive()
         return _prepared(channel.detach())
 
-    def _introduce(self, exchange: Exchange) -> list[socket.socket]:
+    def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Tell the others where this rank listens, and hear where they do."""
         said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
         hosts = [json.loads(text) for text in exchange(said)]
         keys = [key for _, key, _ in hosts]
-        listeners = _listeners({name for name, key, _ in hosts if key != keys[self.rank]})
+        homes = [keys.index(keys[one.host]) if one.host < len(keys) else one.host for one in spares]
+        absent = [replace(spare, host=home) for spare, home in zip(spares, homes, strict=True)]
+        others = {name for name, key, _ in hosts if key != keys[self.rank]}
+        others |= {spare.name for spare in absent if spare.host != keys.index(keys[self.rank])}
+        listeners = _listeners(others)
         addresses = [json.loads(text) for text in exchange(json.dumps(_published(listeners)).encode())]
         for rank, (name, key, pid) in enumerate(hosts):
             self._known.append(Whereabouts(rank, 0, keys.index(key), name, key, pid, tuple(addresses[rank])))
+        self._known += absent
+        self.lost |= dict.fromkeys(self.spares, "has not joined yet")
         return listeners
 
     def _introduce_anew(self, meeting: Meeting) -> list[socket.socket]:
         """Listen, and take all others for lost until they are met."""
         key, name, known = repr(host_key()), socket.gethostname(), meeting.known
-        before = known[self.rank]
-        for rank in meeting.living - {self.rank}:
-            if (known[rank].host == before.host) != (known[rank].key == key):
+        before, others = known[self.rank], meeting.living - {self.rank}
+        host = before.host
+        if not before.key:
+            # A spare has not been there before; its host may be known by another name.
+            host = min((known[rank].host for rank in others if known[rank].key == key), default=host)
+        for rank in others:
+            if (known[rank].host == host) != (known[rank].key == key):
                 raise UnavailableError(
-                    f"rank {self.rank} was started again on {name}, which is not the host that it was on: "
-                    f"it was {before.name}, and rank {rank} is on {known[rank].name}"
+                    f"rank {self.rank} was started on {name}, which is not the host that it was to be on: "
+                    f"that is {before.name}, and rank {rank} is on {known[rank].name}"
                 )
-        listeners = _listeners({where.name for where in known if where.host != before.host})
+        listeners = _listeners({where.name for where in known if where.host != host})
         addresses = tuple(_published(listeners))
-        mine = Whereabouts(self.rank, meeting.start, before.host, name, key, os.getpid(), addresses)
+        mine = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
         self._known += [mine if where.rank == self.rank else where for where in known]
         self.lost |= {
-            where.rank: "was not met by this rank, which was started again"
+            where.rank: "was not met by this rank, which was started later"
             for where in known
             if where.rank != self.rank
         }

@@ -2,5 +2,5 @@
 
 In: a program, how many ranks, their hosts. Out: a `Starter`, which tells how a rank ended and kills one.
 Read `starter`, what both have in common; `environment`; `mpirun`; `agents`, and `host_agent`, the process
-that it starts on each host.
+that it starts on each host; `spares`, the ranks that are started later.
 """

@@ -114,15 +114,22 @@ class _Agent:
 
 
 class Agents:
-    """The agents that have started the ranks of one run.
+    """The agents that have started the ranks of one run; ``spares`` are hosts of ranks that come later.
 
-    A rank that is started again has an agent of its own: that of its host may have ended with the host.
+    A rank that is started later has an agent of its own: that of its host may have ended with the host.
     """
 
     label = "ranks"
 
-    def __init__(self, agents: Sequence[_Agent], env: Mapping[str, str], output: Path) -> None:
+    def __init__(
+        self,
+        agents: Sequence[_Agent],
+        env: Mapping[str, str],
+        output: Path,
+        spares: Mapping[int, HostSlots] | None = None,
+    ) -> None:
         self._agents, self._env, self._output = list(agents), env, output
+        self._spares = spares or {}
 
     @property
     def pids(self) -> frozenset[int]:
@@ -163,13 +170,16 @@ class Agents:
         return time.monotonic() - agent.seen_s.get(rank, -math.inf) < _SEEN_S
 
     def kill(self, rank: int) -> None:
-        self._of(rank).tell(f"kill {rank}")
+        agent = self._found(rank)
+        if agent is not None:
+            agent.tell(f"kill {rank}")
 
     def restart(self, rank: int, start: int) -> None:
-        before = self._of(rank)
+        before = self._found(rank)
         env = {**self._env, START: str(start)}
-        self._agents.append(_Agent(before.entry, range(rank, rank + 1), env, self._output))
-        if len(before.ranks) == 1:
+        entry = self._spares[rank] if before is None else before.entry
+        self._agents.append(_Agent(entry, range(rank, rank + 1), env, self._output))
+        if before is not None and len(before.ranks) == 1:
             # It has killed its rank if it can be reached, and has no other.
             before.tell("done")
 
@@ -201,13 +211,26 @@ class Agents:
             agent.process.stdout.close()  # type: ignore[union-attr]  # it has a pipe
 
     def _of(self, rank: int) -> _Agent:
-        return next(agent for agent in reversed(self._agents) if rank in agent.ranks)
+        agent = self._found(rank)
+        assert agent is not None, f"rank {rank} was never started"
+        return agent
+
+    def _found(self, rank: int) -> _Agent | None:
+        """The agent that started a rank last; None for a spare that has not been started yet."""
+        return next((agent for agent in reversed(self._agents) if rank in agent.ranks), None)
 
 
-def start(ranks: int, hosts: Sequence[HostSlots], env: Mapping[str, str], output: Path) -> Agents:
+def start(
+    ranks: int,
+    hosts: Sequence[HostSlots],
+    env: Mapping[str, str],
+    output: Path,
+    spares: Mapping[int, HostSlots] | None = None,
+) -> Agents:
     """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
 
-    Raises UnavailableError where there is no remote shell.
+    ``spares`` are the hosts of ranks that are started later, by ``restart``. Raises UnavailableError where
+    there is no remote shell.
     """
     agents: list[_Agent] = []
     first = 0
@@ -220,7 +243,7 @@ def start(ranks: int, hosts: Sequence[HostSlots], env: Mapping[str, str], output
     except BaseException:
         Agents(agents, env, output).terminate()
         raise
-    return Agents(agents, env, output)
+    return Agents(agents, env, output, spares)
 
 
 def remote_shell() -> list[str]:

@@ -41,9 +41,9 @@ class Starter(Protocol):
         """Send SIGKILL to a rank, where its host can be reached; returns at once."""
 
     def restart(self, rank: int, start: int) -> None:
-        """Start a lost rank again on its host; ``start`` times it was started before. Returns at once.
+        """Start a lost rank again on its host, or a spare; returns at once.
 
-        Raises UnavailableError where that cannot be tried.
+        ``start`` times that was tried before. Raises UnavailableError where it cannot be tried.
         """
 
     def failed_again(self, rank: int) -> str:

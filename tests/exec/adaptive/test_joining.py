@@ -1,5 +1,6 @@
 """Ranks that were lost come back: all later results have their data in them, on every rank alike."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -51,6 +52,89 @@ def job(comm, arguments, progress):
     session.close()
     return found, events
 """
+
+
+# Two ranks work, and a third joins from a host that answers once they are at work. It dies and comes back.
+GROWING = """
+import os, signal, time
+from pathlib import Path
+import numpy as np
+from exec.adaptive.coordinator import Policy
+from exec.adaptive.links_now import guessed_network
+from exec.adaptive.session import Session
+
+COUNT = 1003
+
+def data(step, of):
+    return np.random.default_rng([step, of]).integers(-1000, 1000, COUNT).astype(np.float32)
+
+def job(comm, file, progress):
+    start = comm.mesh.start
+    network = None if start else guessed_network(comm)
+    policy = Policy(relays=False)
+    session = Session(comm, network, fence=progress.fence, replan_s=0.5, policy=policy, join_s=200)
+    session.setup(COUNT)
+    session.setup(COUNT // 3, kind="all_to_all")
+    rank, every, step, told, measured = session.rank, (0, 1, 2), 0, [], []
+    assert session.size == 3 and (start or comm.Get_size() == 2)
+    # The epochs of its first start, its death, and its second start.
+    while told[-4:] != [every] * 4 or session.epoch < 3:
+        admission = session.admit()
+        if admission.joined:
+            step = int(session.all_reduce(np.full(COUNT, step * (rank == 0), np.float32)).wait(300)[0])
+        if step == 3:
+            Path(file).touch()
+        work = session.all_reduce(data(step, rank))
+        assert (work.wait(300) == np.sum([data(step, of) for of in work.members], axis=0)).all(), step
+        told.append(work.members)
+        measured += [step] if "measured" in [event.what for event in session.events] else []
+        if start and len(measured) == 4 and not Path(file + ", died").exists():
+            Path(file + ", died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        blocks = np.repeat(100 * rank + np.arange(3, dtype=np.float32), COUNT // 3)
+        work = session.all_to_all(blocks)
+        found = work.wait(300).tolist()
+        assert found == np.repeat([100 * of + rank for of in work.members], COUNT // 3).tolist()
+        step += 1
+        time.sleep(0.01)
+    assert told[0] == ((0, 1) if not start else every)
+    links = {(link.src, link.dst) for link in session.first_links}
+    assert links == {(0, 2), (2, 0), (1, 2), (2, 1)}
+    costs = session.capability.alpha_s.tolist(), session.capability.beta_s_per_byte.tolist()
+    assert session.survivors("costs").allgather(costs) == [costs] * 3
+    found = session.members, sorted(session.joined), session.coordinator
+    session.close()
+    return found
+"""
+
+# A remote shell to a host that does not answer before there is a file.
+SHELL = """#!/bin/sh
+test -e FILE || exit 255
+shift
+exec sh -c "$*"
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_on_a_host_that_was_no_part_of_the_run_joins_it(tmp_path, monkeypatch):
+    Path(tmp_path, "job_that_grows.py").write_text(GROWING)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    shell, file = tmp_path / "shell", tmp_path / "host is up"
+    shell.write_text(SHELL.replace("FILE", shlex.quote(str(file))))
+    shell.chmod(0o755)
+    monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", str(shell))
+    monkeypatch.setattr("exec.launcher.restarts._MOST_S", 1.0)
+    found = launch(
+        "job_that_grows:job",
+        str(file),
+        ranks=2,
+        spare="elsewhere.invalid",
+        wires="sockets",
+        survive=True,
+        rejoin=1,
+        timeout_s=400,
+    )
+    assert found == ((0, 1, 2), [2], 0)
 
 
 def run(tmp_path, monkeypatch, ranks, victims, joins, dying):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from exec.adaptive import links_now
-from exec.adaptive.links_now import guessed_network, measured_links, steady_s, with_links
+from exec.adaptive.links_now import guessed_network, measured_links, steady_s, with_links, with_spares
 from exec.sockets.group import Group
 from exec.sockets.mesh import Mesh
+from synth.network import Link, build
 
 KEY = bytes(range(32))
 SIZE = 3
@@ -91,6 +92,30 @@ def test_a_link_that_gave_no_rate_keeps_its_own():
     finally:
         for mesh in meshes:
             mesh.close()
+
+
+@pytest.mark.parametrize("within_s", [1e-6, None])
+def test_links_of_spares_are_guessed_from_those_of_their_kind(within_s):
+    between = [Link(src, dst, 1e-4, beta, (f"{src} out",)) for src, dst, beta in ((0, 2, 1e-9), (2, 0, 3e-9))]
+    within = [Link(0, 1, within_s, 1e-11), Link(1, 0, within_s, 1e-11)] if within_s else []
+    known = build("some", ("a", "a", "b"), within + between)
+    grown = with_spares(known, ("b", "c"))
+    assert grown.hosts == ("a", "a", "b", "b", "c")
+    assert grown.problems() == []
+    links = {
+        (int(src), int(dst)): (float(alpha_s), float(beta))
+        for src, dst, alpha_s, beta in zip(
+            grown.src, grown.dst, grown.alpha_s, grown.beta_s_per_byte, strict=True
+        )
+    }
+    assert {pair for pair in links if max(pair) > 2} == {
+        (src, dst) for src in range(5) for dst in range(5) if src != dst and max(src, dst) > 2
+    }
+    assert links[0, 2] == (1e-4, 1e-9) and links[2, 0] == (1e-4, 3e-9)
+    assert links[2, 3] == ((1e-6, 1e-11) if within_s else (1e-4, 2e-9))
+    assert links[4, 0] == links[3, 4] == (1e-4, 2e-9)
+    ports = [grown.ports[port] for port in grown.ports_of(list(links).index((4, 0)))]
+    assert ports == ["c out", "a in"]
 
 
 def test_arrivals_that_are_seen_late_do_not_make_a_link_slow():

@@ -21,6 +21,17 @@ def test_without_leave_nobody_is_started_again():
     assert restarts.due(1e6) == []
 
 
+def test_a_spare_is_started_once_more_than_others_are_again():
+    restarts, starts = Restarts(1, [2]), []
+    for now_s in range(0, 1000, 100):
+        for rank in (1, 2):
+            restarts.lost(rank, float(now_s))
+        for rank, start in restarts.due(now_s + 99.0):
+            restarts.answered(rank)
+            starts.append((rank, start))
+    assert starts == [(1, 1), (2, 1), (2, 2)]
+
+
 def test_a_host_that_does_not_answer_is_tried_ever_more_seldom_but_always():
     restarts, now_s, waits_s = Restarts(1), 0.0, []
     restarts.lost(3, now_s)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from exec.sockets.mesh import Meeting, Mesh
+from exec.sockets.mesh import Meeting, Mesh, Whereabouts
 from probes.errors import LostRankError, UnavailableError
 
 KEY = bytes(range(32))
 
 
-def meshes(size):
-    """Meshes of ranks that are threads of this process."""
+def meshes(size, spares=()):
+    """Meshes of ranks that are threads of this process, without ``spares`` that may come."""
     meeting, said, made = threading.Barrier(size), {}, {}
 
     def make(rank):
@@ -25,7 +25,7 @@ def meshes(size):
             meeting.wait(30)
             return [said[number, one] for one in range(size)]
 
-        made[rank] = Mesh(rank, size, exchange, KEY)
+        made[rank] = Mesh(rank, size + len(spares), exchange, KEY, spares)
 
     ranks = [threading.Thread(target=make, args=(rank,)) for rank in range(size)]
     for one in ranks:
@@ -108,7 +108,27 @@ def test_two_new_starts_meet_when_they_are_told_of_each_other(three):
     assert three[2].receive(1, "hello") == "neighbour"
 
 
+def test_a_rank_that_was_not_there_joins_on_a_host_of_another_name():
+    spares = tuple(Whereabouts(rank, 0, 2, "elsewhere.invalid", "", 0, ()) for rank in (2, 3))
+    every = meshes(2, spares)
+    try:
+        assert every[0].host == [0, 0, 2, 2]
+        assert {*every[0].lost} == {*every[1].lost} == {2, 3}
+        known = tuple(every[0].whereabouts(one) for one in range(4))
+        every.append(Mesh(2, 4, Meeting(1, known, frozenset({0, 1})), KEY))
+        until(lambda: every[2].met == {0: 0, 1: 0})
+        # It is found to be on the host of the others.
+        assert every[2].host == every[0].host == [0, 0, 0, 2]
+        assert {*every[2].lost} == {*every[0].lost} == {3}
+        for peer in (0, 1):
+            every[peer].send(2, "hello", peer)
+            assert every[2].receive(peer, "hello") == peer
+    finally:
+        for one in every:
+            one.close()
+
+
 def test_a_rank_on_another_host_than_before_is_refused(three):
     known = tuple(replace(three[0].whereabouts(one), key="another") for one in range(3))
-    with pytest.raises(UnavailableError, match="not the host that it was on"):
+    with pytest.raises(UnavailableError, match="not the host that it was to be on"):
         Mesh(2, 3, Meeting(1, known, frozenset({0, 1})), KEY)
