@@ -10,7 +10,9 @@ stragglers: some ranks come late at random (one or two values, or exponentially)
 rank is ready until all are done, with relays over without; how often each rank relays (Fig. 15).
 
 kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host cut off, at a random moment:
-do the survivors go on with exact results, and how long after?
+do the survivors go on with exact results, and how long after? With --login the job is started on a fifth host
+without ranks, so that the host of rank 0 may be cut off: rank 1 takes over. Without it, --victim 0 also cuts
+off where the job was started: rank 0 is alone there, and the job ends with LostRankError.
 
 rounds: all_reduces of random sizes, types and operators on 2 to 6 ranks of this host. In each of them random
 ranks come late, so that those whose data goes first are random, too; every element must be exact.
@@ -20,6 +22,7 @@ rpc: the round trip between workers and the coordinator, 8 ranks on this host at
     python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
     python -P benchmarks/adaptive_lab.py interference [--flows 2] [--iterations 300] [--hold 60]
     python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
+    python -P benchmarks/adaptive_lab.py kills --kind host [--login] [--victim 0]
     python -P benchmarks/adaptive_lab.py rounds [--trials 1000] [--seed 0]
 """
 
@@ -82,19 +85,25 @@ def standing(lab: Lab) -> Iterator[Path]:
 
 
 def run_inside(
-    lab: Lab | None, folder: Path, asked: Iterations, how: str, during: Callable[[threading.Event], None]
+    lab: Lab | None,
+    folder: Path,
+    asked: Iterations,
+    how: str,
+    during: Callable[[threading.Event], None],
+    hosts: str | None = None,
 ) -> Any:
     """What the job returns, or the exception as text; ``during`` runs beside it until its event is set.
 
-    Without a lab it runs on this host.
+    Without a lab it runs on this host. With ``hosts`` it runs on these, and is started on the last host.
     """
-    (folder / "asked").write_bytes(pickle.dumps((how, asked)))
+    (folder / "asked").write_bytes(pickle.dumps((how, asked, hosts)))
     (folder / "found").unlink(missing_ok=True)
     (folder / "started").unlink(missing_ok=True)
     command = [sys.executable, "-P", str(Path(__file__).resolve()), "inside", str(folder)]
     over = threading.Event()
     beside = threading.Thread(target=during, args=(over,), daemon=True)
-    inner = started(lab, lab.hosts[0].name, command, folder) if lab else subprocess.Popen(command)
+    first = lab.hosts[-1 if hosts else 0].name if lab else ""
+    inner = started(lab, first, command, folder) if lab else subprocess.Popen(command)
     with inner as process:
         beside.start()
         try:
@@ -108,11 +117,11 @@ def run_inside(
 
 
 def inside(folder: Path) -> None:
-    """In the lab's first host: launch the job, and leave what it returns."""
+    """In a host of the lab: launch the job, and leave what it returns."""
     from exec import launch
 
-    how, asked = pickle.loads((folder / "asked").read_bytes())
-    hosts = os.environ.get("CCCTL_HOSTS")
+    how, asked, hosts = pickle.loads((folder / "asked").read_bytes())
+    hosts = hosts or os.environ.get("CCCTL_HOSTS")
     try:
         if how == "mpi":
             given = asked, str(folder / "started")
@@ -536,22 +545,26 @@ def _relays(report: IterationsReport, hosts: int) -> None:
 def kills(options: argparse.Namespace) -> None:
     """Print what became of each run."""
     chance = random.Random(options.seed)
-    lab = None if options.here else lab_of("kills", 4, options.mbit)
+    lab = None if options.here else lab_of("kills", 4 + options.login, options.mbit)
+    hosts = ",".join(host.name for host in lab.hosts[:4]) if lab and options.login else None
     good, recoveries = 0, []
     with standing(lab) if lab else tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for trial in range(options.trials):
-            # The host where the job was started cannot be lost: the command itself is there.
-            victim = chance.randrange(options.kind == "host", 4)
+            # Where the host is lost on which the job was started, the job ends.
+            least = options.kind == "host" and not options.login
+            victim = chance.randrange(least, 4) if options.victim is None else options.victim
             strike = Strike(lab, folder, options.kind, victim, chance.random() * 2)
             computing_s = np.full((options.iterations, 4), 0.02)
             asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s)
-            came = run_inside(lab, folder, asked, "session", strike)
+            came = run_inside(lab, folder, asked, "session", strike, hosts)
             if lab and options.kind == "host":
                 lifecycle.set_cable(lab, lab.hosts[strike.victim].name, connected=True)
             told = f"{trial:4d}  {options.kind} rank {strike.victim} after {strike.after_s:.2f} s: "
             if isinstance(came, str):
-                print(told + came, flush=True)
+                ended = options.kind == "host" and not hosts and victim == 0 and "LostRankError" in came
+                good += ended
+                print(f"{told}{came}{'' if ended else '  BAD'}", flush=True)
                 continue
             fine = came.wrong == 0 and len(came.lost) <= 1 and len(came.members) >= 3
             good += fine
@@ -640,6 +653,12 @@ def main() -> None:
     options.add_argument("--trials", type=int)
     options.add_argument("--kind", choices=("kill", "stop", "host"), default="kill")
     options.add_argument("--here", action="store_true", help="kills: on this host instead of in a lab")
+    options.add_argument("--victim", type=int, choices=range(4), help="kills: this rank, not any")
+    options.add_argument(
+        "--login",
+        action="store_true",
+        help="kills: start the job on a host of its own, so that rank 0's may go",
+    )
     options.add_argument("--seed", type=int, default=0)
     asked = options.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
