@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import weakref
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -125,7 +127,41 @@ def asynchronous(rank, size):
     equal(functional.all_gather_tensor(of(rank), 0, group), all_of().view(-1))
     summed = functional.reduce_scatter_tensor(of(rank, size * COUNT), "sum", 0, group)
     equal(summed, all_of(size * COUNT).sum(0).chunk(size)[rank])
+    # A barrier waits for what was asked for before, however small it is.
+    several = [of(rank, count) for count in (7, COUNT) for _ in range(30)]
+    for data in several:
+        dist.all_reduce(data, async_op=True)
     dist.barrier()
+    for data in several:
+        equal(data, all_of(len(data)).sum(0))
+
+
+def arguments(rank, size):
+    """What a rank gets wrong by itself is told at once, in gloo's words."""
+    group, one, small = dist.group.WORLD, of(rank), of(rank, 7)
+    group.broadcast(data := small.clone(), root=1).wait()
+    equal(data, of(1, 7))
+    group.allreduce([data := small.clone()], op=dist.ReduceOp.MAX).wait()
+    equal(data, all_of(7).amax(0))
+    row, wrong = [one] * size, dist.BroadcastOptions()
+    wrong.rootRank = size
+    for call in (
+        lambda: group.allreduce([]),
+        lambda: group.allreduce_coalesced([]),
+        lambda: group.broadcast([one], wrong),
+        lambda: group.allgather([row, row], [one]),
+        lambda: group.reduce_scatter([one, one], [row, row]),
+        lambda: group.gather([row[1:]] if rank == 0 else [row], [one]),
+        lambda: group.scatter([one], [[small] * size]),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "gloo" in str(error).lower() or "only supports 1" in str(error), error
+            continue
+        raise AssertionError("wrong arguments were not refused")
+    group.set_timeout(timedelta(seconds=77))
+    assert group._limit_s(timedelta(0)) == 77
 
 
 def subgroups(rank, size):
@@ -218,7 +254,7 @@ def reduced(rank, size):
 
 CASES = {
     "collectives": (reductions, movements, asynchronous, subgroups, data_parallel, fully_sharded),
-    "measured": (measured,),
+    "measured": (measured, arguments),
     "killed": (killed,),
     "launched": (reduced,),
 }
@@ -231,7 +267,10 @@ def main():
     for case in CASES[sys.argv[1]]:
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)
+    # The data processes that a script forks later must not find it among what they collect.
+    group = weakref.ref(dist.group.WORLD)
     dist.destroy_process_group()
+    assert group() is None
     assert "mpi4py.MPI" not in sys.modules
 
 

@@ -59,6 +59,7 @@ _OPERATORS = {
     ReduceOp.MAX: "max",
     ReduceOp.AVG: "avg",
 }
+_CPU = torch.device("cpu")
 _BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
 # Plans, and the request whose arrays they are given.
@@ -111,13 +112,15 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._store, self._rank, self._size = store, rank, size
         # Two, as gloo pairs collectives by their order, and two threads have none between them.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
-        cpu = torch.device("cpu")
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-        self._register_backend(cpu, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(cpu))
+        self._register_backend(_CPU, ProcessGroup.BackendType.CUSTOM, self._direct._get_backend(_CPU))
         self._plans: PlannedCollectives | None = None
         self._autotuner: Autotuner | None = None
         self._shutdown: Shutdown | None = None
-        self._queue = WorkQueue("ccctl collectives", self._break_off)
+        # Strongly referenced, the group and gloo's threads would outlive destroy_process_group, and a process
+        # that is forked later would join threads that it does not have.
+        itself = weakref.ref(self)
+        self._queue = WorkQueue("ccctl collectives", lambda why: _break_off(itself(), why))
         self._said: set[str] = set()
         _GROUPS.add(self)
 
@@ -130,11 +133,15 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
         return "ccctl"
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
+    ) -> Any:
         tensors = _listed(tensors)
-        opts = _options(AllreduceOptions, opts, timeout)
-        planned = _in_place(tensors[0], array_of)
+        opts = _options(AllreduceOptions, opts or op, timeout)
         gloo = methodcaller("allreduce", tensors, opts)
+        if len(tensors) != 1:
+            return self._refused(gloo)
+        planned = _in_place(tensors[0], array_of)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
@@ -142,6 +149,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = opts or AllreduceCoalescedOptions()
+        gloo = methodcaller("allreduce_coalesced", tensors, opts)
+        if not tensors:
+            return self._refused(gloo)
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
             row = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
@@ -150,27 +160,40 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.detach().copy_(part.view_as(tensor))
 
-        gloo = methodcaller("allreduce_coalesced", tensors, opts)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("all_reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp)
         )
 
-    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> Any:
+    def reduce(
+        self,
+        tensors: Any,
+        opts: Any = None,
+        op: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Any:
         tensors = _listed(tensors)
-        opts = _rooted(ReduceOptions, opts, op, timeout)
-        planned = _in_place(tensors[0], array_of)
+        opts = _rooted(ReduceOptions, root if opts is None else opts, op, timeout)
         gloo = methodcaller("reduce", tensors, opts)
+        if len(tensors) != 1 or not self._has(opts.rootRank) or opts.rootTensor != 0:
+            return self._refused(gloo)
+        planned = _in_place(tensors[0], array_of)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("reduce", tensors, size, planned, gloo, tensors, opts.timeout, opts.reduceOp, opts.rootRank)
         )
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+    def broadcast(
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, root: int | None = None
+    ) -> Any:
         tensors = _listed(tensors)
-        opts = _rooted(BroadcastOptions, opts, None, timeout)
-        planned = _in_place(tensors[0], bytes_of)
+        opts = _rooted(BroadcastOptions, root if opts is None else opts, None, timeout)
         gloo = methodcaller("broadcast", tensors, opts)
+        if len(tensors) != 1 or not self._has(opts.rootRank) or opts.rootTensor != 0:
+            return self._refused(gloo)
+        planned = _in_place(tensors[0], bytes_of)
         size = _size_bytes(tensors)
         return self._carry_out(
             _Call("broadcast", tensors, size, planned, gloo, tensors, opts.timeout, root=opts.rootRank)
@@ -178,8 +201,11 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts if isinstance(opts, AllgatherOptions) else AllgatherOptions()
-        outputs = outputs if isinstance(outputs[0], list) else [outputs]
+        outputs = [outputs] if outputs and isinstance(outputs[0], torch.Tensor) else outputs
         inputs = _listed(inputs)
+        gloo = methodcaller("allgather", outputs, inputs, opts)
+        if not len(outputs) == len(inputs) == 1:
+            return self._refused(gloo)
         parts, given = outputs[0], inputs[0]
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -188,7 +214,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, parts)
 
-        gloo = methodcaller("allgather", outputs, inputs, opts)
         size = _size_bytes(inputs) * self._size
         return self._carry_out(_Call("all_gather", [given, *parts], size, planned, gloo, parts, opts.timeout))
 
@@ -221,7 +246,10 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = _options(ReduceScatterOptions, opts, None)
         outputs = _listed(outputs)
-        inputs = inputs if isinstance(inputs[0], list) else [inputs]
+        inputs = [inputs] if inputs and isinstance(inputs[0], torch.Tensor) else inputs
+        gloo = methodcaller("reduce_scatter", outputs, inputs, opts)
+        if not len(outputs) == len(inputs) == 1:
+            return self._refused(gloo)
         parts, output = inputs[0], outputs[0]
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -229,7 +257,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             with flat(output) as result:
                 plans.run(request, array_of(row), array_of(result))
 
-        gloo = methodcaller("reduce_scatter", outputs, inputs, opts)
         size = _size_bytes(parts)
         return self._carry_out(
             _Call(
@@ -278,11 +305,23 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             "all_to_all of lists", _first(inputs), methodcaller("alltoall", outputs, inputs, opts)
         )
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+    def gather(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Any:
+        opts = root if opts is None else opts
         inputs = _listed(inputs)
         if isinstance(opts, int):
             outputs = [outputs] if outputs else []
         opts = _rooted(GatherOptions, opts, None, timeout)
+        gloo = methodcaller("gather", outputs, inputs, opts)
+        if not self._of_one_root(opts.rootRank, inputs, outputs):
+            return self._refused(gloo)
         given, at_root = inputs[0], self._rank == opts.rootRank
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -294,7 +333,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             _spread(row, outputs[0])
 
-        gloo = methodcaller("gather", outputs, inputs, opts)
         # What other ranks do not see cannot decide who carries it out.
         result = list(outputs[0]) if at_root and outputs else []
         size = _size_bytes(inputs) * self._size
@@ -302,11 +340,23 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             _Call("gather", inputs, size, planned, gloo, result, opts.timeout, root=opts.rootRank)
         )
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Any:
+    def scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        root: int | None = None,
+    ) -> Any:
+        opts = root if opts is None else opts
         outputs = _listed(outputs)
         if isinstance(opts, int):
             inputs = [inputs] if inputs else []
         opts = _rooted(ScatterOptions, opts, None, timeout)
+        gloo = methodcaller("scatter", outputs, inputs, opts)
+        if not self._of_one_root(opts.rootRank, outputs, inputs):
+            return self._refused(gloo)
         output, at_root = outputs[0], self._rank == opts.rootRank
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
@@ -318,7 +368,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             plans.run(request, bytes_of(row))
             output.detach().copy_(self._own(row).view(output.shape))
 
-        gloo = methodcaller("scatter", outputs, inputs, opts)
         size = _size_bytes(outputs) * self._size
         return self._carry_out(
             _Call("scatter", outputs, size, planned, gloo, outputs, opts.timeout, root=opts.rootRank)
@@ -326,11 +375,13 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Any:
         """Wait for all ranks, and for what they asked for before."""
-        opts = opts or BarrierOptions()
+        opts = _options(BarrierOptions, opts, timeout)
+        # Gloo's own waits for what was given to it at once.
+        direct = self._direct.barrier(opts)
 
         def run() -> Any:
             self._queue.settle()
-            return self._queued.barrier(opts)
+            return direct
 
         return self._queue.put(QueuedWork(run, [], self._limit_s(opts.timeout)))
 
@@ -430,7 +481,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def _hand_over(self, what: str, tensor: Any, gloo: Callable[[Any], Any]) -> Any:
         """Give to gloo, or to NCCL, what is not planned, and say so once."""
-        device = tensor.device if tensor is not None else torch.device("cpu")
+        device = tensor.device if tensor is not None else _CPU
         by = "gloo" if device.type == "cpu" else "nccl"
         if what not in self._said and self._rank == 0:
             _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
@@ -438,6 +489,20 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
             self._add_nccl()
         return gloo(self._direct)
+
+    def _refused(self, gloo: Callable[[Any], Any]) -> Any:
+        """Give to gloo arguments of this rank that it refuses before it communicates, and says why."""
+        return gloo(self._direct._get_backend(_CPU))
+
+    def _has(self, root: int) -> bool:
+        return 0 <= root < self._size
+
+    def _of_one_root(self, root: int, tensors: Sequence[Any], lists: Sequence[Any]) -> bool:
+        """Whether there is one tensor here, and at the root, there alone, a list of such for all ranks."""
+        if not self._has(root) or len(tensors) != 1 or len(lists) != int(root == self._rank):
+            return False
+        like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}
+        return len(like) <= 1 and all(len(parts) == self._size for parts in lists)
 
     def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: Request) -> None:
         with flat(output) as row:
@@ -455,7 +520,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         group = ProcessGroup(store, self._rank, self._size)
         gloo = dist.ProcessGroupGloo(store, self._rank, self._size, timeout=self._timeout)
         group._set_default_backend(ProcessGroup.BackendType.GLOO)
-        group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+        group._register_backend(_CPU, ProcessGroup.BackendType.GLOO, gloo)
         return group
 
     def _add_nccl(self) -> None:
@@ -465,7 +530,15 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         self._direct._register_backend(torch.device("cuda"), ProcessGroup.BackendType.NCCL, nccl)
 
     def _limit_s(self, asked: timedelta) -> float:
-        return (asked if asked > timedelta(0) else self._timeout).total_seconds()
+        """The seconds that a caller gives a collective, or those of the group."""
+        if asked > timedelta(0):
+            return asked.total_seconds()
+        # What changes a group's timeout does so for its backend, which is the one of what is given at once.
+        timeout = self._direct._get_backend(_CPU).options._timeout
+        if timeout != self._timeout:
+            self._timeout = timeout
+            self._queued._get_backend(_CPU)._set_default_timeout(timeout)
+        return float(timeout.total_seconds())
 
     def _break_off(self, why: str) -> None:
         """Let what is under way raise."""
@@ -514,6 +587,11 @@ class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
 def _leave() -> None:
     for group in tuple(_GROUPS):
         group.shutdown()
+
+
+def _break_off(group: TorchGroup | None, why: str) -> None:
+    if group is not None:
+        group._break_off(why)
 
 
 def _listed(tensors: Any) -> list[Any]:

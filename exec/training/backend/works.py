@@ -67,6 +67,7 @@ class QueuedWork(Work):  # type: ignore[misc]  # torch is not there for mypy
 
     def finish(self, error: BaseException | None = None) -> None:
         """Let all who wait go on."""
+        del self.run
         self._error = error
         self._done.set()
         self._raw.set_result(self._result)
@@ -139,6 +140,7 @@ class WorkQueue:
             thread.start()
 
     def _serve(self) -> None:
+        work: QueuedWork | None
         while (work := self._waiting.get()) is not None:
             if self.error is None:
                 self._at_work = (work, time.monotonic())
@@ -147,6 +149,8 @@ class WorkQueue:
             else:
                 work.finish(self.error)
             self._elsewhere = [one for one in self._elsewhere if not one.is_completed()]
+            # Until the next one it would keep the process group alive.
+            work = None
         self.settle()
 
     def _carry_out(self, work: QueuedWork) -> None:
