@@ -34,7 +34,7 @@ class Tuning:
     """A search for the buffer with the shortest iteration, and its trials so far.
 
     ``subject`` says in words what is timed: the seconds of another subject cannot be added.
-    ``strategy`` is ``bo`` (a Gaussian process over the logarithm of the buffer, of logarithms of seconds),
+    ``strategy`` is ``bo`` (a Gaussian process over the square root of the buffer, of logarithms of seconds),
     ``paper`` (over the buffer itself, of iterations per second, xi = 0.1 of them), ``grid`` (20 buffers as
     far apart from each other as they can be) or ``random``; the last two also begin with ``first_bytes``.
     """
@@ -106,8 +106,11 @@ class Tuning:
     def _promising(self) -> int:
         """The buffer whose expected improvement is largest among those not yet tried."""
         paper = self.strategy == "paper"
-        scale = np.linspace if paper else np.geomspace
-        asked = np.rint(scale(self.low_bytes, self.high_bytes, _CANDIDATES)).astype(np.int64)
+        if paper:
+            even = np.linspace(self.low_bytes, self.high_bytes, _CANDIDATES)
+        else:
+            even = np.linspace(np.sqrt(self.low_bytes), np.sqrt(self.high_bytes), _CANDIDATES) ** 2
+        asked = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
         untried = asked[~np.isin(asked, self.buffer_bytes)]
         left = untried if len(untried) else asked
         # Throughput is to be large, seconds are to be small.
@@ -122,10 +125,14 @@ class Tuning:
         return int(left[np.argmax(gain if gain.max() > 0 else deviation)])
 
     def _place(self, size_bytes: Longs) -> Floats:
-        """Where buffers lie in the range, as 0 to 1: evenly, or by their logarithms."""
-        if self.strategy == "paper":
-            return floats((size_bytes - self.low_bytes) / (self.high_bytes - self.low_bytes))
-        return floats(np.log(size_bytes / self.low_bytes) / np.log(self.high_bytes / self.low_bytes))
+        """Where buffers lie in the range, as 0 to 1: evenly, or by their square roots.
+
+        Over logarithms a search tries the least buffers, where every layer is a bucket, before it has found
+        the valley; over the buffer itself it has no eye for small ones where the range is wide.
+        """
+        scale = floats if self.strategy == "paper" else np.sqrt
+        low, high = scale(np.array([self.low_bytes, self.high_bytes], float))
+        return floats((scale(size_bytes) - low) / (high - low))
 
     def _on_the_grid(self) -> int:
         """Of 20 evenly spaced buffers the one farthest from all that were tried; then of twice as many."""
