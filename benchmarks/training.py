@@ -3,6 +3,7 @@
     python benchmarks/training.py [--cases even,slow_host,thin_trunk,combined] [--modes ddp:256K,…]
         [--layers 8] [--width 256] [--compute 10ms|balanced] [--steps 16] [--rounds 2]
     python benchmarks/training.py --convergence [--seeds 5] [--steps 240]
+        [--models cnn,transformer] [--at 120,150,180]
 
 For each case a lab is made and profiled, and ``ccctl train`` runs on its hosts, each mode ``--rounds``
 times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as long in all
@@ -135,42 +136,49 @@ def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) 
     return {mode: ddp_s / time_s for mode, (_, time_s) in best.items()}
 
 
+def trained(model: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of DDP and DS-Sync, trained on this host from one seed."""
+    words = ["train", "--mode", "ddp,ds-sync", "-n", str(RANKS), "--model", model, "--seed", str(seed)]
+    words += ["--steps", str(options.steps), "--warmup", str(max(1, options.steps // 10)), "--json"]
+    # To evaluate takes longer than to train.
+    words += ["--evaluate", str(max(1, options.steps // 8))]
+    done = subprocess.run([*CCCTL, *words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    return rows
+
+
 def convergence(options: argparse.Namespace) -> None:
-    """DDP and DS-Sync from several seeds on this host: final accuracies, and iterations until 90 %."""
-    for model in ("cnn", "transformer"):
-        found: dict[str, list[float]] = {}
-        reached: dict[str, list[int]] = {}
+    """DDP and DS-Sync from several seeds on this host.
+
+    Printed are the final accuracies, those of the ranks' own replicas on the way, and how many iterations
+    90 % took.
+    """
+    for model in options.models.split(","):
+        runs: dict[str, list[dict[str, Any]]] = {}
         for seed in range(options.seeds):
-            words = [
-                "train",
-                "--mode",
-                "ddp,ds-sync",
-                "-n",
-                str(RANKS),
-                "--model",
-                model,
-                "--seed",
-                str(seed),
-            ]
-            words += ["--steps", str(options.steps), "--warmup", "1", "--json"]
-            done = subprocess.run([*CCCTL, *words], stdout=subprocess.PIPE, text=True)
-            if done.returncode:
-                sys.exit(done.returncode)
-            for row in json.loads(done.stdout)["rows"]:
-                found.setdefault(row["mode"], []).append(row["accuracy"])
-                at = [
-                    step
-                    for step, share in zip(row["evaluated"], row["accuracies"], strict=True)
-                    if share >= 0.9
-                ]
-                reached.setdefault(row["mode"], []).append(at[0] if at else -1)
-                print(
-                    f"  {model}, seed {seed}, {row['mode']}: {row['accuracy']:.4f}, 90 % after {at[:1]}",
-                    flush=True,
-                )
-        for mode, shares in found.items():
-            spread = stdev(shares) if len(shares) > 1 else 0.0
-            print(f"{model}, {mode}: accuracy {mean(shares):.4f} ± {spread:.4f}, 90 % after {reached[mode]}")
+            for row in trained(model, seed, options):
+                runs.setdefault(row["mode"], []).append(row)
+                print(f"  {model}, seed {seed}, {row['mode']}: {row['accuracy']:.4f}", flush=True)
+        for mode, rows in runs.items():
+            print(f"{model}, {mode}: accuracy {spread_of([row['accuracy'] for row in rows])}")
+            for step in map(int, options.at.split(",")):
+                shares = [dict(zip(row["evaluated"], row["accuracies"], strict=True)) for row in rows]
+                if all(step in share for share in shares):
+                    print(f"  replicas after {step}: {spread_of([share[step] for share in shares])}")
+            print(f"  90 % after {', '.join(map(reached, rows))}", flush=True)
+
+
+def spread_of(shares: list[float]) -> str:
+    """Mean and standard deviation."""
+    return f"{mean(shares):.4f} ± {stdev(shares) if len(shares) > 1 else 0.0:.4f}"
+
+
+def reached(row: dict[str, Any]) -> str:
+    """The first iteration after which the ranks' own replicas classified 90 % correctly."""
+    pairs = zip(row["evaluated"], row["accuracies"], strict=True)
+    return str(next((step for step, share in pairs if share >= 0.9), "never"))
 
 
 def main() -> None:
@@ -187,6 +195,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--convergence", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--models", default="cnn,transformer")
+    parser.add_argument("--at", default="120,150,180")
     options = parser.parse_args()
     print(f"load of this machine: {Path('/proc/loadavg').read_text().split()[0]} on {os.cpu_count()} cores")
     if options.convergence:

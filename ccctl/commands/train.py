@@ -92,7 +92,13 @@ BackendName = Annotated[
 Steps = Annotated[int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Iterations.")]
 Warmup = Annotated[
     int,
-    typer.Option("--warmup", metavar="N", min=0, max=MOST_COUNT, help="The first N are not in the times."),
+    typer.Option(
+        "--warmup",
+        metavar="N",
+        min=0,
+        max=MOST_COUNT,
+        help="The first N are not timed; ds-sync averages over all ranks in them.",
+    ),
 ]
 Batch = Annotated[
     int, typer.Option("--batch", metavar="N", min=1, max=_MOST_BATCH, help="Examples of each rank.")

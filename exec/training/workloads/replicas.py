@@ -166,9 +166,11 @@ def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
 
     optimizer = optimizer_of(request.model, model.parameters())
     limit: dict[str, Any] = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
-    way = DSSync(model, optimizer, planned, **limit)
+    way = DSSync(model, optimizer, planned, warmup=request.warmup, **limit)
     used = way.groups
-    note = f"groups by the pattern {used.pattern}, period {used.period}" if used is not None else ""
+    note = f"all ranks average in the first {plural(request.warmup, 'iteration')}"
+    if used is not None:
+        note += f", then groups by the pattern {used.pattern}, period {used.period}"
     return Replica(
         model,
         way,

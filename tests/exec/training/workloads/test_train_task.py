@@ -49,6 +49,7 @@ def test_each_mode_trains_and_holds_what_it_promises():
         assert rows[name].ddp_difference == 0
         assert rows[name].losses.tolist() == rows["ddp"].losses.tolist()
     assert all(rows[name].equal for name in ("ddp", "dear", "horovod", "hierarchical"))
+    assert "all ranks average in the first 4 iterations" in rows["ds-sync"].note
     assert not rows["gossip"].equal
     assert not rows["none"].equal
     assert rows["asp"].ddp_difference > 0
