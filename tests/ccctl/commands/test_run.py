@@ -108,3 +108,15 @@ def test_a_session_runs_other_collectives_and_checks_every_element(run_ccctl, co
 def test_a_collective_that_no_session_serves_is_refused(run_ccctl, words):
     done = run_ccctl("run", "--adaptive", "-n", "3", *words)
     assert done.returncode == 2 and "--adaptive runs one of" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--spare", "b", "plan.json"], "--spare goes with --adaptive"),
+        (["--adaptive", "-n", "2", "--spare", "b[1"], "--spare: "),
+    ],
+)
+def test_spare_hosts_are_refused_without_a_session_or_where_they_cannot_be_read(run_ccctl, words, said):
+    done = run_ccctl("run", *words)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
