@@ -261,7 +261,7 @@ CASES = {
 
 
 def without_mpi():
-    """From here on it is as where no MPI is installed: nothing has imported mpi4py, nothing can run mpirun."""
+    """From here on it is as where no MPI is installed; nothing has imported mpi4py so far."""
     assert "mpi4py" not in sys.modules
     sys.modules["mpi4py"] = None
     os.environ["PATH"] = ""

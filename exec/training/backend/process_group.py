@@ -150,7 +150,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any = None) -> Any:
         opts = opts or AllreduceCoalescedOptions()
         gloo = methodcaller("allreduce_coalesced", tensors, opts)
-        if not tensors:
+        if len({(each.dtype, each.layout) for each in tensors}) != 1 or tensors[0].layout != torch.strided:
             return self._refused(gloo)
 
         def planned(plans: PlannedCollectives, request: Request) -> None:
