@@ -3,8 +3,9 @@
 First within hosts, then between them in N - 1 rounds: in round i a host sends to the one i places on, so
 that each NIC carries one flow each way. A receiver times the arrival of what is sent, and leaves out the
 first part, which goes into buffers on the way; no clocks are compared. How much is sent follows from how
-fast the first of it arrives: a slow link is not given what a fast one takes in that time. A link that
-carries nothing ends the wait after some seconds.
+fast the first of it arrives: a slow link is not given what a fast one takes in that time. Where the flows of
+others have filled a queue on the way, it is sent for longer: a new flow has its share of the rate only after
+some round trips. A link that carries nothing ends the wait after some seconds.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ __all__ = [
 
 # Long enough for a rate, short enough for a job that waits.
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
+# Behind the queues of others a train takes so many round trips, up to so long.
+_ROUND_TRIPS, _MOST_TARGET_S = 12, 0.6
 _PIECE_BYTES = 16 << 10
 _PINGS = 5
 _COPIES, _COPY_BYTES = 4, 256 << 10
@@ -227,16 +230,19 @@ def _within(group: Group) -> list[LinkNow]:
 def _send_train(group: Group, there: int) -> None:
     """Answer the pings of ``there``, then send it data as often as it asks; both ends agree how that went."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
+    times_s = [time.perf_counter()]
     # Whoever is lost is so for the other end and for the next call as well.
     with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
             group.Send(ball, there, _PONG, deadline_s)
             group.Recv(ball, there, _PING, deadline_s)
+            times_s.append(time.perf_counter())
+    target_s = _target_s(min(np.diff(times_s), default=0.0))
     said = _AGAIN
     while said == _AGAIN:
         said = 1
         with contextlib.suppress(TimeoutError, LostRankError):
-            said = _send_batches(group, there, deadline_s)
+            said = _send_batches(group, there, target_s, deadline_s)
         try:
             while said > 0:
                 said = int(group.recv(there, _CAME))
@@ -249,8 +255,13 @@ def _send_train(group: Group, there: int) -> None:
         group.drop_flow(there, (_PING,), outgoing=False)
 
 
-def _send_batches(group: Group, there: int, deadline_s: float) -> int:
-    """Send for about `_TARGET_S`: each batch twice as large, two on their way; what ``there`` said last.
+def _target_s(round_trip_s: float) -> float:
+    """How long a train should take: longer where a round trip takes much of that."""
+    return min(_MOST_TARGET_S, max(_TARGET_S, _ROUND_TRIPS * round_trip_s))
+
+
+def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) -> int:
+    """Send for about ``target_s``: each batch twice as large, two on their way; what ``there`` said last.
 
     That is how many bytes have come, or how the train went.
     """
@@ -261,7 +272,7 @@ def _send_batches(group: Group, there: int, deadline_s: float) -> int:
             if came <= 0:
                 break
             rate = came / (time.perf_counter() - started_s)
-            room = int(min(_MOST_BYTES, rate * _TARGET_S)) - sent
+            room = int(min(_MOST_BYTES, rate * target_s)) - sent
             size = max(0, min(2 * size, room // _PIECE_BYTES * _PIECE_BYTES))
         group.Send(np.array([size], np.int64), there, _TRAIN, deadline_s)
         if not size:
@@ -284,7 +295,9 @@ def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[
             at_s = _arrivals(group, back, deadline_s)
             group.drop_flow(back, (_TRAIN,), outgoing=False)
             best = min(best, max(_LEAST_BETA, steady_s(at_s) / _PIECE_BYTES))
-            if best <= _DOUBTED * usual_s_per_byte or not left:
+            # A long train is not in doubt: it was slow for as long as runs are.
+            is_long = _target_s(min(np.diff(times_s))) > 2 * _TARGET_S
+            if best <= _DOUBTED * usual_s_per_byte or is_long or not left:
                 break
             group.send(_AGAIN, back, _CAME)
     except TimeoutError:

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -138,3 +139,28 @@ def test_what_arrives_at_once_before_the_flow_is_steady_is_left_out():
 
 def test_two_arrivals_make_a_rate():
     assert steady_s([1.0, 1.5]) == pytest.approx(0.5)
+
+
+def test_behind_the_queue_of_others_a_train_takes_some_round_trips(monkeypatch):
+    meshes, asked, send, batches = three_hosts(), [], Group.Send, links_now._send_batches
+
+    def slowly(group, data, there, tag, *rest):
+        if tag == links_now._PING:
+            time.sleep(0.02)
+        return send(group, data, there, tag, *rest)
+
+    def noted(group, there, target_s, deadline_s):
+        asked.append(target_s)
+        return batches(group, there, 0.03, deadline_s)
+
+    monkeypatch.setattr(Group, "Send", slowly)
+    monkeypatch.setattr(links_now, "_send_batches", noted)
+    usual = {(src, dst): 1e-15 for src in range(SIZE) for dst in range(SIZE)}
+    found = on_all(lambda rank: measured_links(Group(meshes[rank], range(SIZE), "0"), (), usual))
+    for mesh in meshes:
+        mesh.close()
+    assert len(pairs_of(found)) == 6
+    # A train each: what a long one says is not doubted, though it is slower than usual here.
+    assert len(asked) == 6
+    assert min(asked) >= 0.02 * links_now._ROUND_TRIPS
+    assert max(asked) <= links_now._MOST_TARGET_S
