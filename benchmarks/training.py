@@ -47,7 +47,10 @@ CASES = {
     "thin_trunk": (EVEN + RACKS + 'trunk = "50Mbit/s"\n', 50e6 / 8),
     "combined": (EVEN + RACKS + 'trunk = "50Mbit/s"\n' + SLOW, 25e6 / 8),
 }
-MODES = "none,ddp:256K,ddp:512K,ddp:1M,ddp,dear:256K,dear:512K,dear-nl,ds-sync,hierarchical,gossip"
+MODES = (
+    "none,ddp:256K,ddp:512K,ddp:1M,ddp,dear:256K,dear:512K,dear-nl,ds-sync:64K,ds-sync:256K,"
+    "hierarchical,gossip"
+)
 PREDICTED = ("ddp", "dear", "dear-nl")
 
 
