@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.columns import Floats, Ints
+from probes.numbers import LEAST_BETA_S_PER_BYTE
 
 __all__ = ["HostCopies", "Links", "Profile", "ProfiledRank", "SharedPort"]
 
-# Rates are one over it; products and ratios of costs are then finite, too.
-_LEAST_BETA, _MOST = 1e-30, 1e30
+_MOST = 1e30
 
 
 @dataclass(frozen=True)
@@ -150,5 +150,7 @@ def _wrong(name: str, value: float) -> str:
     """What is wrong with a value of this name, or "": a cost per byte is above 0, any other may be 0."""
     if "beta" not in name:
         return "" if 0 <= value <= _MOST else f"expected a number ≥ 0, at most {_MOST:g}, found {value}"
-    fits = _LEAST_BETA <= value <= _MOST
-    return "" if fits else f"expected a number > 0, from {_LEAST_BETA:g} to {_MOST:g}, found {value}"
+    fits = LEAST_BETA_S_PER_BYTE <= value <= _MOST
+    return (
+        "" if fits else f"expected a number > 0, from {LEAST_BETA_S_PER_BYTE:g} to {_MOST:g}, found {value}"
+    )

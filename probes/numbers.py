@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["LARGEST", "decimal", "whole"]
+__all__ = ["LARGEST", "LEAST_BETA_S_PER_BYTE", "decimal", "whole"]
 
 LARGEST = (1 << 63) - 1
+# Rates are one over it; products and ratios of costs are then finite, too.
+LEAST_BETA_S_PER_BYTE = 1e-30
 _WHOLE = re.compile(r"([+-]?)0*([0-9]{1,20})")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Floats, floats
+from probes.numbers import LEAST_BETA_S_PER_BYTE
 
 __all__ = ["Line", "LinkFit", "fit", "fit_paces", "theil_sen"]
 
@@ -92,7 +93,7 @@ def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
         beta_s_per_byte=beta,
         beta_median_s_per_byte=beta,
         beta_p90_s_per_byte=max(p90, beta),
-        beta_low_s_per_byte=min(max(float(low), np.finfo(float).tiny), beta),
+        beta_low_s_per_byte=min(max(float(low), LEAST_BETA_S_PER_BYTE), beta),
         beta_high_s_per_byte=max(float(high), beta),
         residual=float(np.median(np.abs(values / beta - 1))),
         samples=len(values),
@@ -111,7 +112,7 @@ def _interval(sizes: Floats, samples: Sequence[Floats], seed: int) -> tuple[floa
     drawn = [rng.choice(values, (_BOOTSTRAPS, len(values))).min(axis=1) for values in samples]
     slopes = _median_slopes(sizes, np.stack(drawn, axis=1))
     low, high = np.quantile(slopes, (0.025, 0.975))
-    return max(float(low), np.finfo(float).tiny), float(high)
+    return max(float(low), LEAST_BETA_S_PER_BYTE), float(high)
 
 
 def _median_slopes(x: Floats, rows: Floats) -> Floats:

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.numbers import LEAST_BETA_S_PER_BYTE
 from probes.statistics.fit import fit, fit_paces, theil_sen
 
 SIZES = [128 << 10 << step for step in range(6)]
@@ -86,3 +87,11 @@ def test_a_pace_that_is_not_positive_is_refused():
     found = fit_paces([-1e-9, -2e-9, 1e-9])
     assert not found.sound
     assert found.beta_s_per_byte == pytest.approx(2e-9)
+
+
+def test_an_interval_that_reaches_below_nothing_ends_where_profiles_do():
+    # Late messages of the smaller sizes only: most slopes that are drawn are negative.
+    seconds = {1000: [9e-3, 1e-3, 9e-3, 9e-3], 2000: [2e-3] * 4, 4000: [3e-3, 9e-3, 9e-3, 9e-3]}
+    for found in (fit(seconds), fit_paces([-1e-9, -1e-9, 1e-9, 2e-9, 2e-9])):
+        assert found.sound
+        assert found.beta_low_s_per_byte == LEAST_BETA_S_PER_BYTE
