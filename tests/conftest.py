@@ -34,7 +34,7 @@ INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 INTERPRETED_S = 1
 
 # Tests assert results: how long an example takes depends on what else the machine does.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", parent=settings.default, deadline=None)
 settings.load_profile("untimed")
 
 
