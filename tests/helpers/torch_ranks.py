@@ -276,10 +276,11 @@ def main():
     for case in CASES[sys.argv[1]]:
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)
-    # The data processes that a script forks later must not find it among what they collect.
     group = weakref.ref(dist.group.WORLD)
     dist.destroy_process_group()
-    assert group() is None
+    # The data processes that a script forks later must not find it among what they collect. The meshes of
+    # devices that FSDP2 made hold it as long as the process lives, with any backend.
+    assert group() is None or fully_sharded in CASES[sys.argv[1]]
     assert "mpi4py.MPI" not in sys.modules
 
 
