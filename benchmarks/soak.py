@@ -48,6 +48,7 @@ from scipy.stats import theilslopes
 CCCTL = Path(sys.executable).with_name("ccctl")
 INSIDE = "CCCTL_SOAK_INSIDE"
 OURS = ("/dev/shm", "/run", "/tmp")
+# In the /tmp of the soak's own mount namespace.
 HOME = Path("/tmp/soak")
 OUT = HOME / "out"
 # /etc/netns is the machine's: there only this tells what is ours.

@@ -67,7 +67,7 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 def _meet(url: str, **options: Any) -> Any:
     """The rendezvous `ccctl://`, of ranks that torchrun, mpirun or srun has started."""
-    from exec.training.backend.launched_ranks import meet
+    from exec.training.backend.launcher_rendezvous import meet
 
     return meet(url, **options)
 

@@ -33,7 +33,7 @@ def spreading_bounds(
     if collective.kind == "all_reduce":
         best["partition"] = problem.partition()
         if is_promising(network):
-            best["spanning trees"] = problem.spanning_trees()
+            best["spanning trees"] = problem.spanning_trees(max(bound.time_s for bound in best.values()))
     for cut in problem.promising():
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
@@ -165,10 +165,9 @@ class _Problem:
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
 
-    def spanning_trees(self) -> Bound:
-        """What the best prices of links and ports prove."""
+    def spanning_trees(self, known_s: float) -> Bound:
+        """What the best prices of links and ports prove; less where that is below ``known_s``."""
         total_bytes = self.collective.chunks * self.chunk_bytes
-        known_s = max(self.count().time_s, self.partition().time_s)
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
         return Bound("spanning trees", time_s, f"{self.collective.chunks} chunks over packed trees")

@@ -1,4 +1,4 @@
-"""A lower bound on all_reduce by spanning trees: any prices of links and ports prove one.
+"""A lower bound on all_reduce: twice a minimum spanning tree at the best prices of links and ports.
 
 Let every port, and every link without one, have a price y, and a send cost what it holds of each of them,
 times its price. In time T all of them offer T·Σy. Between k parts of the network every chunk crosses at

@@ -50,8 +50,8 @@ def synthesize(
     """The pipelined trees, for collectives of all ranks other than all_to_all, scatter and gather.
 
     ``solver`` divides ports that links share among the trees of an all_gather. Raises NotApplicableError for
-    other collectives, for an all_reduce where links do not lead both ways, and for an all_gather of more
-    than 40 ranks where trees cannot be counted; UnavailableError without the solver. O(leads · sends · log
+    other collectives, and of more than 40 ranks for an all_reduce where links do not lead both ways and for
+    an all_gather where trees cannot be counted; UnavailableError without the solver. O(leads · sends · log
     sends) after the packing, which is made once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
@@ -65,8 +65,8 @@ def synthesize(
         else (_LEADS[0] if collective.chunks <= 4096 else collective.chunks // 20,)
     )
     tried = [
-        _over_trees(trees, _interleaved(share, collective.chunks), collective, chunk_bytes, seed, lead)
-        for trees, share in _packings(network, seed)
+        _over_trees(packing, collective, chunk_bytes, seed, lead)
+        for packing in _packings(network, seed)
         for lead in leads
     ]
     return min(tried, key=lambda schedule: replay(schedule).time_s)
@@ -111,22 +111,23 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
     """The packing for an all_gather (root -1) or a broadcast."""
     ranks = network.ranks
     demand = np.full(ranks, 1 / ranks) if root < 0 else (np.arange(ranks) == root).astype(float)
-    enough_s = least_s_per_byte(network, *(("all_gather",) if root < 0 else ("broadcast", root)))
+    enough_s = least_s_per_byte(network, "all_gather" if root < 0 else "broadcast", max(root, 0))
     return pack_rooted(network, demand, enough_s_per_byte=enough_s, seed=seed)
 
 
 @lru_cache(maxsize=2)
-def _packings(network: Network, seed: int) -> list[tuple[_Trees, Floats]]:
-    """(the trees of an all_reduce, the share of each): one for both ways, and another for each.
+def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
+    """The packings to try for an all_reduce: of trees for both ways, and of a tree for each way.
 
-    The latter only where they carry more: they are more, and take longer to find.
+    The second only where it carries more: it has more trees, and takes longer to find.
     """
     enough_s = least_s_per_byte(network, "all_reduce")
-    found: list[tuple[_Trees, Floats]] = []
+    found: list[_TwoWayPacking] = []
     least_s = np.inf
     try:
         packing = pack(pair_links(network), enough_s_per_byte=enough_s, seed=seed)
-        found.append((_Trees(network, [_hung(packing.edges, tree) for tree in packing.trees]), packing.share))
+        trees = tuple(_hung(packing.edges, tree) for tree in packing.trees)
+        found.append(_TwoWayPacking(network, trees, packing.share))
         least_s = packing.s_per_byte
     except NotApplicableError:
         if network.ranks > _MOST_ROOTS:
@@ -135,8 +136,9 @@ def _packings(network: Network, seed: int) -> list[tuple[_Trees, Floats]]:
         pairs = pack_pairs(network, enough_s_per_byte=enough_s, seed=seed)
         if least_s > pairs.s_per_byte * _WORTH_PAIRS:
             rows = zip(pairs.up, pairs.down, strict=True)
-            found.append((_Trees(network, [_paired(network, up, down) for up, down in rows]), pairs.share))
-    return found
+            trees = tuple(_paired(network, up, down) for up, down in rows)
+            found.append(_TwoWayPacking(network, trees, pairs.share))
+    return tuple(found)
 
 
 def _interleaved(share: Floats, chunks: int) -> Indices:
@@ -150,9 +152,12 @@ def _interleaved(share: Floats, chunks: int) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class _Trees:
+class _TwoWayPacking:
+    """The trees of an all_reduce and the share of the bytes that each carries; shares sum to 1."""
+
     network: Network
-    rows: list[_TwoWayTree]
+    trees: tuple[_TwoWayTree, ...]
+    share: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,17 +173,13 @@ class _TwoWayTree:
 
 
 def _over_trees(
-    trees: _Trees,
-    tree_of: Indices,
-    collective: Collective,
-    chunk_bytes: int,
-    seed: int,
-    lead: int,
+    packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int, lead: int
 ) -> Schedule:
+    tree_of = _interleaved(packing.share, collective.chunks)
     sends = Sends()
     ranks = collective.ranks
     for at in np.unique(tree_of):
-        tree = trees.rows[at]
+        tree = packing.trees[at]
         height = int(tree.up_depth.max())
         chunk = np.flatnonzero(tree_of == at)[:, None]
         # By chunk, then by level; `lead` moves broadcasts among the reductions of other chunks.
@@ -186,7 +187,7 @@ def _over_trees(
         falling = chunk * 2 * ranks + height + tree.down_depth
         sends.add(chunk, tree.up, REDUCE, rising)
         sends.add(chunk, tree.down, COPY, falling, falling + lead * 2 * ranks)
-    return sends.schedule(trees.network, collective, chunk_bytes, "forest", seed)
+    return sends.schedule(packing.network, collective, chunk_bytes, "forest", seed)
 
 
 def _paired(network: Network, up: Indices, down: Indices) -> _TwoWayTree:

@@ -1,4 +1,4 @@
-"""Ranks that are declared when a run starts, and join it when their hosts answer: room for a run to grow."""
+"""Spare ranks: declared when a run starts, started and let in when their hosts answer."""
 
 from __future__ import annotations
 

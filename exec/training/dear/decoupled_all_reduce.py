@@ -1,4 +1,4 @@
-"""The two halves of an all_reduce: how each is done on the backend that is underneath.
+"""An all_reduce in two halves, a reduce_scatter and an all_gather, on any backend (DeAR, Sec. III).
 
 NCCL and ccctl have a reduce_scatter of their own. Gloo's moves as much as an all_reduce (measured by the
 bytes on its sockets), so there, and on any other backend, blocks are exchanged by all_to_all and summed

@@ -57,7 +57,8 @@ def test_trees_on_shared_ports_are_counted_by_the_solver_that_was_chosen():
 
 def test_chunks_are_shared_out_in_proportion():
     network = family("rfs:2x2x3", [0.0], [200e9, 100e9, 50e9])
-    ((_, shares),) = forest._packings(network, 0)
+    (packing,) = forest._packings(network, 0)
+    shares = packing.share
     tree_of = forest._interleaved(shares, 1000)
     for tree, share in enumerate(shares):
         assert abs((tree_of == tree).sum() - 1000 * share) < 1
@@ -66,8 +67,8 @@ def test_chunks_are_shared_out_in_proportion():
 
 def test_trees_hang_from_their_centre():
     network = family("mesh:5", [0.0], [1e9])
-    ((trees, _),) = forest._packings(network, 0)
-    tree = trees.rows[0]
+    (packing,) = forest._packings(network, 0)
+    tree = packing.trees[0]
     assert sorted(tree.up_depth) == sorted(tree.down_depth) == [1, 1, 2, 2]
     assert sorted(network.src[tree.up]) == [0, 1, 3, 4]
     assert (network.dst[tree.down] == network.src[tree.up]).all()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exec.launcher.starters import mpirun
-from exec.training.backend.launched_ranks import Meeting, launched
+from exec.training.backend.launcher_rendezvous import Rendezvous, launched
 from probes.errors import UnavailableError
 
 OPEN_MPI = {
@@ -35,7 +35,7 @@ def test_ranks_of_one_host_meet_there_at_a_port_of_their_job():
     assert (found.rank, found.size, found.host) == (1, 2, "127.0.0.1")
     assert launched({**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "0"}).port == found.port
     assert launched({**OPEN_MPI, "PMIX_NAMESPACE": "prterun-a-18@1"}).port != found.port
-    assert launched({**MPICH, "MASTER_PORT": "4711"}) == Meeting(1, 2, "127.0.0.1", 4711)
+    assert launched({**MPICH, "MASTER_PORT": "4711"}) == Rendezvous(1, 2, "127.0.0.1", 4711)
 
 
 def test_ranks_of_a_step_of_slurm_meet_at_its_first_host():
@@ -52,7 +52,7 @@ def test_what_mpirun_says_counts_within_a_step_of_slurm():
 
 def test_an_address_that_is_given_comes_first():
     found = launched({**SLURM, **STORE})
-    assert found == Meeting(3, 4, "fd00::1", 4711)
+    assert found == Rendezvous(3, 4, "fd00::1", 4711)
     assert found.url == "tcp://[fd00::1]:4711"
     assert launched({**OPEN_MPI, **STORE, "RANK": "0", "WORLD_SIZE": "1"}) is None
 

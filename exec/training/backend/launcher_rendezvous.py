@@ -1,4 +1,4 @@
-"""Where the ranks that mpirun or srun has started find each other: `init_method="ccctl://"`.
+"""The rendezvous of ranks that mpirun or srun has started: `init_method="ccctl://"`.
 
 PyTorch's own `env://` reads what torchrun sets. mpirun and srun tell a process its rank by variables of
 their own, and nothing of an address.
@@ -16,7 +16,7 @@ from typing import Any
 from exec.launcher.nodeset import parse
 from probes.errors import UnavailableError
 
-__all__ = ["SCHEME", "Meeting", "launched", "meet"]
+__all__ = ["SCHEME", "Rendezvous", "launched", "meet"]
 
 SCHEME = "ccctl"
 
@@ -31,7 +31,7 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """This process's ``rank`` among ``size``, and the address at which rank 0 serves the store."""
 
     rank: int
@@ -46,7 +46,7 @@ class Meeting:
         return f"tcp://{host}:{self.port}"
 
 
-def launched(variables: Mapping[str, str]) -> Meeting | None:
+def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """What the environment of a rank says, or None where torchrun's variables do.
 
     MASTER_ADDR and MASTER_PORT come first. Otherwise rank 0 is on this host if all ranks are, or on the first
@@ -59,7 +59,7 @@ def launched(variables: Mapping[str, str]) -> Meeting | None:
         if rank_name in variables and size_name in variables:
             rank, size = int(variables[rank_name]), int(variables[size_name])
             host = variables.get("MASTER_ADDR") or _host(variables, rank, size, local_name)
-            return Meeting(rank, size, host, _port(variables, rank, size))
+            return Rendezvous(rank, size, host, _port(variables, rank, size))
     raise UnavailableError(
         f"{SCHEME}://: no launcher has told this process its rank",
         hint="Start it by torchrun, mpirun or srun, or give init_process_group a rank and a world_size.",
