@@ -200,11 +200,11 @@ SIZES = (1, 7, 501, 4096, 20_011, 100_003)
 SHAPES, SESSIONS = 3, 5
 
 
-def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tuple[int, int, int] | None:
+def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tuple[int, ...] | None:
     """So many requests from this seed, of those that are set up, by ranks that are late at random.
 
-    Returns the wrong elements on all ranks, the requests that went on without a late rank, and how many
-    different sets of ranks were the first.
+    Returns the wrong elements on all ranks, the requests that went on without a late rank, how many
+    different sets of ranks were the first, how often chunks of a late rank joined, and how many bytes.
     """
     from exec.adaptive.session import Session
 
@@ -224,10 +224,12 @@ def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tup
         found = session.all_reduce(every[rank], op).wait(300)
         wrong += int(np.count_nonzero(found != reduce(ufunc_of(op), every)))
     wrong = sum(comm.named("wrong").allgather(wrong))
+    joined = [size for each in comm.named("joined late").allgather(session.joined_late) for _, size in each]
     report = None
     if rank == session.coordinator:
         parts = [one.parts for one in session.seen]
-        report = wrong, sum(len(one) > 1 for one in parts), len({one[0] for one in parts})
+        without = sum(len(one) > 1 for one in parts)
+        report = wrong, without, len({one[0] for one in parts}), len(joined), sum(joined)
     session.close()
     return report
 
@@ -247,7 +249,7 @@ def rounds(options: argparse.Namespace) -> None:
     for session in range(SESSIONS):
         count = (session + 1) * options.trials // SESSIONS - done
         seed, ranks = options.seed + session, 2 + session
-        bad, without, sets = launch(
+        bad, without, sets, joins, joined_bytes = launch(
             "adaptive_lab:rounds_task",
             (count, seed),
             ranks=ranks,
@@ -257,7 +259,8 @@ def rounds(options: argparse.Namespace) -> None:
         )
         print(
             f"{ranks} ranks: {count} rounds, {without} without a late rank at first, "
-            f"{sets} sets of first ranks, {bad} wrong elements",
+            f"{sets} sets of first ranks, late chunks joined {joins} times, {joined_bytes >> 10} KiB, "
+            f"{bad} wrong elements",
             flush=True,
         )
         done, wrong, relayed = done + count, wrong + bad, relayed + without

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.arguments.units import parse_size
 from ccctl.errors import UsageError
-from ccctl.launching import World, placed, run_ranks
+from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.errors import quoted
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def run_adaptively(
     from exec.program.layout import count_of
     from synth.collective import collective as collective_of
 
+    if started_by_mpi():
+        raise UsageError(
+            "--adaptive starts its own ranks",
+            hint="Run it outside mpirun and srun, with --hosts; in a job of Slurm it takes the job's nodes.",
+        )
     ranks, _ = placed(world)
     size_bytes = parse_size(size, "--size")
     chosen = parse_collectives(collective, ranks)[0]

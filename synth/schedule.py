@@ -13,7 +13,7 @@ from probes.columns import Bytes, Ints
 from synth.collective import Collective
 from synth.network import Network
 
-__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Schedule", "claims"]
+__all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "claims"]
 
 MOST_CHUNK_BYTES = 1 << 50
 COPY = 0
@@ -70,12 +70,49 @@ def claims(name: str, time_s: float, most_s: float) -> list[str]:
     return [f"{name}: expected a number ≥ 0{most}, found {time_s}"]
 
 
+@dataclass(frozen=True)
+class Raced:
+    """One schedule of a race: its measured seconds, median and quartiles, and what had been predicted."""
+
+    method: str
+    chunks: int
+    sends: int
+    predicted_s: float
+    time_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True)
+class Race:
+    """Schedules that ran in turn with real data; the first of ``entries``, which rise, was kept.
+
+    They rise by the median part that each took of an iteration of all, which may be another order than
+    that of their medians. The seconds of an iteration are the slowest rank's. ``hosts`` and ``library`` say
+    where it was.
+    """
+
+    size_bytes: int
+    hosts: tuple[str, ...]
+    library: str
+    iterations: int
+    entries: tuple[Raced, ...]
+
+    def problems(self) -> list[str]:
+        """Numbers that nothing measured can have."""
+        found = [] if self.entries else ["entries: expected at least 1, found none"]
+        for at, entry in enumerate(self.entries):
+            for name in ("predicted_s", "time_s", "low_s", "high_s"):
+                found += claims(f"entries[{at}].{name}", getattr(entry, name), float("inf"))
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Sends as columns: ``chunk`` over ``link`` (a row of the network's links), ``op`` COPY or REDUCE.
 
     A REDUCE adds what the source holds to what the destination holds, and leaves the source's slot
-    as it was; a COPY overwrites the destination's slot.
+    as it was; a COPY overwrites the destination's slot. ``race`` is the measurement by which it was chosen.
     """
 
     network: Network
@@ -87,6 +124,7 @@ class Schedule:
     link: Ints
     op: Bytes
     outcome: Outcome | None = None
+    race: Race | None = None
 
     @property
     def sends(self) -> int:
@@ -107,6 +145,7 @@ class Schedule:
             if len(getattr(self, name)) != self.sends:
                 found.append(f"{name}: expected {self.sends} values like chunk")
         found += [f"outcome.{problem}" for problem in (self.outcome.problems() if self.outcome else ())]
+        found += [f"race.{problem}" for problem in (self.race.problems() if self.race else ())]
         limits = (("chunk", self.collective.chunks), ("link", self.network.links), ("op", 2))
         for name, limit in limits:
             column = getattr(self, name)

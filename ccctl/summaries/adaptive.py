@@ -77,6 +77,18 @@ def _words(event: Event) -> str:
         return f"resumed at request {detail['at']}"
     if event.what == "swapped":
         return f"swapped to schedules {detail['version']}"
+    if event.what == "rolled back":
+        return (
+            f"went back from schedules {detail['version']}: runs took {seconds(detail['after_s'])}, "
+            f"before {seconds(detail['before_s'])}"
+        )
+    if event.what == "disbelieved":
+        gain = f"{100 * (detail['gain'] - 1):.0f} % faster"
+        why = {
+            "unexplained": "runs are not as slow as links are measured to be",
+            "too small": "less than is asked for after predictions that were wrong",
+        }
+        return f"stayed, though other schedules seem {gain}: {why[detail['why']]}"
     if event.what == "built":
         return f"built the contexts of schedules {detail['version']} beside the job"
     if event.what == "drift":

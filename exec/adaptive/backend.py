@@ -7,7 +7,8 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from exec.adaptive.messages import (
 from exec.adaptive.replanner import first_schedules, good_schedules
 from exec.adaptive.severed import HostPair, without_pairs
 from exec.program.dtypes import Array, divided
+from exec.relays.late_chunks import Entrance
 from exec.sockets.group import Group
 from probes.errors import CcctlError, LostRankError, UsageError
 from synth.network import Network
@@ -57,6 +59,8 @@ _Kept = tuple[Array | None, tuple[int, ...]]
 # How many results are kept for ranks that lack them when another is lost.
 _KEPT = 4
 _RESULTS = "results"
+# Of how many requests it is remembered what joined late.
+_MOST_LATE = 1 << 16
 # How long a rank whose run broke off waits to be told how it goes on.
 _LEADERLESS_S = 120.0
 _LOOK_S = 0.01
@@ -123,7 +127,8 @@ class Backend:
         self._asked, self._done = 0, 0
         self._works: dict[int, Work] = {}
         self._parts: list[tuple[int, ...]] = []
-        self._result = Result()
+        self._result, self._entrance = Result(), Entrance()
+        self.joined_late: collections.deque[tuple[int, int]] = collections.deque(maxlen=_MOST_LATE)
         self._results: collections.OrderedDict[int, _Kept] = collections.OrderedDict()
         self._failed: Exception | None = None
         self._lock = threading.Lock()
@@ -208,6 +213,7 @@ class Backend:
             work = self._queued(request, data)
         if not work.done():
             self._session.send(self._session.coordinator, Ready(work.seq, request))
+            self._entrance.offer((work.seq, request), data)
         return work
 
     def admit(self) -> Work:
@@ -286,7 +292,8 @@ class Backend:
                 broken_s, self._broken_epoch = time.monotonic(), self.epoch
             except Exception as error:
                 self.fail(error)
-        self._contexts.close()
+        for contexts in (self._contexts, *self._ready.values()):
+            contexts.close()
         self._left.set()
         self._building.put(Install(-1, -1, {}, b""))
 
@@ -318,7 +325,7 @@ class Backend:
             part = tuple(self.group.members.index(rank) for rank in go.part)
             mine = work.data if work is not None and self._session.rank in go.part else None
             self.schedule_of(go.request)
-            self._contexts.run(go.request, part, mine, self._result)
+            self._contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
             # Nobody else could give it to a rank that lacks it: first all have it, then it is handed over.
@@ -327,8 +334,19 @@ class Backend:
         if go.last:
             self._finish(go.seq, go.request)
 
+    @contextlib.contextmanager
+    def _offers(self, go: Go, take: Callable[[Array], None]) -> Iterator[None]:
+        """Within the block hand this rank's data for a part to ``take``, now or once its caller brings it."""
+        with self._entrance.open((go.seq, go.request), take):
+            work = self._works.get(go.seq)
+            if work is not None:
+                self._entrance.offer((work.seq, work.request), work.data)
+            yield
+
     def _finish(self, seq: int, request: Request) -> None:
         """Hand over what the parts have come to; without any the root was lost before."""
+        if self._result.joined is not None:
+            self.joined_late.append((seq, int(self._result.joined.sum()) * request.item_bytes))
         members = tuple(sorted(rank for part in self._parts for rank in part))
         whole = self._result.whole(request) if self._result.parts else None
         if request.admits:
@@ -362,7 +380,7 @@ class Backend:
     def _network(self) -> Network:
         """What the links between the members can carry."""
         assert self.base is not None
-        capability = with_links(self.base, self.links)
+        capability = with_links(self.base, self.links, self._first)
         return restricted(capability, [self._first.index(rank) for rank in self.members])[0]
 
     def _take_over(self, welcome: Welcome) -> None:
@@ -373,7 +391,6 @@ class Backend:
         self._session.guessed = welcome.guessed
         self._set_up |= dict.fromkeys(welcome.requests)
         self.profile_every = welcome.profile_every
-        self._contexts.version = Version(welcome.version, {})
 
     def _take_severed(self, pairs: tuple[HostPair, ...]) -> None:
         """Note between which hosts nothing passes; connections there outlast that."""
@@ -407,16 +424,16 @@ class Backend:
         self.members, self.epoch = regroup.members, regroup.epoch
         self.links = regroup.links
         if self.base is not None:
-            self._session.capability = with_links(self.base, self.links)
+            self._session.capability = with_links(self.base, self.links, self._first)
         self._take_severed(regroup.severed)
         with self._lock:
             ready = {seq: work.request for seq, work in self._works.items()}
         done = -1 if self._is_new else self._done
-        self._report(State(self.epoch, done, tuple(self._parts), ready))
+        self._report(State(self.epoch, done, tuple(self._parts), ready, self._result.open_to))
         # All make the same schedules from the same costs, so none has to wait for another's.
         schedules = first_schedules(self._linked(), requests, self.members)
         places = [self._first.index(rank) for rank in self.members]
-        self._contexts = Contexts(self.group, Version(self._contexts.version.number, schedules), places)
+        self._contexts = Contexts(self.group, Version(0, schedules), places)
         seconds = time.monotonic() - started_s
         if lost and not self._is_new:
             self._session.tell("lost", seconds, detail={"ranks": dict(regroup.lost), "epoch": self.epoch})
@@ -440,6 +457,8 @@ class Backend:
         if self._done == resume.seq and len(self._parts) > resume.kept:
             # What is not whole everywhere is done again from the data that was saved.
             del self._parts[resume.kept :], self._result.parts[resume.kept :]
+            if not resume.kept:
+                self._result = Result()
         for seq, holder in sorted(resume.holders.items()):
             topic = f"{self.epoch}/{_RESULTS}/{seq}"
             if self._session.rank == holder:
@@ -467,7 +486,11 @@ class Backend:
         started_s = time.monotonic()
         contexts = self._ready.pop(swap.version)
         old, self._contexts = self._contexts, contexts
-        self._building.put(old)
+        # The last one is kept, as the coordinator may go back to it.
+        self._ready[old.version.number] = old
+        newest = max(old.version.number, swap.version)
+        for number in [one for one in list(self._ready) if one < newest and one != old.version.number]:
+            self._building.put(self._ready.pop(number))
         self._session.tell("swapped", stood_s=time.monotonic() - started_s, detail={"version": swap.version})
 
     def _measure(self, measure: Measure) -> None:

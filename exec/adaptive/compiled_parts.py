@@ -57,12 +57,13 @@ def compiled_part(
 ) -> CompiledPart:
     """The part of a collective with the data of ``part``: phase 1 if it is the first, else a phase 2.
 
+    The other ranks may join phase 1 with the chunks that they pass on.
     A phase 2 goes along whichever of ``bases`` is fastest (`late_bases` of the schedule if none are given).
     """
     if first:
-        phase = partial_phase(schedule, part)
+        phase = partial_phase(schedule, part, late_may_join=True)
     else:
-        phase = fastest_late_phase(bases or late_bases(schedule), part)
+        phase = fastest_late_phase(bases or late_bases(schedule, late=len(part)), part)
     return CompiledPart(phase, compile_(phase.schedule))
 
 
@@ -81,9 +82,9 @@ def late_parts(schedules: Mapping[Request, Schedule]) -> Iterator[tuple[PartKey,
         ranks = schedule.network.ranks
         if request.kind not in PARTIAL or ranks < 3:
             continue
-        bases = late_bases(schedule)
         pairs = ranks <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
         for count in range(1, 3 if pairs else 2):
+            bases = late_bases(schedule, late=count)
             for late in itertools.combinations(range(ranks), count):
                 ready = [rank for rank in range(ranks) if rank not in late]
                 if len(ready) > 1:

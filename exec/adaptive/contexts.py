@@ -2,7 +2,8 @@
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others are
 relays in it. The first part of a request is phase 1, which serves every rank; each later one is a phase 2,
-by whichever way simulates fastest. Only an all_reduce has parts without some of the ranks.
+by whichever way simulates fastest. Only an all_reduce has parts without some of the ranks. A rank that is
+late for the first part may join it chunk by chunk; a later part leaves these chunks out.
 
 Callers lay their data out by the ranks of the session's start, contexts by those of their group.
 """
@@ -19,10 +20,19 @@ from exec.adaptive.compiled_parts import CompiledPart, PartKey, compiled_part, p
 from exec.adaptive.messages import Request
 from exec.mpi.plan import Plan
 from exec.mpi.shared_memory import shared_array
-from exec.program.dtypes import Array, combine_of, dtype_of
+from exec.program.dtypes import Array, combine_of, dtype_of, neutral_of
 from exec.program.layout import Layout
+from exec.relays.late_chunks import (
+    Offers,
+    covered_slots,
+    joined_elements,
+    left_out,
+    no_offers,
+    without_joined,
+)
 from exec.relays.phase_buffers import input_of, merged
 from exec.sockets.group import Group
+from probes.columns import Mask
 from synth.program import INPUT, OUTPUT
 from synth.relays.partial import Phase
 from synth.schedule import Schedule
@@ -46,16 +56,22 @@ class _Context:
     phase: Phase
     send: Array
     recv: Array
+    # The ranks whose chunks may join while it runs; numbers of the group.
+    may_join: frozenset[int]
 
 
 class Result:
     """What the parts of one request have come to so far on this rank, part by part.
 
     Each is kept in the caller's layout: what comes later may be cut in other chunks, by other schedules.
+    ``open_to`` are the late ranks, as the mesh calls them, chunks of which may have joined the first part,
+    ``joined`` the elements of this rank's data that have; None for none.
     """
 
     def __init__(self) -> None:
         self.parts: list[Array] = []
+        self.open_to: frozenset[int] = frozenset()
+        self.joined: Mask | None = None
 
     def add(self, phase: Phase, output: Array, rank: int, request: Request) -> None:
         """Add the output of one part."""
@@ -111,15 +127,76 @@ class Contexts:
             if self._made.setdefault(key, context) is not context:
                 context.plan.abandon()
 
-    def run(self, request: Request, part: Sequence[int], data: Array | None, result: Result) -> None:
-        """Carry out one part with this rank's ``data``, None on relays, into ``result``; collective."""
+    def run(
+        self,
+        request: Request,
+        part: Sequence[int],
+        data: Array | None,
+        result: Result,
+        offers: Offers = no_offers,
+    ) -> None:
+        """Carry out one part with this rank's ``data``, None on relays, into ``result``; collective.
+
+        Where this rank is late and may join the first part, it does with what ``offers`` brings meanwhile.
+        """
         first = not result.parts
         self.prepare(request, part, first=first)
         context = self._made[self._key(request, part, first)]
-        if data is not None and context.send.size:
+        rank, members = self.group.Get_rank(), self.group.members
+        if first:
+            if rank in context.may_join:
+                self._run_late(context, request, result, offers)
+            else:
+                if data is not None and context.send.size:
+                    self._fill(context, request, data)
+                context.plan.run()
+            result.open_to = frozenset(members[late] for late in context.may_join)
+        else:
+            open_to = [late for late in part if members[late] in result.open_to]
+            without = self._without(context, open_to, request, result.joined)
+            if data is not None and context.send.size:
+                if result.joined is not None:
+                    data = without_joined(data, result.joined, _op(request))
+                self._fill(context, request, data)
+            context.plan.run(without)
+            if without is not None:
+                _neutralize(context, without, rank, _op(request))
+        result.add(context.phase, context.recv, rank, request)
+
+    def _run_late(self, context: _Context, request: Request, result: Result, offers: Offers) -> None:
+        """Carry out a first part on a rank that is late and may join it."""
+
+        def join(data: Array) -> None:
             self._fill(context, request, data)
-        context.plan.run()
-        result.add(context.phase, context.recv, self.group.Get_rank(), request)
+            context.plan.let_join()
+
+        context.plan.begin_without_input()
+        with offers(join):
+            context.plan.run()
+        joined = context.plan.joined()
+        if joined.any():
+            rank = self.group.Get_rank()
+            result.joined = joined_elements(context.phase, rank, joined, request.count)
+
+    def _without(
+        self, context: _Context, open_to: Sequence[int], request: Request, joined: Mask | None
+    ) -> Mask | None:
+        """The chunks of a later part that it leaves out, as all have joined the first; None for none.
+
+        Each rank of ``open_to`` tells the others which of its chunks have; collective.
+        """
+        if not open_to:
+            return None
+        phase, rank = context.phase, self.group.Get_rank()
+        group, covered = self.group.named("joined"), dict[int, Mask]()
+        for late in open_to:
+            mine = None
+            if late == rank and joined is not None:
+                mine = covered_slots(phase, rank, joined, _padded_count(phase, request.count))
+            found = group.bcast(mine, late)
+            if found is not None:
+                covered[late] = found
+        return left_out(phase, covered) if covered else None
 
     def close(self) -> None:
         """Free the contexts of this rank, whatever the others do."""
@@ -156,7 +233,14 @@ class Contexts:
         layout = Layout(program, count)
         send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
         recv = self._shared("out", request.dtype, layout.elements(rank, OUTPUT))
-        return _Context(Plan(layout, group, send, recv, _op(request)), phase, send, recv)
+        may_join = frozenset[int]()
+        if first:
+            sources = phase.schedule.collective.sources
+            may_join = frozenset(np.flatnonzero(sources.per_rank(program.ranks)).tolist()) - {*part}
+        plan = Plan(layout, group, send, recv, _op(request), may_be_late=rank in may_join)
+        if not first:
+            plan.follow_chunks()
+        return _Context(plan, phase, send, recv, may_join)
 
     def _shared(self, use: str, dtype: str, elements: int) -> Array:
         """A buffer, the same for all contexts that need as much for that: they run one after the other."""
@@ -169,6 +253,13 @@ class Contexts:
 def _op(request: Request) -> str:
     """How parts are combined: averages are divided at the end."""
     return "sum" if request.op == "avg" else request.op
+
+
+def _neutralize(context: _Context, chunks: Mask, rank: int, op: str) -> None:
+    """Let a part's output have no effect where its chunks were left out."""
+    own = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
+    slots = context.recv.reshape(len(own), -1)
+    slots[chunks[own]] = neutral_of(op, context.recv.dtype)
 
 
 def _padded_count(phase: Phase, count: int) -> int:

@@ -352,6 +352,12 @@ class Coordinator:
         kept = 0
         while all(len(parts) > kept for parts in at_it) and len({parts[kept] for parts in at_it}) == 1:
             kept += 1
+        # Of a rank that is lost some chunks may be in the first part, and nobody knows which.
+        open_to = frozenset[int]().union(
+            *(state.open_to for state in states.values() if state.done == furthest)
+        )
+        if open_to.difference(self.members, *at_it[0][:kept]):
+            kept = 0
         self._keep_ready(furthest)
         for worker, each in states.items():
             for seq, request in each.ready.items():

@@ -35,6 +35,7 @@ from exec.adaptive.messages import (
 from exec.adaptive.replanner import Replanned, Replanner
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.adaptive.slow_parts import Slow, SlowParts
+from exec.adaptive.swap_guard import SwapGuard
 from exec.relays.buy_cost import SimulatedCosts
 from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
@@ -51,6 +52,10 @@ __all__ = ["Direction"]
 # Between measuring because runs have changed the job works so many times as long as measuring held it up:
 # links that change faster than that are not followed.
 _REST = 25
+# Contexts that are not ready on all ranks after so long never will be: a rank has no room for them.
+_GIVEN_UP_S = 60.0
+# Runs that are waited for to become as slow as links are measured to be.
+_AWAITED = 10
 # What a rate is off by from one measurement to the next although nothing has changed: no reason for a search.
 _CHANGED = math.log(1.1)
 # A rank that has said nothing for three heartbeats is sent something, to see whether its host answers.
@@ -90,19 +95,29 @@ class Direction:
         # Schedules of the last version that was found; packed parts of an epoch and version, once compiled.
         self._schedules: dict[Request, Schedule] = {}
         self._late: list[tuple[int, int, bytes]] = []
-        self._version, self._measuring = 0, 0
+        self._guard = SwapGuard()
+        # The newest version, that in use, and the one before it, whose contexts are kept.
+        self._version, self._in_use = 0, 0
+        self._before: tuple[int, dict[Request, Level]] | None = None
+        # What was found and is not believed yet, and the runs that were waited for since.
+        self._doubtful: Replanned | None = None
+        self._waited = 0
+        self._measuring = 0
         # Ranks go on with rings after one is lost; or links changed while schedules were looked for.
         self._anew = False
         self._installing: dict[Installed, set[int]] = {}
         self._rows: dict[int, Measured] = {}
         self._levels: dict[Request, Level] = {}
         self._is_measuring = False
+        # The gains of the version whose contexts are being made, and since when.
         self._gains: dict[int, Mapping[Request, float]] = {}
+        self._installing_s = 0.0
         # When links may be measured again although it is not their turn.
         self._rested_s = 0.0
-        # Requests that are carried out in one part, and what that took each rank that has said so.
-        self._under_way: dict[int, Request] = {}
-        self._took_s: dict[int, dict[int, float]] = {}
+        # Requests whose last part is under way, the version in use then, and whether it is the only one; what
+        # each part of a request took each rank that has said so.
+        self._under_way: dict[int, tuple[Request, int, bool]] = {}
+        self._took_s: dict[int, dict[int, dict[int, float]]] = {}
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
@@ -141,9 +156,11 @@ class Direction:
             self._install(*self._plans.pop())
         while self._late:
             epoch, version, parts = self._late.pop(0)
-            if (epoch, version) == (self.coordinator.epoch, self._version):
+            if (epoch, version) == (self.coordinator.epoch, self._version) and version == self._in_use:
                 self._send([InstallLate(epoch, version, parts)])
-        if self._anew and self._is_settled() and not self._replanner.busy:
+        if self._gains and now_s - self._installing_s > _GIVEN_UP_S:
+            self._gains.clear()
+        if self._anew and self._is_settled():
             self._replan()
         self._send(self.coordinator.decide(now_s))
         self._sever_and_heal(now_s)
@@ -169,6 +186,8 @@ class Direction:
 
     def _begin_anew(self) -> None:
         """What was under way ends with its epoch, whose members go on with first schedules."""
+        self._version, self._in_use, self._before, self._doubtful = 0, 0, None, None
+        self._guard.begin_anew()
         self._installing.clear()
         self._gains.clear()
         self._levels.clear()
@@ -252,8 +271,9 @@ class Direction:
             for rank in self.coordinator.members:
                 self._session.send(rank, decision)
             if isinstance(decision, Go) and decision.last:
-                if not decision.number and not decision.request.admits:
-                    self._under_way[decision.seq] = decision.request
+                if not decision.request.admits:
+                    alone = not decision.number
+                    self._under_way[decision.seq] = decision.request, self._in_use, alone
                 self._between(decision)
 
     def _welcome(self, regroup: Regroup) -> None:
@@ -269,7 +289,6 @@ class Direction:
                     base,
                     session.guessed,
                     session.requests,
-                    session.version,
                     session.profile_every,
                 ),
             )
@@ -301,12 +320,13 @@ class Direction:
             for dst, each in self._rows.items()
             for src, alpha_s, beta in each.links
         ]
-        self._rested_s = time.monotonic() + _REST * max(each.seconds for each in self._rows.values())
+        longest_s, now_s = max(each.seconds for each in self._rows.values()), time.monotonic()
+        self._rested_s = now_s + _REST * self._guard.caution(now_s) * longest_s
         self._rows, self._is_measuring = {}, False
         for link in found:
             if link.beta_s_per_byte == math.inf:
                 self._severed.stalled(link.dst, link.src, time.monotonic())
-        self._now = with_links(self._now, found)
+        self._now = with_links(self._now, found, self._session.slots)
         self._learn(found)
         if self._has_changed():
             self._replan()
@@ -326,7 +346,8 @@ class Direction:
         }
         if new:
             self._first_links |= new
-            self._session.capability = with_links(self._session.base, tuple(self._first_links.values()))
+            first, session = tuple(self._first_links.values()), self._session
+            session.capability = with_links(session.base, first, session.slots)
             self._slow_of = ()
 
     def _has_changed(self) -> bool:
@@ -349,9 +370,11 @@ class Direction:
         return found.doubtful
 
     def _replan(self) -> None:
-        if self._replanner.busy:
+        # What is looked for has to be faster than what will be in use.
+        if self._replanner.busy or self._gains:
             self._anew = True
             return
+        self._doubtful = None
         self._replan_started_s = time.monotonic()
         self._searched, self._searched_epoch = self._network(), self.coordinator.epoch
         self._replanner.start(self._searched, self._session.schedules)
@@ -375,15 +398,34 @@ class Direction:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
         self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
-        if not changed:
+        # What was found for other members is of no use; a search for these follows.
+        if changed and epoch == self.coordinator.epoch:
+            self._doubtful, self._waited = found, 0
+            self._install_if_believed()
+
+    def _install_if_believed(self) -> None:
+        """Have contexts made for what was found, once runs are as slow as links are measured to be."""
+        found, now_s = self._doubtful, time.monotonic()
+        if found is None:
             return
-        if epoch != self.coordinator.epoch:
-            # What was found is for other members; a search for these follows.
+        if not self._guard.explains(found.before_s):
+            if self._waited >= _AWAITED:
+                self._disbelieve(found, "unexplained")
+                self._guard.doubt(now_s)
             return
+        if found.gain < self._guard.least_gain(now_s):
+            self._disbelieve(found, "too small")
+            return
+        self._doubtful = None
         self._version += 1
-        self._gains[self._version] = found.gains
+        self._gains[self._version], self._installing_s = found.gains, now_s
         self._schedules = {**self._session.schedules, **found.schedules}
         self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
+
+    def _disbelieve(self, found: Replanned, why: str) -> None:
+        """Drop what was found; links that stay as they were measured are a reason to search again."""
+        self._doubtful = self._searched = None
+        self._session.tell("disbelieved", detail={"gain": found.gain, "why": why})
 
     def _installed(self, rank: int, message: Installed) -> None:
         """Once all have made them: change to the contexts of a version, and later to those for late ranks."""
@@ -396,8 +438,14 @@ class Direction:
             if message.late:
                 self._send([Reveal(message.epoch, message.version)])
                 return
-            for request, gain in self._gains.pop(message.version).items():
+            if message.version not in self._gains:
+                return
+            gains = self._gains.pop(message.version)
+            self._before = self._in_use, dict(self._levels)
+            for request, gain in gains.items():
                 self._levels[request] = self._level(request).changed(gain)
+            self._guard.swapped()
+            self._in_use = message.version
             self._send([Swap(message.epoch, message.version)])
             if self._session.policy.relays:
                 of = message.epoch, message.version
@@ -405,17 +453,28 @@ class Direction:
 
     def _watch(self, rank: int, done: PartDone) -> None:
         """Measure when runs have become slower or faster for good."""
-        if not done.last or done.number or done.seq not in self._under_way:
+        parts = self._took_s.setdefault(done.seq, {})
+        parts.setdefault(done.number, {})[rank] = done.seconds
+        if not done.last or len(parts[done.number]) < len(self.coordinator.members):
             return
-        took_s = self._took_s.setdefault(done.seq, {})
-        took_s[rank] = done.seconds
-        if len(took_s) < len(self.coordinator.members):
+        del self._took_s[done.seq]
+        request, version, alone = self._under_way.pop(done.seq, (None, 0, False))
+        if request is None or version != self._in_use:
             return
-        request = self._under_way.pop(done.seq)
         # A run takes as long as on the slowest rank, which is another one when other links are slow.
-        longest_s = max(self._took_s.pop(done.seq).values())
+        longest_s = sum(max(took_s.values()) for took_s in parts.values())
+        if not alone:
+            self._guard.ran_in_parts(request, longest_s)
+            self._waited += 1
+            self._install_if_believed()
+            return
         # What looks for schedules or makes contexts takes time from the runs beside it.
-        if self._replanner.busy or self._gains:
+        disturbed = self._replanner.busy or bool(self._gains)
+        self._guard.ran(request, longest_s, disturbed=disturbed)
+        self._judge_swap()
+        self._waited += 1
+        self._install_if_believed()
+        if disturbed or version != self._in_use or self._gains:
             return
         level = self._level(request)
         has_left = level.take(longest_s)
@@ -424,6 +483,27 @@ class Direction:
             detail = {"expected_s": level.expected_s, "now_s": self._levels[request].usual_s}
             self._session.tell("drift", detail=detail)
             self.measure()
+
+    def _judge_swap(self) -> None:
+        """Go back to the schedules before the last swap where runs are slower since."""
+        trial = self._guard.judged()
+        if trial is None:
+            return
+        if self._before is None:
+            # All went back. Where that did not help, the network has changed since, which is nobody's error.
+            if trial.has_gained:
+                self._guard.doubt(time.monotonic())
+            return
+        if not trial.has_failed:
+            return
+        detail = {"version": self._in_use, "before_s": trial.before_s, "after_s": trial.after_s}
+        self._in_use, self._levels = self._before
+        self._before = None
+        # What is under way would replace what is no longer in use.
+        self._gains.clear()
+        self._guard.swapped()
+        self._session.tell("rolled back", detail=detail)
+        self._send([Swap(self.coordinator.epoch, self._in_use)])
 
     def _level(self, request: Request) -> Level:
         """What runs take; at first as simulated, as links may differ from the profile from the start."""

@@ -144,16 +144,20 @@ def betas_of(network: Network) -> dict[tuple[int, int], float]:
     return dict(zip(ends, network.beta_s_per_byte.tolist(), strict=True))
 
 
-def with_links(network: Network, found: Sequence[LinkNow]) -> Network:
-    """``network`` with the costs that were measured; others keep theirs."""
+def with_links(network: Network, found: Sequence[LinkNow], ranks: Sequence[int] | None = None) -> Network:
+    """``network`` with the costs that were measured; others keep theirs.
+
+    ``ranks[r]`` is what ``found`` calls rank r of the network; not given, the same.
+    """
     if not found:
         return network
+    number = {name: rank for rank, name in enumerate(ranks if ranks is not None else range(network.ranks))}
     alpha, beta = np.array(network.alpha_s), np.array(network.beta_s_per_byte)
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
     for link in found:
-        row = row_of.get((link.src, link.dst))
+        row = row_of.get((number.get(link.src, -1), number.get(link.dst, -1)))
         if row is not None and link.beta_s_per_byte < math.inf:
             alpha[row], beta[row] = link.alpha_s, link.beta_s_per_byte
     return replace(network, alpha_s=floats(alpha), beta_s_per_byte=floats(beta))

@@ -133,14 +133,16 @@ class State:
     """Where a worker stands when an epoch begins.
 
     It has the results of all requests before ``done``, the last few of which it keeps; of request ``done``
-    it has carried out ``parts``; ``ready`` are those it has data for. ``done`` is -1 on a rank that joins,
-    until it has been told where it goes on.
+    it has carried out ``parts``; ``ready`` are those it has data for. ``open_to`` are late ranks chunks of
+    which may be in the first of these parts. ``done`` is -1 on a rank that joins, until it has been told
+    where it goes on.
     """
 
     epoch: int
     done: int
     parts: tuple[tuple[int, ...], ...]
     ready: Mapping[int, Request]
+    open_to: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -299,13 +301,12 @@ class Welcome(Decision):
     """To a rank that joins: what the others have agreed on so far.
 
     ``network`` is what the links can carry, guessed for those of the ranks ``guessed``, ``requests`` were set
-    up in this order, ``version`` is that of the schedules, and links are measured every so many requests.
+    up in this order, and links are measured every so many requests.
     """
 
     network: Network
     guessed: frozenset[int]
     requests: tuple[Request, ...]
-    version: int
     profile_every: int
 
 

@@ -57,12 +57,14 @@ _ELEMENT_BYTES = 8
 class Replanned:
     """What a search found: schedules that are faster than those in use, and how many times each is.
 
-    ``parts`` are theirs of all ranks, compiled and packed.
+    ``parts`` are theirs of all ranks, compiled and packed. ``before_s`` is what the schedules in use take on
+    the network of the search.
     """
 
     schedules: Mapping[Request, Schedule] = field(default_factory=dict)
     parts: bytes = b""
     gains: Mapping[Request, float] = field(default_factory=dict)
+    before_s: Mapping[Request, float] = field(default_factory=dict)
 
     @property
     def gain(self) -> float:
@@ -284,7 +286,7 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
 
     ``known`` are schedules of earlier searches: links that recover want what they had.
     """
-    better, gains = dict[Request, Schedule](), dict[Request, float]()
+    better, gains, before_s = dict[Request, Schedule](), dict[Request, float](), dict[Request, float]()
     for left, (request, schedule) in zip(range(len(search.now), 0, -1), search.now.items(), strict=True):
         others = _remember(known.setdefault(request, []), schedule)
         plan = replanned(
@@ -297,11 +299,12 @@ def _replanned(search: _Search, known: dict[Request, list[Schedule]]) -> Iterato
             jobs=0,
             quick=True,
         )
+        before_s[request] = plan.before_s
         if plan.schedule is not None:
             chosen = moved_to(plan.schedule, search.network, plan.schedule.chunk_bytes)
             _remember(known[request], chosen)
             better[request], gains[request] = chosen, plan.gain
-        yield Replanned(better, packed(whole_parts(better)), gains), left == 1
+        yield Replanned(better, packed(whole_parts(better)), gains, before_s), left == 1
 
 
 def _remember(known: list[Schedule], schedule: Schedule) -> list[Schedule]:

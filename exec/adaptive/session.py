@@ -180,6 +180,11 @@ class Session:
         return tuple(self._direction.coordinator.seen) if self._direction else ()
 
     @property
+    def joined_late(self) -> Sequence[tuple[int, int]]:
+        """(request, bytes) of this rank's data that joined a part under way for which it was late."""
+        return tuple(self._backend.joined_late)
+
+    @property
     def schedules(self) -> Mapping[Request, Schedule]:
         """The schedules in use, by request."""
         return self._backend.version.schedules
@@ -190,7 +195,7 @@ class Session:
 
     @property
     def version(self) -> int:
-        """How often better schedules have been changed to."""
+        """The number of the schedules in use: 0 for the first of an epoch, else what they were built as."""
         return self._backend.version.number
 
     @property

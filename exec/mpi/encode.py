@@ -12,8 +12,21 @@ from exec.mpi.traffic import Message, Traffic
 from exec.program.layout import Layout
 from exec.program.moves import Move, Span
 from probes.columns import Indices
+from probes.errors import UsageError
+from synth.program import INPUT, READS_SRC, Program
 
-__all__ = ["Memory", "Tables", "Tiling", "pieces_of", "slot_bytes", "tables_of", "tiling_of"]
+__all__ = [
+    "Memory",
+    "Tables",
+    "Tiling",
+    "make_input_optional",
+    "pieces_of",
+    "slot_bytes",
+    "tables_of",
+    "tiling_of",
+]
+
+_ADDING = (interpreter.RRC, interpreter.RRS, interpreter.RRCS)
 
 
 @dataclass(frozen=True)
@@ -197,6 +210,21 @@ def pieces_of(
             ]
             yield [*addresses, at, length]
             at += min(tiling.tile, length) * item_bytes
+
+
+def make_input_optional(program: Program, tables: Tables) -> Indices:
+    """Let the steps that add this rank's input do so only once it is there; the rows of their pieces.
+
+    Raises UsageError where the program does anything else with that input than to add it to what comes.
+    """
+    of = tables.step_of
+    reading = np.array(READS_SRC)[program.op[of]] & (program.src_buffer[of] == INPUT)
+    steps = tables.steps[reading]
+    if not np.isin(steps[:, interpreter.OP], _ADDING).all():
+        raise UsageError(f"program {program.name}: the input of a rank that may be late is not only added")
+    tables.steps[reading, interpreter.OP] += interpreter.OPTIONAL
+    spans = steps[:, (interpreter.PIECE_FIRST, interpreter.PIECE_END)].tolist()
+    return np.array([row for first, end in spans for row in range(first, end)], dtype=np.int64)
 
 
 def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:

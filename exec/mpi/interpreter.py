@@ -19,14 +19,17 @@ __all__ = [
     "DONE",
     "HEADER",
     "LINK_COLUMNS",
+    "OPTIONAL",
     "PIECE_COLUMNS",
     "STEP_COLUMNS",
     "advance",
+    "let_join",
 ]
 
 BLOCKED, MOVED, DONE = range(3)
-# What the columns of the tables mean; all memory is given as addresses.
-HEADER = ("RUN", "TILES", "TILE", "ITEM_BYTES", "REDOP", "SPINS", "WIRED")
+# What the columns of the tables mean; all memory is given as addresses. JOINS is where it says whether what
+# is optional is there, JOINED where a word for each piece and tile notes that it was added.
+HEADER = ("RUN", "TILES", "TILE", "ITEM_BYTES", "REDOP", "SPINS", "WIRED", "JOINS", "JOINED")
 BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
 STEP_COLUMNS = (
     "OP",
@@ -46,7 +49,7 @@ STEP_COLUMNS = (
 )
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH")
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
-RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED = range(len(HEADER))
+RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED, JOINS, JOINED = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
     OP,
@@ -67,6 +70,8 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 SRC, DST, FAR, AT, LENGTH = range(len(PIECE_COLUMNS))
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
+# Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, a send and RCS.
+OPTIONAL = len(OPS)
 # After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns.
 _YIELDS, _SLEEPS, _SLEEP_US = 4000, 100, 50
 # What two operands and a result take of the innermost cache.
@@ -238,6 +243,38 @@ def _move(
                 combine(header[REDOP], dst + at, arrived + at, src + at, size, sample)
             if leaving:
                 _copy(leaving + at, dst + at, size * item_bytes)
+    elif op > OPTIONAL:
+        _add_if_there(header, op - OPTIONAL, piece, offset, count, (src, dst, arrived, leaving), sample)
+
+
+@compiled
+def _add_if_there(
+    header: Indices,
+    op: int,
+    piece: int,
+    offset: int,
+    count: int,
+    addresses: tuple[int, int, int, int],
+    sample: Array,
+) -> None:
+    """Pass one piece of one tile on, with the local operand where that is there by now."""
+    src, dst, arrived, leaving = addresses
+    size_bytes = count * header[ITEM_BYTES]
+    to = leaving if op == RRS else dst
+    if load(header[JOINS]):
+        tile = offset // (header[TILE] * header[ITEM_BYTES])
+        store(header[JOINED] + 8 * (piece * header[TILES] + tile), 1)
+        combine(header[REDOP], to, arrived, src, count, sample)
+    else:
+        _copy(to, arrived, size_bytes)
+    if leaving and to != leaving:
+        _copy(leaving, to, size_bytes)
+
+
+@compiled
+def let_join(header: Indices) -> None:
+    """From now on what is optional is added; it has to be there before."""
+    store(header[JOINS], 1)
 
 
 @compiled

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,16 +18,18 @@ import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.connections import Connections
-from exec.mpi.encode import tables_of
+from exec.mpi.encode import make_input_optional, tables_of
 from exec.mpi.reduce import REDOP_CODES, sample_of
 from exec.mpi.stalls import Neighbours, waits_for
 from exec.mpi.traffic import traffic
+from exec.program.contents import Contents, contents_of
 from exec.program.dtypes import Array, divided, ufunc_of
 from exec.program.layout import Layout
 from exec.program.moves import Span, moves
 from exec.program.wires import Wire, Wires
 from exec.sockets.group import Group
 from exec.sockets.wires import FlowWires
+from probes.columns import Indices, Mask
 from probes.errors import LostRankError, UsageError
 from probes.progress import SILENT, Progress
 from synth.program import INPUT, OUTPUT
@@ -36,6 +40,7 @@ __all__ = ["Plan"]
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
 # Polls before a waiting rank gives its core away, where each rank has one, and where they share.
 _SPINS, _SPINS_CROWDED = 1000, 32
+_NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
 class Plan:
@@ -45,6 +50,9 @@ class Plan:
     collective defines it (``exec.program.layout.Layout.in_place``); that is seen by itself. Raises UsageError
     where the buffers do not fit the program or the program cannot run in place. A rank that waits says so
     to ``progress``.
+
+    With ``may_be_late`` this rank adds nothing of its own in a run, but passes on what comes, until
+    `let_join` is called; `joined` then tells what was added.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class Plan:
         recv: Array,
         redop: str = "sum",
         progress: Progress = SILENT,
+        *,
+        may_be_late: bool = False,
     ) -> None:
         program = layout.program
         ufunc_of(redop)
@@ -76,6 +86,11 @@ class Plan:
         self._tables = tables_of(
             layout, rank, every, messages, ends.tiling, ends.rows, ends.memory(), ends.wired
         )
+        # The word that says whether the input is there, and one for each piece and tile that was added.
+        self._optional = make_input_optional(program, self._tables) if may_be_late else _NONE
+        self._there = np.zeros(1, dtype=np.int64)
+        self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
+        self._contents: Contents | None = None
         values = {
             "RUN": -1,
             "TILES": 0,
@@ -84,6 +99,8 @@ class Plan:
             "REDOP": REDOP_CODES[redop],
             "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
             "WIRED": int(self._wires is not None),
+            "JOINS": self._there.ctypes.data,
+            "JOINED": self._added.ctypes.data,
         }
         self._header = np.array([values[name] for name in interpreter.HEADER], dtype=np.int64)
         tables = self._tables
@@ -98,8 +115,16 @@ class Plan:
         )
         self._compile()
 
-    def run(self) -> None:
-        """Carry out the collective once on what the buffers hold now."""
+    def run(self, without: Mask | None = None) -> None:
+        """Carry out the collective once on what the buffers hold now.
+
+        Chunks ``without[chunk]``, the same on all ranks, are not sent, and their outputs are undefined.
+        Raises UsageError where that is asked for on wires of MPI.
+        """
+        if without is not None and without.any():
+            with self._left_out(without):
+                self.run()
+            return
         blocks = self._tables.blocks
         self._header[interpreter.RUN] += 1
         blocks[:, interpreter.AT_TILE] = 0
@@ -111,6 +136,32 @@ class Plan:
             self._carry_on(state)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
+
+    def follow_chunks(self) -> None:
+        """Find out which chunks each step carries, before a run is to leave some out."""
+        if self._contents is None:
+            self._contents = contents_of(self._program, self._ends.moves)
+
+    def begin_without_input(self) -> None:
+        """Let the next run begin as on a rank that is late; between runs."""
+        self._there[0] = 0
+        self._added[:] = 0
+
+    def let_join(self) -> None:
+        """The send buffer is filled: let the run under way add what it has not passed on; on any thread."""
+        interpreter.let_join(self._header)
+
+    def joined(self) -> Mask:
+        """For each element of the send buffer whether the last run has added it, on a rank that was late."""
+        found = np.zeros(self._send.size, dtype=bool)
+        item_bytes, tile = self._send.dtype.itemsize, self._ends.tiling.tile
+        for piece in self._optional.tolist():
+            src, length = self._tables.pieces[piece, (interpreter.SRC, interpreter.LENGTH)].tolist()
+            at = (src - self._send.ctypes.data) // item_bytes
+            for number in np.flatnonzero(self._added[piece]).tolist():
+                first = at + number * tile
+                found[first : at + min(length, (number + 1) * tile)] = True
+        return found
 
     def move_to(self, send: Array, recv: Array) -> None:
         """Run on these buffers from now on; not collective.
@@ -146,6 +197,34 @@ class Plan:
         self._release()
         self._ends.abandon()
 
+    @contextmanager
+    def _left_out(self, chunks: Mask) -> Iterator[None]:
+        """Within the block steps and messages that carry none but these chunks move nothing."""
+        if self._wires is not None and not isinstance(self._wires, FlowWires):
+            raise UsageError("MPI's persistent requests send all that the plan was made for")
+        self.follow_chunks()
+        assert self._contents is not None
+        contents, tables, ends = self._contents, self._tables, self._ends
+        steps = contents.steps.within(chunks)[tables.step_of]
+        lengths = tables.pieces[:, interpreter.LENGTH].copy()
+        for first, end in tables.steps[steps][:, (interpreter.PIECE_FIRST, interpreter.PIECE_END)].tolist():
+            tables.pieces[first:end, interpreter.LENGTH] = 0
+        messages = {}
+        for connection in ends.rows:
+            if ends.wired(connection) and connection in contents.messages:
+                sender, receiver, channel = ends.ends[connection]
+                outgoing = sender == self._rank
+                left_out = np.tile(contents.messages[connection].within(chunks), ends.tiling.tiles)
+                messages[outgoing, receiver if outgoing else sender, channel] = left_out
+        try:
+            if isinstance(self._wires, FlowWires):
+                self._wires.leave_out(messages)
+            yield
+        finally:
+            tables.pieces[:, interpreter.LENGTH] = lengths
+            if isinstance(self._wires, FlowWires):
+                self._wires.leave_out({})
+
     def _release(self) -> None:
         if self._wires is not None:
             self._wires.free()
@@ -160,6 +239,8 @@ class Plan:
             interpreter.advance(*self._arguments)
         self._comm.Barrier()
         interpreter.advance(*self._arguments)
+        if len(self._optional):
+            interpreter.let_join(self._header)
         self._header[interpreter.TILES] = self._ends.tiling.tiles
 
     def _carry_on(self, state: int) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "dtype_name",
     "dtype_of",
     "encoded",
+    "neutral_of",
     "ufunc_of",
 ]
 
@@ -61,6 +62,26 @@ def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Arr
     """The operator on two arrays of one element type; bfloat16 through float32."""
     ufunc = ufunc_of(redop)
     return partial(_through_float32, ufunc) if dtype == BFLOAT16 else ufunc
+
+
+def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
+    """An array of the one element that, combined with any other, leaves that as it is, to the last bit.
+
+    Of a sum of floating-point numbers that is -0.0: 0.0 would turn -0.0 into 0.0.
+    """
+    ufunc_of(redop)
+    real = dtype == BFLOAT16 or dtype.kind == "f"
+    value: float
+    if redop == "prod":
+        value = 1
+    elif redop in ("sum", "avg"):
+        value = -0.0 if real else 0
+    elif real:
+        value = np.inf if redop == "min" else -np.inf
+    else:
+        limits = np.iinfo(dtype)
+        value = limits.max if redop == "min" else limits.min
+    return encoded(np.array([value], dtype=np.float64 if real else np.int64), dtype)
 
 
 def encoded(values: Array, dtype: np.dtype[Any]) -> Array:

@@ -4,5 +4,5 @@ In: when workers became ready, and what their collective costs. Out: decisions t
 that are put together from the phases.
 
 Read `ski_rental`, the rule; `buy_cost` with `late_bases`, what going costs; `phase_buffers`, results from
-phases; `arrivals` and `policies`, the rule replayed beside others.
+phases; `late_chunks`, what joins one; `arrivals` and `policies`, the rule replayed beside others.
 """

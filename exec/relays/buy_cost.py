@@ -124,18 +124,25 @@ class _OfSchedule(ABC):
 class SimulatedCosts(_OfSchedule):
     """The simulated times of the schedules of both phases.
 
-    Phase 2 takes the fastest of all ways along ``bases``, by default those of `late_bases`.
+    Phase 2 takes the fastest of all ways along ``bases``, by default those of `late_bases` for so many ranks.
     """
 
     def __init__(self, schedule: Schedule, bases: Sequence[Schedule] | None = None) -> None:
-        self._bases = late_bases(schedule) if bases is None else bases
+        self._bases = bases
+        self._by_count: dict[int, Sequence[Schedule]] = {}
         super().__init__(schedule)
 
     def _one_s(self, ready: frozenset[int]) -> float:
         return replay(partial_schedule(self.schedule, ready)).time_s
 
     def _two_s(self, late: frozenset[int]) -> float:
-        return replay(fastest_late_phase(self._bases, late).schedule).time_s
+        bases = self._bases
+        if bases is None:
+            count = min(2, len(late))
+            if count not in self._by_count:
+                self._by_count[count] = late_bases(self.schedule, late=count)
+            bases = self._by_count[count]
+        return replay(fastest_late_phase(bases, late).schedule).time_s
 
 
 class VolumeCosts(_OfSchedule):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 import numpy as np
 
 from synth.collective import collective
@@ -10,16 +13,22 @@ from synth.methods import ring
 from synth.relays.pieces import cut
 from synth.schedule import Schedule
 
-__all__ = ["PIECES", "late_bases"]
+__all__ = ["PIECES", "late_bases", "neighbours"]
 
 PIECES = 16
+# Of more ranks there would be many rings to simulate.
+_MOST_FOR_NEIGHBOURS = 8
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
-def late_bases(schedule: Schedule, pieces: int = PIECES, *, element_bytes: int = 8) -> tuple[Schedule, ...]:
+def late_bases(
+    schedule: Schedule, pieces: int = PIECES, *, late: int = 1, element_bytes: int = 8
+) -> tuple[Schedule, ...]:
     """``schedule``, the same in finer pieces, and in such pieces a ring on its network where there is one.
 
-    Each cuts the same buffers into equal chunks of whole elements; those that cannot are left out.
+    With ``late`` of two or more, and up to eight ranks, there are several rings, so that any two ranks are
+    neighbours in one: the first hop then adds the data of both, and one sum goes round. Each base cuts the
+    same buffers into equal chunks of whole elements; those that cannot are left out.
     """
     found = [schedule]
     # What is sent in less time than a send takes to start gains nothing from being cut.
@@ -36,11 +45,24 @@ def late_bases(schedule: Schedule, pieces: int = PIECES, *, element_bytes: int =
     total_bytes = whole.total_bytes(schedule.chunk_bytes)
     if not _divides(total_bytes, shape.total_bytes(1) * pieces * element_bytes):
         return tuple(found)
-    try:
-        around = ring.synthesize(schedule.network, shape, total_bytes // shape.total_bytes(1))
-    except NotApplicableError:
-        return tuple(found)
-    return (*found, cut(around, pieces))
+    orders: list[Sequence[int] | None] = [None]
+    if late > 1 and whole.ranks <= _MOST_FOR_NEIGHBOURS:
+        orders += neighbours(whole.ranks)
+    for order in orders:
+        with contextlib.suppress(NotApplicableError):
+            around = ring.synthesize(network, shape, total_bytes // shape.total_bytes(1), order=order)
+            found.append(cut(around, pieces))
+    return tuple(found)
+
+
+def neighbours(ranks: int) -> list[list[int]]:
+    """The fewest cycles through all ranks in which every two are neighbours at least once (Walecki 1892).
+
+    Each goes from one rank to those on both sides of it in turn; the last of an odd number closes it.
+    """
+    even = ranks - ranks % 2
+    steps = [(at + 1) // 2 * (1 if at % 2 else -1) for at in range(even)]
+    return [[(first + step) % even for step in steps] + [even] * (ranks % 2) for first in range(even // 2)]
 
 
 def _divides(whole_bytes: int, parts: int) -> bool:

@@ -6,6 +6,7 @@ port; broadcast and reduce run down the chain in a pipeline of chunks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -24,18 +25,28 @@ _MOST_STEPS = 20_000
 _MOST_TO_IMPROVE = 512
 
 
-def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """The ring over the cheapest cycle found; raises NotApplicableError where no cycle is found.
+def synthesize(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    order: Sequence[int] | None = None,
+) -> Schedule:
+    """The ring over the cheapest cycle found, or through the ranks in this ``order``.
 
-    O(ranks · chunks) sends.
+    Raises NotApplicableError where no cycle is found or links lack for it. O(ranks · chunks) sends.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"):
         raise NotApplicableError(f"ring does not serve {collective.kind}")
     links = fastest_links(network, chunk_bytes)
-    order = best_cycle(network, chunk_bytes)
+    if order is None:
+        order = best_cycle(network, chunk_bytes)
+    elif not _closed(list(order), links):
+        raise NotApplicableError(f"{network.name} lacks a link of the ring {', '.join(map(str, order))}")
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
-    owner, lap = owner_places(collective, order)
+    owner, lap = owner_places(collective, list(order))
     # From one root chunks follow one another hop by hop; else a lap begins when the one before it is over.
     halves = 2 if collective.kind == "all_reduce" else 1
     turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks

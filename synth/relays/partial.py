@@ -108,8 +108,13 @@ def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
     return any(has[rank] for rank in ranks)
 
 
-def partial_phase(schedule: Schedule, active: Collection[int]) -> Phase:
-    """`partial_schedule`, and which chunks of the whole its chunks are."""
+def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join: bool = False) -> Phase:
+    """`partial_schedule`, and which chunks of the whole its chunks are.
+
+    With ``late_may_join`` the other ranks contribute, too, to each chunk of which they pass a part of the sum
+    on, or finish it: their steps receive before they send, so that what is ready by then can be added
+    (Sec. IV-C). The sends are the same. A late rank that would begin a chunk contributes nothing to it.
+    """
     ready = _chosen(schedule, active, "active")
     whole = schedule.collective
     trees = chunk_trees(schedule)
@@ -120,7 +125,9 @@ def partial_phase(schedule: Schedule, active: Collection[int]) -> Phase:
     for tree in trees:
         left = _left(tree, schedule.network.ranks, ready)
         keep[tree.rows[:, left]] = True
-        sets.append((tree.sources & ready, tree.targets if tree.reduced else _reached(tree, left, ready)))
+        joining = _adding(tree, left) - ready if late_may_join and tree.reduced else frozenset[int]()
+        sources = tree.sources & (ready | joining)
+        sets.append((sources, tree.targets if tree.reduced else _reached(tree, left, ready)))
     rows = np.flatnonzero(keep)
     chunk, wanted = _collective(schedule, trees, sets)
     number = np.full(whole.chunks, -1, dtype=np.int64)
@@ -247,6 +254,12 @@ def _left(tree: ChunkTree, ranks: int, ready: frozenset[int]) -> Mask:
         ],
         dtype=bool,
     )
+
+
+def _adding(tree: ChunkTree, left: Mask) -> frozenset[int]:
+    """The ranks that receive a part of a sum by the sends ``left``."""
+    sends = zip(tree.dst, tree.sums, left.tolist(), strict=True)
+    return frozenset(dst for dst, sums, kept in sends if sums and kept)
 
 
 def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:

@@ -19,27 +19,34 @@ class Rank:
     def __init__(self, number):
         self.number, self.epoch, self.done = number, 0, 0
         self.parts, self.results, self.queue, self.asked = [], {}, [], set()
+        self.open_to, self.members = frozenset(), frozenset()
 
     def step(self):
         """Carry out the next decision; what it says to the coordinator."""
         decision = self.queue.pop(0)
         if isinstance(decision, Regroup):
-            self.epoch = decision.epoch
+            self.epoch, self.members = decision.epoch, frozenset(decision.members)
             ready = {seq: ASKED for seq in self.asked if seq >= self.done}
-            return State(self.epoch, self.done, tuple(self.parts), ready)
+            return State(self.epoch, self.done, tuple(self.parts), ready, self.open_to)
         if decision.epoch != self.epoch:
             return Beat()
         if isinstance(decision, Resume):
             if self.done == decision.seq:
                 del self.parts[decision.kept :]
+                if not decision.kept:
+                    self.open_to = frozenset()
             self.wanted = decision
             return Beat()
         assert isinstance(decision, Go) and decision.seq == self.done
         if self.number in decision.part:
             assert decision.seq in self.asked
+        if not self.parts:
+            # Every late rank may have joined.
+            self.open_to = self.members - {*decision.part}
         self.parts.append(decision.part)
         if decision.last:
-            self.results[self.done], self.parts = tuple(self.parts), []
+            assert self.open_to <= {rank for part in self.parts for rank in part}
+            self.results[self.done], self.parts, self.open_to = tuple(self.parts), [], frozenset()
             self.done += 1
         return PartDone(self.epoch, decision.seq, decision.number, decision.last, 0.0)
 
@@ -49,6 +56,8 @@ class World:
 
     def __init__(self, ranks, chance, buy_s, requests):
         self.ranks = {number: Rank(number) for number in range(ranks)}
+        for rank in self.ranks.values():
+            rank.members = frozenset(self.ranks)
         self.chance, self.now_s, self.requests = chance, 0.0, requests
         self.coordinator = Coordinator(0, range(ranks), Policy(), lambda *_: buy_s)
         self.ever_in = {}
@@ -67,7 +76,7 @@ class World:
                 rank = self.ranks[number]
                 if rank.done <= seq:
                     rank.results[seq] = self.ranks[holder].results[seq]
-                    rank.done, rank.parts = seq + 1, []
+                    rank.done, rank.parts, rank.open_to = seq + 1, [], frozenset()
 
     def tell(self, number, message):
         self.send(self.coordinator.hear(number, message, self.now_s))
@@ -135,6 +144,27 @@ def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
     assert (first.part, first.last) == ((0, 1), False)
     (second,) = coordinator.hear(2, Ready(0, ASKED), 0.5)
     assert (second.part, second.number, second.last) == ((2,), 1, True)
+
+
+@pytest.mark.parametrize(("open_to", "kept"), [((), 1), ((2,), 1), ((3,), 0), ((2, 3), 0)])
+def test_a_part_that_a_lost_rank_may_have_joined_is_done_again(open_to, kept):
+    coordinator = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    for rank in (0, 1):
+        coordinator.hear(rank, Ready(0, ASKED), 0.0)
+    coordinator.lose({3: "is gone"}, 1.0)
+    for rank in (0, 1, 2):
+        ready = {0: ASKED} if rank < 2 else {}
+        decisions = coordinator.hear(rank, State(1, 0, ((0, 1),), ready, frozenset(open_to)), 1.0)
+    assert decisions[0] == Resume(1, 0, kept, {})
+
+
+def test_a_part_stays_with_the_data_of_a_lost_rank_where_all_of_that_is_in():
+    coordinator = Coordinator(0, range(4), Policy(), lambda *_: 0.0)
+    coordinator.lose({3: "is gone"}, 1.0)
+    for rank in (0, 1, 2):
+        state = State(1, 0, ((0, 1), (3,)), {0: ASKED}, frozenset({2, 3}))
+        decisions = coordinator.hear(rank, state, 1.0)
+    assert decisions[:2] == [Resume(1, 0, 2, {}), Go(1, 0, ASKED, (2,), 2, last=True)]
 
 
 def test_without_relays_everybody_is_waited_for():

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from threaded_ranks import ThreadedRanks
 
 from exec.adaptive import links_now
 from exec.adaptive.links_now import guessed_network, measured_links, steady_s, with_links, with_spares
+from exec.adaptive.session import Session
 from exec.sockets.group import Group
 from exec.sockets.mesh import Mesh
 from synth.network import Link, build
@@ -93,6 +95,39 @@ def test_a_link_that_gave_no_rate_keeps_its_own():
     finally:
         for mesh in meshes:
             mesh.close()
+
+
+def test_a_session_of_some_ranks_takes_what_they_measure_for_their_own_links(monkeypatch):
+    """Whatever numbers the ranks of a group have among all ranks, its network is numbered from 0."""
+    some, unknown = (0, 2, 3), 7.0
+    links = [Link(src, dst, 1e-5, unknown) for src in range(3) for dst in range(3) if src != dst]
+    network = build("three", ["a", "b", "c"], links)
+    ranks = ThreadedRanks(range(4), monkeypatch)
+
+    def run(rank):
+        if rank not in some:
+            return None
+        session = Session(ranks.groups[rank].among(some, "some"), network, replan_s=0.1)
+        session.setup(8)
+        direction, until_s = None, time.monotonic() + 60
+        while True:
+            assert session.all_reduce(np.ones(8, np.float32)).wait(60).tolist() == [3.0] * 8
+            assert time.monotonic() < until_s
+            if direction is None and session._direction is not None:
+                direction = session._direction
+                direction._replan = lambda: None
+                direction.measure()
+            now = direction._now.beta_s_per_byte if direction is not None else np.array([unknown])
+            if session.survivors(f"seen {session.next_seq}").bcast(bool((now != unknown).any())):
+                break
+        session.close()
+        return now
+
+    try:
+        rates = ranks.on_all(run)[0]
+    finally:
+        ranks.close()
+    assert len(rates) == 6 and (rates != unknown).all()
 
 
 @pytest.mark.parametrize("within_s", [1e-6, None])

@@ -54,6 +54,29 @@ def judge_partial(schedule, active):
     return phase.schedule
 
 
+def judge_joining(schedule, active):
+    """Late ranks may add to what they receive on its way to the root; the sends stay the same."""
+    without = partial_phase(schedule, active).schedule
+    phase = partial_phase(schedule, active, late_may_join=True)
+    made, whole = phase.schedule, schedule.collective
+    assert check(made) == []
+    for name in ("chunk", "link", "op"):
+        assert getattr(made, name).tolist() == getattr(without, name).tolist()
+    src, dst = (made.network.src[made.link], made.network.dst[made.link])
+    ready, every = sets(without.collective.sources), sets(made.collective.sources)
+    for chunk, reduced in enumerate(made.collective.reduced.tolist()):
+        own, held, adding = made.chunk == chunk, set(ready[chunk]), set()
+        for one, other in zip(src[own].tolist(), dst[own].tolist(), strict=True):
+            # A rank that holds a part of the sum and passes it on has received it.
+            assert one in held
+            held.add(other)
+        adding = every[chunk] - ready[chunk]
+        assert adding <= sets(whole.sources)[phase.chunk[chunk]] - active
+        assert reduced or not adding
+        begins = {one for one in src[own].tolist()} - {*dst[own].tolist()}
+        assert not begins & adding
+
+
 def judge_copies(schedule, late):
     phase = late_phase(schedule, late, "copy")
     whole, part = schedule.collective, phase.schedule.collective
@@ -81,6 +104,7 @@ def test_every_active_set_of_random_trees_is_proven(data, kind, ranks, seed):
             partial_schedule(schedule, active)
         return
     judge_partial(schedule, active)
+    judge_joining(schedule, active)
     judge_copies(schedule, active)
 
 
