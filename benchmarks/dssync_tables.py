@@ -156,9 +156,11 @@ def judged(name: str, ranks: int, iterations: tuple[Division, ...]) -> str:
 
 
 def main(*arguments: str) -> None:
-    """Print all tables."""
+    """Print all tables, after the inputs that had to be inferred."""
     if arguments:
         sys.exit(f"usage: dssync_tables.py, found {' '.join(arguments)}")
+    assert __doc__
+    print("\n" + __doc__[__doc__.index("Nothing is measured here") :])
     parts = (
         table_1(),
         table_2(),

@@ -1,8 +1,9 @@
 """DeAR's Table II and Figures 5 to 8 and 11, and the search for the best buffer: ours beside the paper's.
 
-    python benchmarks/training_tables.py [table2|fig5|fig6|fig7|fig8|fig11|fig14|fig16|fig19b|bo] ...
+    python benchmarks/training_tables.py [table2|fig5|fig6|fig7|fig8|fig11|fig14|fig16|fig19b|dssync|bo] ...
 
-Figures 14, 16 (with 17) and 19b are AdapCC's: see benchmarks/adapcc_training.py.
+Figures 14, 16 (with 17) and 19b are AdapCC's: see benchmarks/adapcc_training.py. `dssync` are DS-Sync's
+Tables I to III and V and its lemma: see benchmarks/dssync_tables.py.
 
 Ours are simulated (synth.fusion), on a ring of 64 ranks. The paper prints no times of layers, so three inputs
 are inferred, and what follows from them is a check of consistency, not a reproduction:
@@ -25,8 +26,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+import adapcc_training
+import dssync_tables
 import numpy as np
-from adapcc_training import fig14, fig16, fig19b
 
 from synth.fusion.costs import RingCosts, speedup_max
 from synth.fusion.methods import Overheads, fusion_plan
@@ -131,7 +133,8 @@ def fig7() -> None:
 
 def fig8() -> None:
     """Exposed communication on 10GbE; the paper: RS-only below AG-only, DeAR below Horovod."""
-    print("\nFig. 8: 10GbE, seconds      FF     BP     exposed: Horovod   DeAR  RS-only  AG-only")
+    print("\nFig. 8: exposed communication (paper: RS-only below AG-only, DeAR below Horovod)")
+    print("10GbE, seconds              FF     BP     exposed: Horovod   DeAR  RS-only  AG-only")
     for name in MODELS:
         model = shape(name)
         halves = [OneHalf(RANKS, ETHERNET.alpha_s, ETHERNET.beta_s_per_byte, half) for half in (True, False)]
@@ -144,6 +147,7 @@ def fig8() -> None:
 def fig11() -> None:
     """Batch sizes, as computation in proportion; the paper: DeAR the fastest at each."""
     print("\nFig. 11: 10GbE, samples/s of 64 ranks; computation in proportion to the batch")
+    print("(paper: DeAR the fastest in all cases)")
     for name, full in (("resnet-50", 64), ("bert-base", 64)):
         whole = shape(name)
         compute_s = whole.forward_total_s + whole.backward_total_s
@@ -253,6 +257,12 @@ def _first(start: str, seed: int) -> int:
     return 25 * MIB if start == "25 MiB" else int(np.random.default_rng([seed, 2]).integers(1, 101)) * MIB
 
 
+def _inputs(told: str | None, first: str) -> str:
+    """What a module tells of the inputs that it infers, from the words ``first`` on."""
+    assert told
+    return told[told.index(first) :].strip()
+
+
 TABLES: dict[str, Callable[[], None]] = {
     "table2": table2,
     "fig5": fig5,
@@ -260,9 +270,10 @@ TABLES: dict[str, Callable[[], None]] = {
     "fig7": fig7,
     "fig8": fig8,
     "fig11": fig11,
-    "fig14": fig14,
-    "fig16": fig16,
-    "fig19b": fig19b,
+    "fig14": adapcc_training.fig14,
+    "fig16": adapcc_training.fig16,
+    "fig19b": adapcc_training.fig19b,
+    "dssync": dssync_tables.main,
 }
 
 
@@ -274,7 +285,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="*", choices=[*TABLES, "bo"], metavar="TABLE")
     parser.add_argument("--seeds", type=int, default=8)
     asked = parser.parse_args(arguments)
-    for name in asked.tables or [*TABLES, "bo"]:
+    names = asked.tables or [*TABLES, "bo"]
+    elsewhere = {*adapcc_training.__all__, "dssync"}
+    if {*names} - elsewhere:
+        print(_inputs(__doc__, "Ours are simulated"))
+    if {*names} & {*adapcc_training.__all__}:
+        print("\n" + _inputs(adapcc_training.__doc__, "Four hosts"))
+    for name in names:
         if name == "bo":
             bo(asked.seeds)
         else:

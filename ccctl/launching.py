@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
 from signal import Signals
-from typing import Any
+from typing import Any, get_args
 
 from ccctl import console
 from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, told
@@ -19,6 +19,7 @@ from exec.launcher import run
 from exec.launcher.ending import Ending
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.run import World, started_by_mpi
+from exec.launcher.starters.allocation import other_nodes
 from probes.errors import UnavailableError, UsageError
 from probes.progress import Progress
 
@@ -27,6 +28,7 @@ __all__ = [
     "Drawn",
     "World",
     "by_default",
+    "over_sockets",
     "placed",
     "run_ranks",
     "started_by_mpi",
@@ -40,13 +42,27 @@ _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|host
 
 
 def by_default(hosts: str | None) -> bool:
-    """Whether no --hosts was given: there are none, or those of the environment."""
-    return hosts is None or hosts == os.environ.get(HOSTS_VARIABLE)
+    """Whether no --hosts was given: there are none, or those of the environment or of a job of Slurm."""
+    return hosts is None or hosts in (os.environ.get(HOSTS_VARIABLE), other_nodes())
 
 
 def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> World:
-    """The world that the options describe; a hostfile comes before the hosts of the environment."""
-    return World(ranks, None if hostfile is not None and by_default(hosts) else hosts, hostfile)
+    """The world that the options describe; a hostfile comes before the hosts of the environment.
+
+    Without either these are the nodes of the job of Slurm that this process runs in.
+    """
+    if hostfile is not None:
+        return World(ranks, None if by_default(hosts) else hosts, hostfile)
+    return World(ranks, other_nodes() if hosts is None else hosts)
+
+
+def over_sockets(wires: str) -> bool:
+    """Whether ``--wires`` says sockets; raises UsageError where it is neither that nor mpi."""
+    from exec.launcher.protocol import Wires
+
+    if wires not in get_args(Wires):
+        raise UsageError(f"--wires: expected {' or '.join(get_args(Wires))}, found {wires!r}")
+    return wires == "sockets"
 
 
 def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:

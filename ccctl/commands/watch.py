@@ -54,6 +54,7 @@ FILES = (
     "examples/systemd/ccctl-watch.service",
     "examples/systemd/ccctl-watch.timer",
     "examples/cron/ccctl-watch",
+    "examples/slurm/ccctl-watch-drain",
 )
 
 _MOST_SHARE = 0.99
@@ -116,7 +117,7 @@ def watch(
 
     Exit status 0: as good as the baseline. 1: something is worse, or a host is gone; -q prints it, too.
     A second watch on the same DIR ends with 75. Whatever ends a run, DIR holds whole files, and the next
-    run goes on from there. ccctl-watch(1) shows the files for systemd and cron.
+    run goes on from there. ccctl-watch(1) shows the files for systemd, cron and Slurm.
     """
     from ccctl.summaries import watch as told
     from ccctl.watch import once

@@ -77,12 +77,16 @@ def _network(path: str, ranks: list[int]) -> Network | None:
     if not path:
         return None
     from ccctl.arguments.networks import load_network
-    from ccctl.errors import DataError
+    from ccctl.errors import CcctlError, DataError, UsageError
     from synth.networks.subnetwork import restricted
 
-    network, _ = load_network(path, None, None)
+    named = f"CCCTL_PROFILE={path}"
+    try:
+        network, _ = load_network(path, None, None)
+    except CcctlError as error:
+        raise UsageError(f"{named}: {error}", hint="Leave it unset, and links are measured.") from error
     if network.ranks <= max(ranks):
-        raise DataError(path, [f"it is of {network.ranks} ranks, the job has a rank {max(ranks)}"])
+        raise DataError(named, [f"it is of {network.ranks} ranks, the job has a rank {max(ranks)}"])
     return restricted(network, ranks)[0] if len(ranks) < network.ranks else network
 
 

@@ -45,7 +45,11 @@ class World:
     spare: str | None = None
 
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
-        """(how many ranks, the hosts they run on; none means here); raises UsageError."""
+        """(how many ranks, the hosts they run on; none means here); raises UsageError.
+
+        Raises UnavailableError where srun started several tasks that cannot know of each other.
+        """
+        _refuse_lone_tasks()
         if self.ranks is not None and self.ranks < 1:
             raise UsageError(f"ranks: expected at least 1 rank, found {self.ranks}")
         if self.ranks is not None and self.ranks > MOST_RANKS:
@@ -62,7 +66,7 @@ class World:
         if self.ranks is not None and self.ranks > slots:
             raise UsageError(
                 f"ranks={self.ranks}, but the hosts have {slots} slots",
-                hint="Slots follow the name: gpu[01-08]:4",
+                hint="Slots follow the name: gpu[01-08]:4; in Slurm they are the tasks.",
             )
         return self.ranks or slots, where
 
@@ -239,7 +243,6 @@ def run_ranks(
         from exec.launcher.ending import Ending
 
         return run_inside(task, arguments, world.ranks, timeout_s, keep, ending or Ending())
-    _refuse_lone_tasks()
     ranks, where = world.placed()
     _refuse_crowd(ranks, where)
     from exec.launcher.protocol import JobForRanks
@@ -268,12 +271,12 @@ def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:
 
 
 def _refuse_lone_tasks() -> None:
-    """Raise UnavailableError where srun started several tasks that cannot know of each other.
+    """Raise UnavailableError where srun started several tasks without PMI.
 
     Each would start a world of its own, and the results of so many runs apart look like one of all.
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if tasks.isdecimal() and int(tasks) > 1:
+    if tasks.isdecimal() and int(tasks) > 1 and not started_by_mpi():
         raise UnavailableError(
             f"srun started {tasks} tasks without PMI: each would be a world of its own",
             hint="srun --mpi=pmix (srun --mpi=list says what there is), or start one task with the hosts.",

@@ -22,10 +22,22 @@ def test_an_all_reduce_without_one_half_takes_the_other():
     assert halves[0].all_gather_s(1e6) == halves[1].reduce_scatter_s(1e6) == 0
 
 
+def test_the_inputs_that_are_inferred_are_printed_with_the_tables_of_each_paper(monkeypatch, capsys):
+    for name in tables.TABLES:
+        monkeypatch.setitem(tables.TABLES, name, lambda: None)
+    tables.main(["fig14"])
+    printed = capsys.readouterr().out
+    assert "a connection carries 20 Gb/s" in printed and "at 1.25 GB/s" not in printed
+    tables.main(["fig14", "table2"])
+    printed = capsys.readouterr().out
+    assert "a connection carries 20 Gb/s" in printed and "at 1.25 GB/s" in printed
+
+
 def test_every_table_is_printed_and_trials_are_counted(capsys):
     tables.main(["fig5", "fig8"])
     printed = capsys.readouterr().out
     assert "Fig. 5" in printed and all(name in printed for name in tables.MODELS)
+    assert "at 1.25 GB/s" in printed and "TCP" not in printed
     assert (
         tables.trials_needed(tables.Case("bert-base", tables.ETHERNET), "shuffled", 1, 25 << 20)
         <= tables.MOST_TRIALS

@@ -46,7 +46,8 @@ def lines():
         if command.__name__ in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
             marks += [pytest.mark.skip(reason="needs torch")]
         for line, _ in examples(command):
-            yield pytest.param(line, marks=marks, id=line)
+            races = [pytest.mark.mpi] if "--race" in line else []
+            yield pytest.param(line, marks=marks + races, id=line)
 
 
 @pytest.fixture(scope="module")

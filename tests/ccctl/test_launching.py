@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launched import MODULE, marked, rank_tasks
 
-from ccctl.launching import World, run_ranks, world_of
+from ccctl.launching import World, by_default, run_ranks, world_of
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.starters import mpirun
 from probes.errors import UnavailableError, UsageError
@@ -96,11 +96,35 @@ def test_a_hostfile_comes_before_the_hosts_of_the_environment(tmp_path, monkeypa
     assert world_of(None, "a:2,b", str(tmp_path / "hosts")).placed() == (5, (HostSlots("c", 5),))
 
 
-def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl):
-    done = run_ccctl("profile", "-n", "2", SLURM_STEP_NUM_TASKS="4")
+@pytest.fixture
+def of_job(monkeypatch):
+    """The variables of a batch script on three nodes."""
+    monkeypatch.delenv("CCCTL_HOSTS", raising=False)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[1-2],login1")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2),1")
+
+
+def test_a_job_of_slurm_gives_its_nodes_where_no_host_is_named(of_job):
+    nodes = (HostSlots("gpu1", 2), HostSlots("gpu2", 2), HostSlots("login1", 1))
+    assert world_of(None, None, None).placed() == (5, nodes)
+    assert world_of(3, None, None).placed() == (3, nodes)
+    assert by_default(world_of(None, None, None).hosts)
+    assert world_of(None, "gpu2:4", None).placed() == (4, (HostSlots("gpu2", 4),))
+    assert not by_default("gpu2:4")
+
+
+@pytest.mark.parametrize("command", [["profile"], ["profile", "-n", "2"], ["detect"]])
+def test_tasks_of_srun_without_pmi_do_not_become_worlds_of_their_own(run_ccctl, of_job, command):
+    done = run_ccctl(*command, SLURM_STEP_NUM_TASKS="4")
     assert (done.returncode, done.stdout) == (69, "")
     assert "srun started 4 tasks without PMI" in done.stderr
     assert "srun --mpi=pmix" in done.stderr
+
+
+def test_an_adaptive_run_inside_srun_says_that_it_starts_its_own_ranks(run_ccctl):
+    done = run_ccctl("run", "--adaptive", PMIX_RANK="1", SLURM_STEP_NUM_TASKS="4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--adaptive starts its own ranks" in done.stderr
 
 
 def test_inside_mpirun_the_time_limit_holds_while_mpi_starts(tasks):
@@ -121,7 +145,11 @@ def test_inside_mpirun_the_time_limit_holds_while_mpi_starts(tasks):
     [
         (World(), "how many ranks is not said", "Give -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."),
         (World(0), "-n: expected at least 1 rank, found 0", ""),
-        (World(4, "a:2,b"), "-n 4, but the hosts have 3 slots", "Slots follow the name: gpu[01-08]:4"),
+        (
+            World(4, "a:2,b"),
+            "-n 4, but the hosts have 3 slots",
+            "Slots follow the name: gpu[01-08]:4; in Slurm they are the tasks.",
+        ),
         (World(1, "a", "b"), "--hosts a and --hostfile b both say where the ranks run: give one of them", ""),
         (World(None, "a["), "--hosts: a [ without its ] in 'a['", ""),
     ],

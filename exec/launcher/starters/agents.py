@@ -1,4 +1,4 @@
-"""Ranks started without MPI: by one agent on each host, which is reached through a remote shell.
+"""Ranks started without MPI: by one agent on each host, which is reached by srun or a remote shell.
 
 The agents know nothing of each other. So the death of a rank, of an agent or of a whole host takes nothing
 else down.
@@ -11,8 +11,6 @@ import json
 import math
 import os
 import select
-import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,10 +21,11 @@ from pathlib import Path
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.protocol import START
 from exec.launcher.starters.environment import FORWARDED
+from exec.launcher.starters.remote import on_host
 from exec.launcher.starters.starter import how_it_ended
 from probes.errors import UnavailableError
 
-__all__ = ["Agents", "remote_shell", "start"]
+__all__ = ["Agents", "start"]
 
 _AGENT = "exec.launcher.starters.host_agent"
 # An agent tells of a death within milliseconds, if its host can be reached.
@@ -35,10 +34,6 @@ _TOLD_S = 0.5
 _SEEN_S = 2.0
 # How long an agent without ranks waits for the command, where it may be cut off.
 _PATIENCE_S = 5.0
-# As for mpirun: a site that has told Open MPI or MPICH how to reach its hosts has told us, too.
-_SHELLS = ("PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
-# Never ask for a password; give up on a host that has not answered for 20 s.
-_SSH = ("-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4")
 
 
 class _Agent:
@@ -46,7 +41,7 @@ class _Agent:
 
     def __init__(self, entry: HostSlots, ranks: range, env: Mapping[str, str], output: Path) -> None:
         program = [sys.executable, "-P", "-m", _AGENT]
-        words = program if entry.is_here else [*remote_shell(), entry.host, shlex.join(program)]
+        words = program if entry.is_here else on_host(entry.host, program, env)
         with output.open("ab") as said:
             try:
                 self.process = subprocess.Popen(
@@ -230,7 +225,7 @@ def start(
     """Start ``ranks`` processes on the slots of ``hosts`` in their order, or else here.
 
     ``spares`` are the hosts of ranks that are started later, by ``restart``. Raises UnavailableError where
-    there is no remote shell.
+    other hosts cannot be reached.
     """
     agents: list[_Agent] = []
     first = 0
@@ -244,18 +239,3 @@ def start(
         Agents(agents, env, output).terminate()
         raise
     return Agents(agents, env, output, spares)
-
-
-def remote_shell() -> list[str]:
-    """The words before a host and a command that run the command there."""
-    given = next((os.environ[name] for name in _SHELLS if os.environ.get(name)), "ssh:rsh")
-    # Open MPI has a list of them, of which it takes the first that there is.
-    for words in filter(None, map(shlex.split, given.split(":"))):
-        path = shutil.which(words[0])
-        if path is not None:
-            options = _SSH if Path(path).name == "ssh" else ()
-            return [path, *words[1:], *options]
-    raise UnavailableError(
-        f"no remote shell is found ({given}): ranks cannot be started on other hosts",
-        hint=f"Install an OpenSSH client, or name a program like ssh in {_SHELLS[0]}.",
-    )

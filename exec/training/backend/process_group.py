@@ -62,6 +62,8 @@ _OPERATORS = {
 _CPU = torch.device("cpu")
 _BLOCKS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
+# What this process has logged that others carry out, and by whom: a job may have many groups.
+_SAID: set[tuple[str, str]] = set()
 # Plans, and the request whose arrays they are given.
 _Planned = Callable[[PlannedCollectives, Request], None]
 
@@ -121,7 +123,6 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         # that is forked later would join threads that it does not have.
         itself = weakref.ref(self)
         self._queue = WorkQueue("ccctl collectives", lambda why: _break_off(itself(), why))
-        self._said: set[str] = set()
         _GROUPS.add(self)
 
     @property
@@ -435,7 +436,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if call.kind in REDUCING:
             op = _operator_of(call.op)
             if op is None or any(tensor.dtype != first.dtype for tensor in call.tensors):
-                return f"{call.kind} by {call.op}"
+                return f"{call.kind} by {_name_of(call.op)}"
             if first.dtype not in REDUCIBLE or (op == "avg" and not first.dtype.is_floating_point):
                 return f"{call.kind} of {first.dtype}"
         return ""
@@ -483,9 +484,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         """Give to gloo, or to NCCL, what is not planned, and say so once."""
         device = tensor.device if tensor is not None else _CPU
         by = "gloo" if device.type == "cpu" else "nccl"
-        if what not in self._said and self._rank == 0:
+        if self._rank == 0 and (what, by) not in _SAID:
             _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
-        self._said.add(what)
+            _SAID.add((what, by))
         if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
             self._add_nccl()
         return gloo(self._direct)
@@ -626,6 +627,12 @@ def _rooted(kind: Any, given: Any, op: Any, timeout: timedelta | None) -> Any:
 def _operator_of(op: Any) -> str | None:
     """What executors call an operator; None for one that they do not have."""
     return next((name for known, name in _OPERATORS.items() if op == known), None)
+
+
+def _name_of(op: Any) -> str:
+    """BOR, for one; an operator that options hold prints as an object."""
+    kind = getattr(op, "op", op)
+    return str(getattr(kind, "name", kind))
 
 
 def _size_bytes(tensors: Sequence[Any]) -> int:

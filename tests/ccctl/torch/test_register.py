@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from ccctl.errors import DataError
+from ccctl.errors import DataError, UsageError
 from ccctl.torch import _network, register
 
 
@@ -52,5 +52,14 @@ def test_the_network_is_that_of_the_ranks_in_a_profile(tmp_path):
     network = _network(str(path), [0, 2])
     assert network.ranks == 2
     assert network.alpha_s.tolist() == [3e-6, 3e-6]
-    with pytest.raises(DataError, match="rank 3"):
+    with pytest.raises(DataError, match=r"CCCTL_PROFILE=.*rank 3"):
         _network(str(path), [0, 3])
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "no such"), ("{}", "artifact")])
+def test_what_is_wrong_with_the_profile_is_told_with_the_variable_that_names_it(tmp_path, content, why):
+    path = tmp_path / "profile.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=f"CCCTL_PROFILE={path}: .*{why}"):
+        _network(str(path), [0, 1])

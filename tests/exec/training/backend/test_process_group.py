@@ -1,10 +1,14 @@
 """The backend of torch.distributed on ranks of this host, started as torchrun starts them."""
 
+import logging
+from datetime import timedelta
+
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from torch_started import finished, outputs, started
+import torch.distributed as dist  # noqa: E402
+from torch_started import finished, outputs, started  # noqa: E402
 
 HELPER = "torch_ranks.py"
 
@@ -25,3 +29,19 @@ def test_ranks_are_told_that_one_is_lost(prefer):
     assert [rank.returncode for rank in ranks] == [0, -9, 0], "\n".join(said)
     assert "told" in said[0]
     assert "told" in said[2]
+
+
+def test_what_gloo_carries_out_is_said_once_for_all_groups(caplog):
+    from exec.training.backend import process_group
+
+    process_group._SAID.clear()
+    with caplog.at_level(logging.WARNING, process_group.__name__):
+        for _ in range(2):
+            group = process_group.TorchGroup(dist.HashStore(), 0, 1, timedelta(seconds=60))
+            for op in (dist.ReduceOp.BOR, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+                group.allreduce([data := torch.arange(5)], op=op).wait()
+                assert data.tolist() == [0, 1, 2, 3, 4]
+            group.shutdown()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"ccctl has no plans for all_reduce by {name}: gloo carries it out" for name in ("BOR", "BXOR")
+    ]

@@ -1,0 +1,39 @@
+"""The nodes that Slurm has given to the job of this process, as its environment tells them."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from exec.launcher.nodeset import HostSlots, parse
+from probes.errors import UsageError
+
+__all__ = ["nodes", "other_nodes"]
+
+# Of SLURM_TASKS_PER_NODE, which reads 2(x3),1.
+_TASKS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
+
+
+def nodes() -> tuple[HostSlots, ...]:
+    """The nodes of the job, with as many slots as it has tasks there; none outside of a job.
+
+    A step's own count of tasks says nothing of the job's other nodes: then each node has one slot.
+    """
+    try:
+        named = parse(os.environ.get("SLURM_JOB_NODELIST", ""))
+    except UsageError:
+        return ()
+    tasks: list[int] = []
+    for count, times in _TASKS.findall(os.environ.get("SLURM_TASKS_PER_NODE", "")):
+        tasks += [int(count)] * int(times or 1)
+    if len(tasks) != len(named) or 0 in tasks:
+        tasks = [1] * len(named)
+    return tuple(HostSlots(node.host, count) for node, count in zip(named, tasks, strict=True))
+
+
+def other_nodes() -> str | None:
+    """`nodes` as a node set, gpu1:2,gpu2:2; None outside of a job, and in one that has this host alone."""
+    found = nodes()
+    if not found or (len(found) == 1 and found[0].is_here):
+        return None
+    return ",".join(f"{node.host}:{node.slots}" for node in found)
