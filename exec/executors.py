@@ -1,4 +1,4 @@
-"""Chooses the executor of the ranks, MPI or CUDA, and prepares programs on it."""
+"""Chooses the executor of the ranks, processors or GPUs, and prepares programs on it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Literal, get_args
 from exec.peers.base import Call
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
+from exec.sockets.group import Group
 from probes.errors import UnavailableError, UsageError
 from probes.progress import SILENT, Progress
 
 __all__ = ["DEVICES", "DeviceKind", "Executor", "executor_of", "parse_device"]
 
 DeviceKind = Literal["cpu", "cuda", "auto"]
+ExecutorName = Literal["mpi", "sockets", "cuda"]
 DEVICES: tuple[str, ...] = get_args(DeviceKind)
 
 
@@ -24,18 +26,20 @@ def parse_device(text: str) -> str:
     return text
 
 
-def executor_of(comm: Any, asked: str) -> Literal["mpi", "cuda"]:
+def executor_of(comm: Any, asked: str) -> ExecutorName:
     """The executor for ``cpu``, ``cuda`` or ``auto``, alike on all ranks; collective over ``comm``.
 
-    Raises UnavailableError on all ranks where ``cuda`` is asked for and one of them has no GPU.
+    Processors are joined by what ``comm`` is of: MPI, or sockets. Raises UnavailableError on all ranks where
+    ``cuda`` is asked for and one of them has no GPU.
     """
+    processors: ExecutorName = "sockets" if isinstance(comm, Group) else "mpi"
     if asked == "cpu":
-        return "mpi"
+        return processors
     lacks = comm.allgather(_lack())
     if not any(lacks):
         return "cuda"
     if asked == "auto":
-        return "mpi"
+        return processors
     rank = next(rank for rank, lack in enumerate(lacks) if lack)
     raise UnavailableError(
         f" cuda: rank {rank} has no GPU to use: {lacks[rank]}",
@@ -58,7 +62,7 @@ class Executor:
         self, layout: Layout, send: Array, recv: Array, redop: str, progress: Progress = SILENT
     ) -> Call:
         """The program on these buffers of this rank; on a GPU they are copied there and back untimed."""
-        if self.name == "mpi":
+        if self.name != "cuda":
             from exec.mpi.plan import Plan
 
             plan = Plan(layout, self._comm, send, recv, redop, progress)

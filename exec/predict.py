@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from synth.compiler.lower import lower
 from synth.network import Network
-from synth.program import Program
+from synth.program import OPS, Program
 from synth.schedule import Schedule
 from synth.simulation.fair_program import fair_time_s
 from synth.simulation.program import Costs, simulate_program
@@ -17,6 +19,8 @@ __all__ = ["MOST_SENDS", "predicted_s", "soonest"]
 _COSTS = Costs(step_s=10e-6, fifo=8)
 # Through shared memory a step is a hundredth of one over sockets: two ranks sum up 1 KiB in 5 us.
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
+# Which operations copy, which add, and which copy once more what they have just made.
+_COPY, _SUM, _AGAIN = ("s", "r", "cpy", "rcs"), ("re", "rrc", "rrs", "rrcs"), ("rcs", "rrcs")
 # Beyond so many steps times links the flows are not followed one by one.
 _MOST_WORK = 20_000_000
 # A prediction is good to about this; by less no other schedule is taken for sooner than the first.
@@ -34,15 +38,37 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
 
     Transfers that meet at a port either wait for each other, in the schedule's order, or slow each other
     down. TCP does something between: who began first has filled the queues. Where programs are large
-    only the first is asked. Raises UsageError where the network lacks a rank or a link of the program.
+    only the first is asked. On one host whose memory was measured, the copies and sums of the busiest rank
+    are added: links were timed with messages that stay in the caches. Raises UsageError where the network
+    lacks a rank or a link of the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
+    worked_s = _worked_s(program, network, chunk_bytes)
     in_turn_s = simulate_program(program, network, chunk_bytes, costs).time_s
     if program.steps * network.links > _MOST_WORK:
-        return in_turn_s
+        return in_turn_s + worked_s
     fair_s = fair_time_s(program, network, chunk_bytes, costs)
-    return float((in_turn_s * fair_s) ** 0.5)
+    return float((in_turn_s * fair_s) ** 0.5) + worked_s
+
+
+def _worked_s(program: Program, network: Network, chunk_bytes: int) -> float:
+    """Seconds that the busiest rank copies and adds while all others do; 0 where that was not measured.
+
+    What a byte costs depends on the buffer's size: beyond the caches several times as much.
+    """
+    if not network.memory or len(set(network.hosts)) > 1:
+        return 0.0
+    memory = network.memory[0]
+    sizes = np.log(memory.sizes_bytes)
+    size = np.log(max(1, program.collective.total_bytes(chunk_bytes)))
+    copy_s, add_s = (
+        float(np.interp(size, sizes, costs)) for costs in (memory.copy_s_per_byte, memory.add_s_per_byte)
+    )
+    again_s = min(memory.copy_s_per_byte)
+    of_op = [copy_s * (op in _COPY) + add_s * (op in _SUM) + again_s * (op in _AGAIN) for op in OPS]
+    step_s = np.array(of_op)[program.op] * program.count * chunk_bytes
+    return float(np.bincount(program.tb_rank[program.tb_of], weights=step_s).max(initial=0.0))
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:

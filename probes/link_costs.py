@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from probes.columns import Floats, Ints
 from probes.numbers import LEAST_BETA_S_PER_BYTE
 
-__all__ = ["HostCopies", "Links", "Profile", "ProfiledRank", "SharedPort"]
+__all__ = ["HostCopies", "HostMemory", "Links", "Profile", "ProfiledRank", "SharedPort"]
 
 _MOST = 1e30
 
@@ -75,6 +76,32 @@ class HostCopies:
     to_host_beta_s_per_byte: float
 
 
+@dataclass(frozen=True)
+class HostMemory:
+    """What the ranks of a host copy and add in memory while all of them do: seconds for a byte of an operand.
+
+    One value for each of ``sizes_bytes``, which rise from what fits the caches to what does not.
+    """
+
+    host: str
+    sizes_bytes: tuple[int, ...]
+    copy_s_per_byte: tuple[float, ...]
+    add_s_per_byte: tuple[float, ...]
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the sizes and the costs."""
+        sizes = self.sizes_bytes
+        if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
+            yield "sizes_bytes: expected sizes that rise, from 1 byte on"
+        for name in ("copy_s_per_byte", "add_s_per_byte"):
+            values = getattr(self, name)
+            if len(values) != len(sizes):
+                yield f"{name}: expected {len(sizes)} values like sizes_bytes, found {len(values)}"
+            for at, value in enumerate(values):
+                if not LEAST_BETA_S_PER_BYTE <= value <= _MOST:
+                    yield f"{name}[{at}]: expected a number > 0, at most {_MOST:g}, found {value}"
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Ranks, their directed links, the ports that links share, and how they were measured."""
@@ -88,6 +115,7 @@ class Profile:
     rounds: int
     findings: tuple[str, ...] = ()
     host_copies: tuple[HostCopies, ...] = ()
+    memory: tuple[HostMemory, ...] = ()
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
@@ -118,6 +146,8 @@ class Profile:
             yield f"seconds: expected a number ≥ 0, found {self.seconds}"
         if self.rounds < 0:
             yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
+        for index, memory in enumerate(self.memory):
+            yield from (f"memory[{index}].{problem}" for problem in memory.problems())
         for index, copies in enumerate(self.host_copies):
             if not 0 <= copies.rank < len(self.ranks):
                 yield f"host_copies[{index}].rank: there is no rank {copies.rank}"

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.columns import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
+from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]
 
@@ -38,7 +39,10 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``."""
+    """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``.
+
+    ``memory`` says what copies and sums cost the ranks of a host, where that was measured.
+    """
 
     name: str
     hosts: tuple[str, ...]
@@ -50,6 +54,7 @@ class Network:
     link_port_start: Ints
     link_port: Ints
     hold_alpha: bool = False
+    memory: tuple[HostMemory, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -136,6 +141,8 @@ class Network:
             )
         if found:
             return found
+        for at, memory in enumerate(self.memory):
+            found += [f"memory[{at}].{problem}" for problem in memory.problems()]
         for name in ("src", "dst"):
             found += _outside(name, getattr(self, name), self.ranks, "rank")
         found += _outside("link_port", self.link_port, len(self.ports), "port")

@@ -13,7 +13,7 @@ from probes.columns import Bytes, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import MOST_CHUNK_BYTES, Schedule, claims
+from synth.schedule import MOST_CHUNK_BYTES, Race, Schedule, claims
 
 __all__ = ["Algorithm", "Point", "Range", "Selection"]
 
@@ -58,13 +58,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Point:
-    """What was simulated at one size: the algorithm chosen there, its time, and the proven bound on any."""
+    """What was simulated at one size: the algorithm chosen there, its time, and the proven bound on any.
+
+    ``race`` is the measurement by which it was chosen, where there was one.
+    """
 
     size_bytes: int
     algorithm: int
     time_s: float
     bound_s: float
     bound: str
+    race: Race | None = None
 
     @property
     def percent_of_optimal(self) -> float:
@@ -146,6 +150,9 @@ class Selection:
             least = max(least, point.size_bytes + 1)
             found += claims(f"points[{row}].time_s", point.time_s, float("inf"))
             found += claims(f"points[{row}].bound_s", point.bound_s, point.time_s)
+            found += [
+                f"points[{row}].race.{problem}" for problem in (point.race.problems() if point.race else ())
+            ]
         return found
 
 

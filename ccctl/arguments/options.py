@@ -32,6 +32,7 @@ __all__ = [
     "TimeoutSeconds",
     "Unwind",
     "Verbose",
+    "WiresOption",
     "Without",
     "positive_seconds",
 ]
@@ -116,7 +117,10 @@ Ranks = Annotated[
 Hosts = Annotated[
     str | None,
     typer.Option(
-        "--hosts", metavar="SET", envvar=HOSTS_VARIABLE, help="Hosts and their slots: gpu[01-08]:4,login1:2."
+        "--hosts",
+        metavar="SET",
+        envvar=HOSTS_VARIABLE,
+        help="Hosts and their slots, gpu[01-08]:4,login1:2; in a job of Slurm by default its nodes.",
     ),
 ]
 Hostfile = Annotated[
@@ -127,6 +131,12 @@ Device = Annotated[
     str,
     typer.Option(
         "--device", metavar="KIND", help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one."
+    ),
+]
+WiresOption = Annotated[
+    str,
+    typer.Option(
+        "--wires", metavar="KIND", help="What joins the ranks: mpi, or sockets of its own, which need no MPI."
     ),
 ]
 Seed = Annotated[

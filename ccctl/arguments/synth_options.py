@@ -17,6 +17,7 @@ __all__ = [
     "Members",
     "Method",
     "NetworkName",
+    "RaceOption",
     "Root",
     "Size",
     "Solver",
@@ -117,4 +118,11 @@ Jobs = Annotated[
 Solver = Annotated[
     str,
     typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc, forest): cbc or highs."),
+]
+
+RaceOption = Annotated[
+    bool,
+    typer.Option(
+        "--race", help="Run what predictions cannot tell apart on ranks, in turn; keep the fastest."
+    ),
 ]

@@ -43,11 +43,12 @@ from ccctl.arguments.options import (
     Ranks,
     TimeoutSeconds,
     Verbose,
+    WiresOption,
 )
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import run_ranks, world_of
+from ccctl.launching import over_sockets, run_ranks, world_of
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def bench(
     placement: Placement = "both",
     window: Window = False,
     device: Device = "cpu",
+    wires: WiresOption = "mpi",
     vs: Vs = None,
     profile: ProfileFile = None,
     baseline: Baseline = None,
@@ -114,7 +116,7 @@ def bench(
     blocking: Blocking = None,
     refused: Refused = None,
 ) -> None:
-    """Time schedules and programs on real buffers, over MPI, and check every element.
+    """Time schedules and programs on real buffers, and check every element.
 
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
     and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
@@ -130,6 +132,9 @@ def bench(
     from exec.peers.registry import parse_peers
 
     sizes = _sizes(begin, end, factor, step)
+    sockets = over_sockets(wires)
+    if sockets and vs is not None:
+        raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     before = read_report(baseline) if baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
@@ -158,6 +163,7 @@ def bench(
             label="bench",
             timeout_s=timeout,
             keep=rows.keep,
+            sockets=sockets,
         )
     try:
         rows.finish(report)

@@ -21,9 +21,10 @@ from ccctl.arguments.options import (
     Ranks,
     TimeoutSeconds,
     Verbose,
+    WiresOption,
 )
 from ccctl.errors import UsageError
-from ccctl.launching import run_ranks, world_of
+from ccctl.launching import over_sockets, run_ranks, world_of
 
 if TYPE_CHECKING:
     from exec.run_once import RunRequest
@@ -120,6 +121,7 @@ def run(
         ),
     ] = None,
     device: Device = "cpu",
+    wires: WiresOption = "mpi",
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
@@ -128,7 +130,7 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run one collective on real data, over MPI; with --adaptive many, on a session that adapts.
+    """Run one collective on real data; with --adaptive many, on a session that adapts.
 
     The input is of floats or integers; all ranks have the same type. Only ranks that end with something
     have a row, or a file, in the output.
@@ -169,11 +171,14 @@ def run(
 
     ufunc_of(op)
     parse_device(device)
+    sockets = over_sockets(wires)
     program = proven_program(artifact, parameters=parameters).program
     world = world_of(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)
-    _refuse_crowding(request, here=not (hosts or hostfile))
-    outputs, how = run_ranks("exec.run_once:run_task", request, world, label="run", timeout_s=timeout)
+    _refuse_crowding(request, here=not (world.hosts or world.hostfile))
+    outputs, how = run_ranks(
+        "exec.run_once:run_task", request, world, label="run", timeout_s=timeout, sockets=sockets
+    )
     if how:
         console.note(how)
     if output is not None:

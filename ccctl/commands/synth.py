@@ -12,10 +12,13 @@ from ccctl.arguments.options import (
     Alpha,
     Bandwidth,
     HoldAlpha,
+    Hostfile,
+    Hosts,
     Json,
     Output,
     Quiet,
     Seed,
+    TimeoutSeconds,
     Unwind,
     Verbose,
     Without,
@@ -29,6 +32,7 @@ from ccctl.arguments.synth_options import (
     Members,
     Method,
     NetworkName,
+    RaceOption,
     Root,
     Size,
     Solver,
@@ -38,13 +42,15 @@ from ccctl.arguments.synth_options import (
 from ccctl.arguments.units import parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
-from ccctl.launching import Drawn
+from ccctl.launching import Drawn, by_default, world_of
+from ccctl.race_run import Course
 from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:
     from synth.network import Network
     from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.synthesize import Request
+    from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "synth"]
 
@@ -52,6 +58,10 @@ EXAMPLES = (
     (
         "ccctl synth --network profile.json --collective all_reduce --size 16M -o schedule.json",
         "the best all_reduce of 16 MiB on the measured network",
+    ),
+    (
+        "ccctl synth --network profile.json --collective broadcast --size 1M --race -o raced.json",
+        "run what predictions cannot tell apart on the ranks of the profile, and keep the fastest",
     ),
     (
         "ccctl synth --network mesh:4x4 --bandwidth 50GiB/s --alpha 0.5us --collective all_gather --chunk 1M",
@@ -98,6 +108,10 @@ def synth(
     solver: Solver = "cbc",
     hold_alpha: HoldAlpha = False,
     seed: Seed = 0,
+    race: RaceOption = False,
+    hosts: Hosts = None,
+    hostfile: Hostfile = None,
+    timeout: TimeoutSeconds = None,
     json: Json = False,
     output: Output = None,
     quiet: Quiet = False,
@@ -107,7 +121,8 @@ def synth(
 
     Tries every method, keeps the fastest by simulation, proves it with an independent checker and
     says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
-    size, and the artifact is a selection: which schedule to take from which size on.
+    size, and the artifact is a selection: which schedule to take from which size on. With --race those that
+    the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is kept.
     """
     from synth.portfolio.synthesize import warm
     from synth.portfolio.worker_pool import cores
@@ -121,12 +136,15 @@ def synth(
     swept = _sizes(sizes, factor) if sizes is not None else ()
     request = _request(loaded, collectives, size, chunk, chunks, method, seed)
     request = replace(request, time_limit_s=time_limit, solver=solver, jobs=jobs or cores())
+    if not race and (hostfile is not None or not by_default(hosts)):
+        raise UsageError("--hosts and --hostfile say where --race runs; add --race")
+    course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm()
     if swept:
-        _sweep(request, swept, output, json, digests)
+        _sweep(request, swept, course, output, json, digests)
     else:
-        _once(request, output, json, digests)
+        _once(request, course, output, json, digests)
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:
@@ -136,13 +154,23 @@ def _sizes(text: str, factor: float) -> tuple[int, ...]:
 
 
 def _sweep(
-    request: Request, sizes: tuple[int, ...], output: str | None, json: bool, digests: dict[str, str]
+    request: Request,
+    sizes: tuple[int, ...],
+    course: Course | None,
+    output: str | None,
+    json: bool,
+    digests: dict[str, str],
 ) -> None:
     from ccctl.render.text import selection
-    from synth.portfolio.size_sweep import sweep
+    from synth.portfolio.size_sweep import candidates_of, sweep
 
     with console.progress("sweep", 1.0) as bar:
-        found = sweep(request, sizes, Drawn(bar))
+        if course is None:
+            found = sweep(request, sizes, Drawn(bar))
+        else:
+            candidates = candidates_of(request, sizes, Drawn(bar), library=True)
+    if course is not None:
+        found = course.selection(candidates)
     if output is not None:
         codec.write(output, "selection", found.selection, digests)
     if json and output != "-":
@@ -163,14 +191,20 @@ def _sweep(
     console.next_step(f"ccctl show {output if output not in (None, '-') else 'table.json'}")
 
 
-def _once(request: Request, output: str | None, json: bool, digests: dict[str, str]) -> None:
+def _once(
+    request: Request, course: Course | None, output: str | None, json: bool, digests: dict[str, str]
+) -> None:
     from exec.predict import soonest
     from synth.portfolio.synthesize import synthesize
 
     # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
     flows = "profile" in digests and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
-        found = synthesize(request, Drawn(bar), settle=soonest if flows else None)
+        kept: list[Schedule] = []
+        keep = kept.append if course else None
+        found = synthesize(request, Drawn(bar), keep, settle=soonest if flows else None)
+    if course is not None:
+        found = course.fastest(found, kept, request)
     if output is not None:
         codec.write(output, "schedule", found.schedule, digests)
     if json and output != "-":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
+from ccctl.render.race import race_lines, race_summary
 
 if TYPE_CHECKING:
     from synth.portfolio.synthesize import Synthesis
@@ -39,6 +40,7 @@ def summary_of(found: Synthesis) -> dict[str, Any]:
         "proof_s": found.proof_s,
         "peak_bytes": found.peak_bytes + found.workers_bytes,
         "why": found.why,
+        "race": None if schedule.race is None else race_summary(schedule.race),
         "attempts": [
             {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
             for tried in found.attempts
@@ -75,6 +77,9 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
         f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
+    if schedule.race is not None:
+        for line in race_lines(schedule.race):
+            say(line)
     if outcome.gap is not None:
         say(
             f"{outcome.status}: {schedule.method}'s integer programs leave a gap of {100 * outcome.gap:.2g} %"

@@ -24,6 +24,7 @@ from exec.peers.registry import open_peers
 from exec.program.buffers import Buffers
 from exec.program.dtypes import dtype_of
 from exec.program.layout import Layout, size_bytes_of
+from exec.sockets.group import Group
 from probes.errors import UnavailableError
 from probes.live.memory import require_room
 from probes.live.mpi_library import library_name
@@ -32,6 +33,9 @@ from synth.collective import Collective, Kind
 from synth.program import Program
 
 __all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor", "gathered"]
+
+# What a report names as the library where there is none.
+_OWN_WIRES = "wires of ccctl"
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
         executor=executor.name,
-        library=library_name(),
+        library=_OWN_WIRES if isinstance(comm, Group) else library_name(),
         warmup=first.warmup,
         iterations=first.iterations,
         rows=(),
@@ -279,4 +283,4 @@ def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:
     call.run()
     call.settle()
     call.fetch()
-    return int(comm.allreduce(buffers.wrong(call.result, redop)))
+    return sum(comm.allgather(int(buffers.wrong(call.result, redop))))

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from exec.program.dtypes import Array
 from exec.program.wires import Wire
 from exec.sockets.stalls import Pending, Stalls
+from probes.columns import Mask
 from probes.errors import LostRankError
 
 __all__ = ["FlowWires"]
 
 _POLL_MS = 20
+_NOTHING = memoryview(b"")
 
 
 class FlowWires:
@@ -41,6 +45,14 @@ class FlowWires:
         """Start run number ``run`` on every wire."""
         for end in self._ends:
             end.begin(run)
+
+    def leave_out(self, messages: Mapping[tuple[bool, int, int], Mask]) -> None:
+        """In the runs to come send nothing in place of these messages, which both ends leave out.
+
+        They are given for each wire by its direction (whether outgoing), peer and channel; none: send all.
+        """
+        for end in self._ends:
+            end.leave_out(messages.get(end.key))
 
     def serve(self, *, wait: bool) -> bool:
         """Move what can be moved; with ``wait`` stay a while until something can. Whether a message ended."""
@@ -91,6 +103,7 @@ class _End:
 
     def __init__(self, wire: Wire, member: int, end: socket.socket) -> None:
         self.outgoing, self.peer, self.member, self.socket = wire.outgoing, wire.peer, member, end
+        self.key = wire.outgoing, wire.peer, wire.channel
         self.moved = 0
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
         self._arrays = wire.messages
@@ -100,6 +113,11 @@ class _End:
     def move_to(self, moved: Callable[[Array], Array]) -> None:
         self._arrays = [moved(message) for message in self._arrays]
         self._messages = [memoryview(message.data) for message in self._arrays]
+
+    def leave_out(self, messages: Mask | None) -> None:
+        self._messages = [memoryview(message.data) for message in self._arrays]
+        for number in np.flatnonzero(messages).tolist() if messages is not None else ():
+            self._messages[number] = _NOTHING
 
     def begin(self, run: int) -> None:
         self._base, self._through = run * len(self._messages), 0

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.columns import Floats, floats, ints
-from probes.link_costs import HostCopies, Links, Profile, ProfiledRank
+from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank
 from probes.profiling import outliers
 from probes.profiling.outliers import Names, SlowPart
 from probes.sampling.link_cost import better, pace
@@ -161,6 +161,7 @@ def assemble(
     shares: Sequence[Share] = (),
     said: Sequence[str] = (),
     host_copies: Sequence[HostCopies] = (),
+    memory: Sequence[HostMemory] = (),
 ) -> Profile:
     """The profile of the ranks at ``places``, links in the order of (src, dst).
 
@@ -193,6 +194,7 @@ def assemble(
         rounds=rounds,
         findings=(*said, *_findings(fits)),
         host_copies=tuple(host_copies),
+        memory=tuple(memory),
     )
 
 

@@ -6,11 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from probes.link_costs import HostCopies
+import numpy as np
+
+from probes.link_costs import HostCopies, HostMemory
 from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.options import PASSES, Effort
 from probes.sampling.cuda_copies import host_copies
+from probes.sampling.memory_speed import SIZES_BYTES, memory_speed
 from probes.sampling.prober import Prober
 from probes.sampling.rounds import Pair, Waves, meetings, waves
 from probes.sampling.samples import Place, Samples
@@ -112,6 +115,21 @@ class Steps:
                 mine = host_copies(prober.rank, prober.gpu, prober.dose.trains_s)
         every: list[HostCopies | None] = prober.comm.allgather(mine)
         return tuple(copies for copies in every if copies is not None)
+
+    def memory(self) -> tuple[HostMemory, ...]:
+        """Copies and sums on each host of several ranks, all at once; none of GPUs, or within a budget."""
+        hosts = Counter(place.host for place in self._places)
+        unwanted = self._effort.budget_s is not None or any(place.on_gpu for place in self._places)
+        if unwanted or max(hosts.values()) < 2:
+            return ()
+        self._prober.waits_for_all("copies and sums in memory")
+        every = self._prober.comm.allgather(memory_speed(self._prober.comm))
+        found = []
+        for host in (host for host, ranks in hosts.items() if ranks > 1):
+            here = [both for both, place in zip(every, self._places, strict=True) if place.host == host]
+            copies, sums = (np.median([both[at] for both in here], axis=0).tolist() for at in (0, 1))
+            found.append(HostMemory(host, SIZES_BYTES, tuple(copies), tuple(sums)))
+        return tuple(found)
 
     def said(self, samples: Samples) -> list[str]:
         """What was left out, and why."""

@@ -33,7 +33,7 @@ __all__ = ["Begun", "profile", "rescued"]
 
 
 # What a rank comes to hold, mostly the buffer of its messages, and what MPI fills of /dev/shm.
-_RANK_BYTES, _SHARED_BYTES = 64 << 20, 1 << 20
+_RANK_BYTES, _SHARED_BYTES = 112 << 20, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     passes, samples = steps.passes(plan)
     steps.retest(samples)
     shares, said = steps.ports(samples)
-    copies = steps.host_copies()
+    copies, memory = steps.host_copies(), steps.memory()
     if prober.rank != 0:
         return None
     return assemble(
@@ -98,6 +98,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
         shares=shares,
         said=[*unlocked, *steps.said(samples), *said],
         host_copies=copies,
+        memory=memory,
     )
 
 

@@ -29,4 +29,5 @@ def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = 
         link_port_start=ints(np.cumsum([0, *map(len, ports_of)])),
         link_port=ints([number for ports in ports_of for number in ports]),
         hold_alpha=hold_alpha,
+        memory=profile.memory,
     )

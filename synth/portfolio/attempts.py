@@ -27,7 +27,7 @@ from synth.portfolio.collective_request import CollectiveRequest, counted, divid
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
 
-__all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "plans"]
+__all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "library_plans", "plans"]
 
 _SMALLEST_CHUNK_BYTES = 4096
 # Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
@@ -38,6 +38,19 @@ _SENDS_OF_ONE = 3
 # and above so many the paths of what is spread or summed, for which others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
+# What libraries do, each without a search.
+_LIBRARY = (
+    "ring",
+    "bidirectional",
+    "direct",
+    "all_pairs",
+    "doubling",
+    "halving_doubling",
+    "tree",
+    "hierarchical",
+    "two_step",
+    "three_step",
+)
 # Methods that find something else in every cut; what others gain by finer chunks can be foretold.
 _SEARCHING = ("greedy", "forest")
 _ROOTED = ("broadcast", "reduce")
@@ -217,6 +230,14 @@ def plans(request: Request) -> Iterator[Plan]:
                 variants = [{"policy": policy} for policy in tried]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def library_plans(request: Request) -> Iterator[Plan]:
+    """The algorithms of libraries, each with the fewest chunks."""
+    for name in _LIBRARY:
+        shape, chunk_bytes = next(_shapes(request, METHODS[name]))
+        if deliveries(shape) <= _CLASSIC_DELIVERIES:
+            yield Plan(name, METHODS[name], shape, chunk_bytes, {})
 
 
 def _too_many_paths(request: Request, shape: Collective) -> bool:

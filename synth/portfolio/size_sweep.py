@@ -17,13 +17,13 @@ from probes.progress import SILENT, Progress
 from synth.check.schedule import check
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
-from synth.portfolio.synthesize import Request, bounds_of, synthesize
+from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
 from synth.portfolio.worker_pool import Crew
-from synth.schedule import Bound, Schedule
+from synth.schedule import Bound, Race, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 from synth.simulation.schedule import replay
 
-__all__ = ["Swept", "sizes_between", "sweep", "timed"]
+__all__ = ["Candidates", "Swept", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
 
 _MOST_SIZES = 1000
 # A candidate this much slower than the best of its own size is not timed at others.
@@ -70,17 +70,63 @@ def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -
     candidates of the others. Methods that solve integer programs take part only if asked for by name.
     Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
     """
+    found = candidates_of(request, sizes, progress)
+    winners = found.race.winners(sizes)
+    ranges = tuple(_ranges(found.race, sizes, winners))
+    points = [(*each, None) for each in zip(sizes, winners, found.bounds, strict=True)]
+    return found.swept(_selection(request.network, found.race, ranges, points))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What was found at every size of a sweep, and the proven bound of each size."""
+
+    sizes: tuple[int, ...]
+    bounds: tuple[Bound, ...]
+    race: _Race
+    begun_s: float
+    workers_bytes: int
+
+    def at(self, size_bytes: int) -> list[Schedule]:
+        """Every candidate as a schedule for this size, in the order of their numbers."""
+        return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
+
+    def swept(self, selection: Selection) -> Swept:
+        """The selection, judged, with what it took."""
+        took_s = time.perf_counter() - self.begun_s
+        held_bytes = peak_bytes() + self.workers_bytes
+        return Swept(_judged(selection), len(self.race.candidates), took_s, held_bytes)
+
+
+def candidates_of(
+    request: Request, sizes: Sequence[int], progress: Progress = SILENT, *, library: bool = False
+) -> Candidates:
+    """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
     begun_s = time.perf_counter()
-    explored, workers_bytes = _all_explored(replace(request, solving=False), sizes, progress)
-    bounds = [one.bound for one in explored]
-    pool = {_digest(algorithm): algorithm for one in explored for algorithm in one.found}
+    asked = replace(request, solving=False)
+    explored, workers_bytes = _all_explored(asked, sizes, progress)
+    found = [algorithm for one in explored for algorithm in one.found]
+    if library:
+        found += [_algorithm(request, one) for one in library_schedules(replace(asked, size_bytes=sizes[-1]))]
+    pool = {_digest(algorithm): algorithm for algorithm in found}
     race = _Race(request.network, tuple(pool.values()))
-    winners = race.winners(sizes)
-    ranges = tuple(_ranges(race, sizes, winners))
-    selection = _selection(request.network, race, ranges, zip(sizes, winners, bounds, strict=True))
     progress.update(len(sizes), len(sizes))
-    took_s = time.perf_counter() - begun_s
-    return Swept(_judged(selection), len(pool), took_s, peak_bytes() + workers_bytes)
+    return Candidates(tuple(sizes), tuple(one.bound for one in explored), race, begun_s, workers_bytes)
+
+
+def measured(found: Candidates, winners: Sequence[int], races: Sequence[Race]) -> Swept:
+    """The selection of the candidates that won the race of each size, by their numbers.
+
+    Nothing was measured between two sizes: ranges meet at their geometric mean.
+    """
+    switches = [0, *(at for at in range(1, len(winners)) if winners[at] != winners[at - 1])]
+    starts = [found.sizes[0], *(math.isqrt(found.sizes[at - 1] * found.sizes[at]) + 1 for at in switches[1:])]
+    ends = [*(start - 1 for start in starts[1:]), found.sizes[-1]]
+    ranges = tuple(
+        Range(start, end, winners[at]) for start, end, at in zip(starts, ends, switches, strict=True)
+    )
+    points = list(zip(found.sizes, winners, found.bounds, races, strict=True))
+    return found.swept(_selection(found.race.network, found.race, ranges, points))
 
 
 def timed(selection: Selection) -> Selection:
@@ -148,25 +194,30 @@ def _explored(request: Request) -> _Explored:
     best = synthesis.schedule.outcome
     assert best is not None
     hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
-    found = tuple(
-        Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op) for one in hopeful
-    )
+    found = tuple(_algorithm(request, one) for one in hopeful)
     return _Explored(best.binding, found, synthesis.workers_bytes)
+
+
+def _algorithm(request: Request, one: Schedule) -> Algorithm:
+    return Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op)
 
 
 class _Race:
     """Candidates against one another, at any size."""
 
     def __init__(self, network: Network, candidates: tuple[Algorithm, ...]) -> None:
-        self._network = network
+        self.network = network
         self._known: dict[tuple[int, int], float] = {}
         self.candidates = candidates
 
     def time_s(self, candidate: int, size_bytes: int) -> float:
         key = (candidate, size_bytes)
         if key not in self._known:
-            self._known[key] = replay(self.candidates[candidate].scheduled(self._network, size_bytes)).time_s
+            self._known[key] = replay(self.scheduled(candidate, size_bytes)).time_s
         return self._known[key]
+
+    def scheduled(self, candidate: int, size_bytes: int) -> Schedule:
+        return self.candidates[candidate].scheduled(self.network, size_bytes)
 
     def winners(self, sizes: Sequence[int]) -> list[int]:
         """The winner at each size; the last one stays where another gains next to nothing."""
@@ -210,10 +261,12 @@ def _crossings(
 
 
 def _selection(
-    network: Network, race: _Race, ranges: tuple[Range, ...], points: Iterator[tuple[int, int, Bound]]
+    network: Network,
+    race: _Race,
+    ranges: tuple[Range, ...],
+    points: Sequence[tuple[int, int, Bound, Race | None]],
 ) -> Selection:
     """Only the algorithms that win somewhere, numbered in the order of the sizes at which they do."""
-    simulated = list(points)
     used = dict.fromkeys(one.algorithm for one in ranges)
     number = {candidate: place for place, candidate in enumerate(used)}
     return Selection(
@@ -221,8 +274,8 @@ def _selection(
         algorithms=tuple(race.candidates[candidate] for candidate in used),
         ranges=tuple(replace(one, algorithm=number[one.algorithm]) for one in ranges),
         points=tuple(
-            Point(size, number[winner], race.time_s(winner, size), bound.time_s, bound.name)
-            for size, winner, bound in simulated
+            Point(size, number[winner], race.time_s(winner, size), bound.time_s, bound.name, measurement)
+            for size, winner, bound, measurement in points
         ),
     )
 

@@ -14,17 +14,29 @@ from probes.progress import SILENT, Progress
 from synth.bounds.bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
+from synth.errors import NotApplicableError
 from synth.methods import forest, greedy
 from synth.milp.model import require
 from synth.networks.connectivity import require_ways
 from synth.portfolio.attempt_runner import Trials
-from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, plans
+from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulation.schedule import replay
 
-__all__ = ["KINDS", "METHODS", "Attempt", "Request", "Synthesis", "bounds_of", "synthesize", "warm"]
+__all__ = [
+    "KINDS",
+    "METHODS",
+    "Attempt",
+    "Request",
+    "Synthesis",
+    "bounds_of",
+    "library_schedules",
+    "proven_with",
+    "synthesize",
+    "warm",
+]
 
 
 # What shares ports as schedules do not foresee takes up to so many times its time.
@@ -86,7 +98,7 @@ def synthesize(
             why if best is choice.best else f"where ports are shared it does better than {choice.best.method}"
         )
     found_s = time.perf_counter()
-    schedule = _proven(replace(best, seed=request.seed), proven)
+    schedule = proven_with(replace(best, seed=request.seed), proven)
     proof_s = bounded_s - begun_s + time.perf_counter() - found_s
     return Synthesis(
         schedule,
@@ -161,7 +173,19 @@ def warm() -> None:
         check(forest.synthesize(pair, collective(kind, 2), 1))
 
 
-def _proven(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
+def library_schedules(request: Request) -> list[Schedule]:
+    """What the algorithms of libraries make of the request, each with the fewest chunks, where they apply."""
+    found = []
+    for plan in library_plans(request):
+        try:
+            found.append(plan.run(request, 0.0, 1))
+        except NotApplicableError:
+            continue
+    return found
+
+
+def proven_with(schedule: Schedule, proven: tuple[Bound, ...]) -> Schedule:
+    """The schedule, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
     timing = replay(schedule)
     findings = check(schedule, timing)
     if findings:

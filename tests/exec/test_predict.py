@@ -9,6 +9,7 @@ from sample_schedules import complete, ring_all_reduce
 from exec import predict
 from exec.predict import predicted_s, soonest
 from probes.errors import UsageError
+from probes.link_costs import HostMemory
 from synth.collective import collective
 from synth.compiler.lower import lower
 from synth.methods import direct
@@ -94,3 +95,15 @@ def test_a_step_within_a_host_costs_a_small_part_of_one_between_hosts():
     within = predicted_s(RING, ring(1e-6, 1e-9), 256)
     between = predicted_s(RING, replace(ring(1e-6, 1e-9), hosts=("a", "b", "c", "d")), 256)
     assert within < 15e-6 < between
+
+
+def test_on_one_host_copies_and_sums_are_added_at_the_cost_of_the_size():
+    """The busiest rank of a ring of four: 4 copies, 3 sums, 3 copies of what it has just made."""
+    memory = HostMemory("h", (1 << 10, 1 << 30), (1e-12, 1e-9), (1e-12, 2e-9))
+    network = ring(1e-6, 1e-9)
+    measured = replace(network, memory=(memory,))
+    for chunk_bytes, expected_s in ((1 << 28, (4 * 1e-9 + 3 * 2e-9 + 3 * 1e-12) * (1 << 28)), (1, 0.0)):
+        more_s = predicted_s(RING, measured, chunk_bytes) - predicted_s(RING, network, chunk_bytes)
+        assert more_s == pytest.approx(expected_s, abs=1e-9)
+    far = replace(measured, hosts=("a", "b", "c", "d"))
+    assert predicted_s(RING, far, 1 << 20) == predicted_s(RING, replace(far, memory=()), 1 << 20)

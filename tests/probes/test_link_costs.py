@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from probes.columns import floats, ints
-from probes.link_costs import HostCopies, Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank, SharedPort
 
 
 def profile(**columns):
@@ -89,6 +89,10 @@ def test_a_link_to_itself_and_one_that_is_there_twice_say_which_rank():
             ["host_copies[0].to_device_alpha_s", "host_copies[0].to_host_beta_s_per_byte"],
         ),
         ({"ports": (SharedPort("x", (1, 1), "host"),)}, ["ports[0].links"]),
+        (
+            {"memory": (HostMemory("a", (2, 1), (1e-10, 0.0), (1e-10,)),)},
+            ["memory[0].sizes_bytes", "memory[0].copy_s_per_byte[1]", "memory[0].add_s_per_byte"],
+        ),
     ],
 )
 def test_what_is_beside_the_links_is_checked_too(changed, where):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
+from ccctl.arguments.units import format_size
 from ccctl.render.units import seconds
 from probes.wording import plural
 
@@ -31,6 +32,7 @@ def draw(profile: Profile) -> None:
         _matrix(profile, 1e6 * links.alpha_s, "alpha, us")
     _kinds(profile)
     _host_copies(profile)
+    _memory(profile)
     for finding in profile.findings:
         console.data(f"finding: {finding}")
 
@@ -121,3 +123,12 @@ def _host_copies(profile: Profile) -> None:
     ]
     if rows:
         console.table(("rank", "GPU", "to it, GB/s", "from it", "alpha to it", "from it"), rows)
+
+
+def _memory(profile: Profile) -> None:
+    """What the ranks of each host copy and add while all of them do, by size."""
+    for memory in profile.memory:
+        heads = (f"memory of {memory.host}", *map(format_size, memory.sizes_bytes))
+        costs = {"copies, GB/s": memory.copy_s_per_byte, "sums, GB/s": memory.add_s_per_byte}
+        rows = [(what, *(f"{1e-9 / cost:.3g}" for cost in values)) for what, values in costs.items()]
+        console.table(heads, rows)

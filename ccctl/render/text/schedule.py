@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.units import format_size
+from ccctl.render.race import race_lines
 from ccctl.render.units import bars, percent, seconds
 from probes.wording import plural
 
@@ -61,6 +62,9 @@ def _head(schedule: Schedule, timing: Timing | None) -> None:
             f"bound    {seconds(bound.time_s)} by {bound.name}{detail}: "
             f"{outcome.percent_of_optimal:.1f} % of optimal, {outcome.status}"
         )
+    if schedule.race is not None:
+        for line in race_lines(schedule.race):
+            console.data(line)
 
 
 def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:

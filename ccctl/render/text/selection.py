@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments.units import format_size
+from ccctl.render.race import race_summary
 from ccctl.render.units import seconds
 from probes.wording import plural
 
@@ -39,13 +40,14 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
             format_size(point.size_bytes),
             selection.algorithms[point.algorithm].method,
             seconds(point.time_s),
+            seconds(point.race.entries[0].time_s) if point.race else "-",
             f"{busbw_gbs(selection, point):.2f}",
             f"{point.percent_of_optimal:.1f}",
             point.bound,
         )
         for point in selection.points
     ]
-    heads = ("size", "method", "predicted", "busbw", "% of optimal", "bound")
+    heads = ("size", "method", "predicted", "measured", "busbw", "% of optimal", "bound")
     for line in console.aligned(heads, points):
         say(line)
 
@@ -69,6 +71,7 @@ def summary(selection: Selection) -> dict[str, Any]:
                 "bound_s": point.bound_s,
                 "binding_bound": point.bound,
                 "percent_of_optimal": point.percent_of_optimal,
+                "race": race_summary(point.race) if point.race else None,
             }
             for point in selection.points
         ],

@@ -74,6 +74,8 @@ WRONG = {
         ["schedule.json", "--vs", "mpi,rccl"],
         "--vs: expected mpi, gloo, nccl, found 'rccl'",
     ),
+    "wires that are not known": (["schedule.json", "--wires", "rdma"], "--wires: expected mpi or sockets"),
+    "a library without MPI": (["schedule.json", "--wires", "sockets", "--vs", "mpi"], "leave out --wires"),
     "an algorithm of gloo": (["schedule.json", "--vs", "gloo:ring"], "gloo has no algorithms"),
     "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "-t: a rank is a process"),
     "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-J: -o FILE writes"),
@@ -99,6 +101,15 @@ def test_a_wrong_request_is_refused_before_any_rank_starts(run_ccctl, folder, na
 
 
 @pytest.mark.mpi
+def test_over_sockets_nothing_is_wrong_and_the_report_says_so(run_ccctl, folder):
+    given = ("bench", "schedule.json", "-b", "4K", "-e", "4K", "--iters", "2", "--wires", "sockets")
+    done = run_ccctl(*given, "-o", "report.json", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["executor"], summary["rows"][0]["wrong"]) == ("sockets", 0)
+    assert codec.load(str(folder / "report.json"), "report").executor == "sockets"
+
+
 def test_a_world_of_one_is_refused_when_more_was_asked(run_ccctl, folder):
     # Open MPI leaves the memory of a rank behind that no launcher started: let that be in the test's folder.
     started = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}

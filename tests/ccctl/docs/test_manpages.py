@@ -42,7 +42,7 @@ def test_every_page_and_completion_is_installed():
         "wheel"
     ]
     installed = settings["shared-data"]
-    folders = ("man", "completions", "examples/systemd", "examples/cron")
+    folders = ("man", "completions", "examples/systemd", "examples/cron", "examples/slurm")
     files = [f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).iterdir()]
     assert sorted(installed) == sorted(files)
     for source, target in installed.items():

@@ -13,8 +13,9 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio.size_sweep import sizes_between, sweep, timed
+from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, sweep, timed
 from synth.portfolio.synthesize import Request, synthesize
+from synth.schedule import Race, Raced
 from synth.simulation.schedule import replay
 
 SIZES = sizes_between(1 << 10, 1 << 26, 16)
@@ -118,3 +119,16 @@ def test_what_a_selection_says_of_itself_fits(swept):
         wrong = next(one for one in range(len(selection.algorithms)) if one != first.algorithm)
         others.append(replace(selection, points=(replace(first, algorithm=wrong),)))
     assert all(other.problems() for other in others)
+
+
+def test_measured_winners_make_ranges_that_meet_between_their_sizes():
+    full = family("fully_connected:4", [1e-6], [50e9])
+    found = candidates_of(Request(full, "all_reduce"), SIZES, library=True)
+    assert {"ring", "direct"} <= {one.method for one in found.at(SIZES[0])}
+    winners = [0, *[1] * (len(SIZES) - 1)]
+    races = [Race(size, ("here",), "library", 1, (Raced("any", 1, 1, 1.0, 1.0, 1.0, 1.0),)) for size in SIZES]
+    selection = measured(found, winners, races).selection
+    assert selection.problems() == []
+    assert [one.algorithm for one in selection.ranges] == [0, 1]
+    assert SIZES[0] < selection.ranges[1].from_bytes <= SIZES[1]
+    assert [point.race for point in selection.points] == races

@@ -1,0 +1,78 @@
+"""Races schedules on ranks: those that predictions cannot tell apart, and which of them was the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ccctl.errors import UsageError
+from ccctl.launching import World, placed, run_ranks, started_by_mpi
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from exec.benchmark.race import Entrant
+    from synth.network import Network
+    from synth.portfolio.size_sweep import Candidates, Swept
+    from synth.portfolio.synthesize import Request, Synthesis
+    from synth.schedule import Race, Schedule
+
+__all__ = ["Course"]
+
+_TASK = "exec.benchmark.runner:bench_all_task"
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where races are run: the ranks of ``world``, each launch within ``timeout_s``."""
+
+    world: World
+    timeout_s: float | None
+
+    @staticmethod
+    def of(network: Network, world: World, timeout_s: float | None) -> Course:
+        """The course for a network, one rank for each of its ranks; raises UsageError where there is none."""
+        if started_by_mpi():
+            raise UsageError(
+                "--race starts the ranks by itself: run it outside mpirun and srun",
+                hint="--hosts or --hostfile name other hosts.",
+            )
+        world = replace(world, ranks=network.ranks)
+        _, where = placed(world)
+        hosts = len(set(network.hosts))
+        if hosts > 1 and not where:
+            raise UsageError(f"--race: {network.name} has {hosts} hosts: name them with --hosts")
+        return Course(world, timeout_s)
+
+    def fastest(self, found: Synthesis, kept: Sequence[Schedule], request: Request) -> Synthesis:
+        """``found`` with the fastest of its schedule, those ``kept`` and the algorithms of libraries."""
+        from exec.benchmark.race import entrants
+        from synth.portfolio.synthesize import library_schedules, proven_with
+
+        outcome = found.schedule.outcome
+        assert outcome is not None
+        every = entrants([found.schedule, *kept, *library_schedules(request)])
+        size_bytes = found.schedule.collective.total_bytes(found.schedule.chunk_bytes)
+        [(winner, race)] = self._raced([(size_bytes, every)])
+        schedule = replace(winner.schedule, seed=request.seed, outcome=None, race=race)
+        why = f"the fastest of {plural(len(every), 'schedule')} that ran"
+        return replace(found, schedule=proven_with(schedule, outcome.bounds), why=why)
+
+    def selection(self, found: Candidates) -> Swept:
+        """The selection of the candidates that are the fastest at each size."""
+        from exec.benchmark.race import entrants
+        from synth.portfolio.size_sweep import measured
+
+        at_sizes = [found.at(size) for size in found.sizes]
+        sizes = [(size, entrants(every)) for size, every in zip(found.sizes, at_sizes, strict=True)]
+        winners, races = [], []
+        for (winner, race), every in zip(self._raced(sizes), at_sizes, strict=True):
+            winners.append(next(at for at, one in enumerate(every) if one is winner.schedule))
+            races.append(race)
+        return measured(found, winners, races)
+
+    def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[tuple[Entrant, Race]]:
+        from exec.benchmark.race import asked, judged
+
+        report = run_ranks(_TASK, asked(sizes), self.world, label="race", timeout_s=self.timeout_s)
+        return list(judged(sizes, report))

@@ -1,0 +1,148 @@
+"""Races: schedules that a prediction cannot tell apart run in turn with real data; the fastest is kept.
+
+A model of links foretells a run to within some part, on one host less well than between hosts. What is nearer
+to the best than that is measured, on the ranks that will run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exec.benchmark.report import Report, Row
+from exec.benchmark.runner import BenchRequest, Contender
+from exec.predict import MOST_SENDS, predicted_s
+from exec.program.dtypes import dtype_of
+from exec.program.layout import count_of
+from probes.errors import UsageError
+from synth.compiler.lower import lower
+from synth.program import Program
+from synth.schedule import Race, Raced, Schedule
+
+__all__ = ["Entrant", "asked", "entrants", "judged"]
+
+_DTYPE = "float32"
+# What is measured differs from predictions by so much at most, on one host and between several; and so many
+# schedules are measured.
+_ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
+# Iterations of a race, by what they are predicted to take altogether, and turns to warm up before many.
+_RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
+# By so little may the winner of the size before be slower, and stay.
+_HARDLY = 1.03
+
+
+@dataclass(frozen=True, eq=False)
+class Entrant:
+    """A schedule that may be the fastest, its program and its predicted seconds."""
+
+    schedule: Schedule
+    program: Program
+    predicted_s: float
+
+    @property
+    def name(self) -> str:
+        """Its method and the number of its chunks and sends, which tell entrants apart."""
+        one = self.schedule
+        return f"{one.method}, {one.collective.chunks} chunks, {one.sends} sends"
+
+
+def entrants(found: Sequence[Schedule]) -> list[Entrant]:
+    """Which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
+
+    Left out are those too long to be predicted, those predicted to take several times as long as the soonest,
+    and those that send the same in the same order as one before.
+    """
+    best: dict[str, Entrant] = {}
+    known_tables: set[tuple[int, bytes, bytes, bytes]] = set()
+    for schedule in found:
+        columns = (schedule.chunk.tobytes(), schedule.link.tobytes(), schedule.op.tobytes())
+        table = (schedule.collective.chunks, *columns)
+        if schedule.sends > MOST_SENDS or table in known_tables:
+            continue
+        known_tables.add(table)
+        program = lower(schedule)
+        time_s = predicted_s(program, schedule.network, schedule.chunk_bytes)
+        known = best.get(schedule.method)
+        if known is None or (time_s, schedule.sends) < (known.predicted_s, known.schedule.sends):
+            best[schedule.method] = Entrant(schedule, program, time_s)
+    ranked = sorted(best.values(), key=lambda one: one.predicted_s)
+    if not ranked:
+        return []
+    several = len(set(ranked[0].schedule.network.hosts)) > 1
+    most_s = ranked[0].predicted_s * (_ERROR if several else _ERROR_ON_ONE_HOST)
+    return _alike([one for one in ranked if one.predicted_s <= most_s])[:_MOST_ENTRANTS]
+
+
+def _alike(near: Sequence[Entrant]) -> list[Entrant]:
+    """Those that run where the first does: out of place, or in place where it can only do that."""
+    out = near[0].program.out_of_place
+    return [one for one in near if (one.program.out_of_place if out else one.program.in_place)]
+
+
+def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> tuple[BenchRequest, ...]:
+    """What to measure: for each size in bytes all its entrants in turn, every element checked."""
+    return tuple(_asked(size_bytes, found) for size_bytes, found in sizes)
+
+
+def _asked(size_bytes: int, found: Sequence[Entrant]) -> BenchRequest:
+    if not found:
+        raise UsageError(f"no schedule of {size_bytes} bytes is short enough to be raced")
+    first, *others = [Contender(one.name, one.program, (one.predicted_s,)) for one in found]
+    whole_s = sum(one.predicted_s for one in found)
+    iterations = min(_MOST_ITERATIONS, max(_FEWEST, int(_RACE_S / max(whole_s, 1e-9))))
+    return BenchRequest(
+        program=first.program,
+        counts=(count_of(first.program.collective, size_bytes, dtype_of(_DTYPE).itemsize),),
+        predicted_s=first.predicted_s,
+        dtype=_DTYPE,
+        redop="sum",
+        warmup=_WARMUP if iterations > _FEWEST else 1,
+        iterations=iterations,
+        placements=(not first.program.out_of_place,),
+        peers=(),
+        name=first.name,
+        beside=tuple(others),
+        samples=True,
+    )
+
+
+def judged(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[tuple[Entrant, Race]]:
+    """For each size the entrant to take, and the whole race; the report is that of what was ``asked``.
+
+    In each iteration every time is taken as a part of what all entrants took, for what slows one slows all:
+    memory and cores that others use for a while. The least median of these wins; but the method that won the
+    size before stays where it is hardly slower. Raises RuntimeError where an entrant gave wrong elements: a
+    bug.
+    """
+    rows = iter(report.rows)
+    before = ""
+    for size_bytes, found in sizes:
+        own = [next(rows) for _ in found]
+        timed = [_raced(entrant, row) for entrant, row in zip(found, own, strict=True)]
+        samples_s = np.array([_samples_s(row) for row in own])
+        parts = np.median(samples_s / samples_s.mean(axis=0), axis=1)
+        order = sorted(range(len(found)), key=lambda at: float(parts[at]))
+        stays = [at for at in order if found[at].schedule.method == before]
+        if stays and parts[stays[0]] < parts[order[0]] * _HARDLY:
+            order.remove(stays[0])
+            order.insert(0, stays[0])
+        before = found[order[0]].schedule.method
+        entries = tuple(timed[at] for at in order)
+        yield found[order[0]], Race(size_bytes, report.hosts, report.library, samples_s.shape[1], entries)
+
+
+def _raced(entrant: Entrant, row: Row) -> Raced:
+    shown, one = row.shown, entrant.schedule
+    assert shown is not None and shown.spread is not None
+    if shown.wrong:
+        raise RuntimeError(f"{entrant.name}: {shown.wrong} wrong elements")
+    quartiles = (shown.spread.p25_s, shown.spread.p75_s)
+    return Raced(one.method, one.collective.chunks, one.sends, entrant.predicted_s, shown.p50_s, *quartiles)
+
+
+def _samples_s(row: Row) -> tuple[float, ...]:
+    """The slowest rank's seconds in each iteration."""
+    assert row.shown is not None and row.shown.spread is not None
+    return row.shown.spread.samples_s

@@ -1,0 +1,108 @@
+"""Races: who takes part, and that the least median wins."""
+
+from dataclasses import replace
+
+import pytest
+
+from exec.benchmark.race import asked, entrants, judged
+from exec.benchmark.report import Measurement, Report, Row, Spread
+from synth.networks.families import family
+from synth.portfolio.synthesize import Request, library_schedules
+
+SIZE = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def schedules():
+    network = family("fully_connected:4", [1e-6], [1e10])
+    return library_schedules(Request(network, "all_reduce", size_bytes=SIZE))
+
+
+def report_of(requests, time_s, wrong=0):
+    """What the ranks would report of ``requests``, with the time that ``time_s`` gives each contender."""
+    rows = []
+    for request in requests:
+        for one in request.contenders:
+            taken_s = time_s(one.name, request.counts[0])
+            spread = Spread(
+                taken_s, taken_s, taken_s, taken_s, 0.0, request.iterations, (taken_s,) * request.iterations
+            )
+            found = Measurement(taken_s, taken_s, taken_s, 0, 1.0, 1.0, wrong, spread)
+            rows.append(
+                Row(
+                    "all_reduce",
+                    SIZE,
+                    request.counts[0],
+                    "float32",
+                    "sum",
+                    -1,
+                    one.name,
+                    None,
+                    found,
+                    None,
+                    {},
+                )
+            )
+    return Report(4, ("here",), "mpi", "library", 1, 1, tuple(rows))
+
+
+def test_each_method_takes_part_once_and_the_same_table_only_once(schedules):
+    methods = [one.method for one in schedules]
+    assert {"ring", "direct", "halving_doubling", "tree"} <= set(methods)
+    found = entrants([*schedules, *(replace(one, method="again") for one in schedules)])
+    names = [one.schedule.method for one in found]
+    assert len(set(names)) == len(names) > 2
+    assert "again" not in names
+    assert [one.predicted_s for one in found] == sorted(one.predicted_s for one in found)
+
+
+def test_what_is_predicted_to_be_far_slower_does_not_run(schedules):
+    ring = next(one for one in schedules if one.method == "ring")
+    far = replace(ring, method="far", chunk_bytes=100 * ring.chunk_bytes, chunk=ring.chunk.copy())
+    assert "far" not in [one.schedule.method for one in entrants([far, *schedules])]
+
+
+def test_the_fastest_wins_and_the_race_is_told_whole(schedules):
+    sizes = [(SIZE, entrants(schedules))]
+    requests = asked(sizes)
+    quick = sizes[0][1][-1].name
+    report = report_of(requests, lambda name, count: 1e-6 if name == quick else 2e-6)
+    [(winner, race)] = judged(sizes, report)
+    assert winner.name == quick
+    assert race.entries[0].method == winner.schedule.method
+    assert race.entries[0].time_s == 1e-6
+    assert len(race.entries) == len(sizes[0][1])
+    assert replace(winner.schedule, race=race).problems() == []
+
+
+def test_the_winner_of_a_size_stays_where_another_is_hardly_faster(schedules):
+    sizes = [(size, entrants(schedules)) for size in (SIZE, 2 * SIZE, 4 * SIZE)]
+    requests = asked(sizes)
+    first, other = (one.name for one in sizes[0][1][:2])
+    times = {
+        SIZE: {first: 1.0, other: 2.0},
+        2 * SIZE: {first: 1.0, other: 0.99},
+        4 * SIZE: {first: 1.0, other: 0.9},
+    }
+    report = report_of(requests, lambda name, count: times[4 * count].get(name, 3.0))
+    assert [winner.name for winner, _ in judged(sizes, report)] == [first, first, other]
+
+
+def test_what_slows_all_for_a_while_does_not_choose(schedules):
+    """The first is a tenth faster in most iterations, each of which takes another time."""
+    sizes = [(SIZE, entrants(schedules)[:2])]
+    report = report_of(asked(sizes), lambda name, count: 1.0)
+    samples_s = ((9.0, 90.0, 99.0), (10.0, 100.0, 80.0))
+    rows = []
+    for row, times_s in zip(report.rows, samples_s, strict=True):
+        found = row.out_of_place
+        spread = replace(found.spread, samples=3, samples_s=times_s)
+        rows.append(replace(row, out_of_place=replace(found, spread=spread, p50_s=times_s[0])))
+    [(winner, race)] = judged(sizes, replace(report, rows=tuple(rows)))
+    assert (winner.name, race.iterations) == (sizes[0][1][0].name, 3)
+
+
+def test_wrong_elements_are_a_bug(schedules):
+    sizes = [(SIZE, entrants(schedules))]
+    with pytest.raises(RuntimeError, match="wrong elements"):
+        list(judged(sizes, report_of(asked(sizes), lambda name, count: 1.0, wrong=1)))
