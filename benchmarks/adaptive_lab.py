@@ -495,7 +495,7 @@ def _events(report: IterationsReport) -> None:
 
 def stragglers(options: argparse.Namespace) -> None:
     """Print the times after the last rank is ready."""
-    ratios = []
+    ratios, ratios_ahead, bounds = [], [], []
     for hosts, late in ((4, 1), (6, 2)):
         lab = lab_of("stragglers", hosts, options.mbit)
         with standing(lab) as folder:
@@ -521,22 +521,33 @@ def stragglers(options: argparse.Namespace) -> None:
                     found[relays] = came
                 if len(found) < 2:
                     continue
-                waited, relayed = (statistics.mean(_after_last_s(found[relays])) for relays in (False, True))
-                ratios.append(relayed / waited)
+                waited_s, relayed_s = (_after_last_s(found[relays]) for relays in (False, True))
+                waited, relayed = np.mean(waited_s), np.mean(relayed_s)
+                ratios.append(float(relayed / waited))
                 print(
                     f"{late} of {hosts} late, {kind}: after the last is ready {waited * 1e3:.0f} ms waiting, "
                     f"{relayed * 1e3:.0f} ms with relays: {relayed / waited:.2f}; wrong "
                     f"{found[True].wrong + found[False].wrong}"
                 )
+                ahead = np.array([len(one.parts[0]) < hosts for one in found[True].seen])
+                waited, relayed = np.mean(waited_s[ahead]), np.mean(relayed_s[ahead])
+                ratios_ahead.append(float(relayed / waited))
+                # All others must get as much as a late rank has, once; an all_reduce takes 2 (N - 1) / N.
+                bounds.append(hosts / (2 * (hosts - 1)))
+                print(
+                    f"  where a part went ahead ({ahead.sum()} of {len(ahead)}): {relayed / waited:.2f}; "
+                    f"phase 2 over an all_reduce, both at the rate of the wires: {bounds[-1]:.2f}"
+                )
                 _relays(found[True], hosts)
     if ratios:
-        print(f"geometric mean: {statistics.geometric_mean(ratios):.2f}")
+        means = [statistics.geometric_mean(values) for values in (ratios, ratios_ahead, bounds)]
+        print("geometric mean: {:.2f}; where a part went ahead {:.2f}, by the wires {:.2f}".format(*means))
 
 
-def _after_last_s(report: IterationsReport) -> list[float]:
+def _after_last_s(report: IterationsReport) -> Array:
     ready = np.max([one.ready_s for one in report.times], axis=0)
     done = np.max([one.done_s for one in report.times], axis=0)
-    return [float(value) for value in done - ready]
+    return np.asarray(done - ready)
 
 
 def _relays(report: IterationsReport, hosts: int) -> None:

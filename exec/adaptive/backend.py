@@ -456,9 +456,8 @@ class Backend:
             self._begin(resume)
         if self._done == resume.seq and len(self._parts) > resume.kept:
             # What is not whole everywhere is done again from the data that was saved.
-            del self._parts[resume.kept :], self._result.parts[resume.kept :]
-            if not resume.kept:
-                self._result = Result()
+            del self._parts[resume.kept :]
+            self._result.keep(resume.kept)
         for seq, holder in sorted(resume.holders.items()):
             topic = f"{self.epoch}/{_RESULTS}/{seq}"
             if self._session.rank == holder:

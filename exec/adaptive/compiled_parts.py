@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exec.adaptive.coordinator import PARTIAL
-from exec.adaptive.messages import Request
+from exec.adaptive.messages import JOINABLE, Request
 from exec.relays.late_bases import late_bases
 from synth.program import Program
 from synth.relays.partial import Phase, fastest_late_phase, partial_phase
@@ -57,11 +56,11 @@ def compiled_part(
 ) -> CompiledPart:
     """The part of a collective with the data of ``part``: phase 1 if it is the first, else a phase 2.
 
-    The other ranks may join phase 1 with the chunks that they pass on.
+    The other ranks may join phase 1 of an all_reduce with the chunks that they pass on.
     A phase 2 goes along whichever of ``bases`` is fastest (`late_bases` of the schedule if none are given).
     """
     if first:
-        phase = partial_phase(schedule, part, late_may_join=True)
+        phase = partial_phase(schedule, part, late_may_join=schedule.collective.kind in JOINABLE)
     else:
         phase = fastest_late_phase(bases or late_bases(schedule, late=len(part)), part)
     return CompiledPart(phase, compile_(phase.schedule))
@@ -80,7 +79,7 @@ def late_parts(schedules: Mapping[Request, Schedule]) -> Iterator[tuple[PartKey,
     """The parts where few ranks are late, which are made beforehand; others are as they occur."""
     for request, schedule in schedules.items():
         ranks = schedule.network.ranks
-        if request.kind not in PARTIAL or ranks < 3:
+        if not request.partial or ranks < 3:
             continue
         pairs = ranks <= _MOST_FOR_PAIRS and request.block_bytes <= _MOST_BYTES_FOR_PAIRS
         for count in range(1, 3 if pairs else 2):

@@ -2,8 +2,8 @@
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others are
 relays in it. The first part of a request is phase 1, which serves every rank; each later one is a phase 2,
-by whichever way simulates fastest. Only an all_reduce has parts without some of the ranks. A rank that is
-late for the first part may join it chunk by chunk; a later part leaves these chunks out.
+by whichever way simulates fastest. Only a broadcast, which has the data of one rank, has no such parts. A
+rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these out.
 
 Callers lay their data out by the ranks of the session's start, contexts by those of their group.
 """
@@ -39,6 +39,11 @@ from synth.schedule import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]
 
+# The result of these is what each rank has sent, side by side; of the others parts are reduced.
+_SIDE_BY_SIDE = ("all_gather", "all_to_all")
+# Ranks give a block for each rank.
+_BLOCK_FOR_EACH = ("reduce_scatter", "all_to_all")
+
 
 @dataclass(frozen=True, eq=False)
 class Version:
@@ -63,26 +68,41 @@ class _Context:
 class Result:
     """What the parts of one request have come to so far on this rank, part by part.
 
-    Each is kept in the caller's layout: what comes later may be cut in other chunks, by other schedules.
-    ``open_to`` are the late ranks, as the mesh calls them, chunks of which may have joined the first part,
-    ``joined`` the elements of this rank's data that have; None for none.
+    Each is kept as the caller wants it: what comes later may be cut in other chunks, by other schedules, and
+    come from a group of fewer ranks. ``open_to`` are the late ranks, as the mesh calls them, chunks of which
+    may have joined the first part, ``joined`` the elements of this rank's data that have; None for none.
     """
 
     def __init__(self) -> None:
         self.parts: list[Array] = []
         self.open_to: frozenset[int] = frozenset()
         self.joined: Mask | None = None
+        self._senders: list[tuple[int, ...]] = []
 
     def add(self, phase: Phase, output: Array, rank: int, request: Request) -> None:
-        """Add the output of one part."""
+        """Add the output of one part that is reduced."""
         if phase.schedule.collective is phase.whole:
-            self.parts.append((output[: request.count] if request.kind == "all_reduce" else output).copy())
+            self.parts.append(output[: request.count].copy())
         else:
             found = merged([phase], [output], rank, _op(request))
             self.parts.append(found.reshape(-1)[: request.count])
 
+    def add_blocks(self, blocks: Array, senders: Sequence[int]) -> None:
+        """Add the blocks (senders, count) of a part; ``senders`` are ranks as the mesh calls them."""
+        self.parts.append(blocks)
+        self._senders.append(tuple(senders))
+
+    def keep(self, parts: int) -> None:
+        """Drop what came after the first ``parts``."""
+        del self.parts[parts:], self._senders[parts:]
+        if not parts:
+            self.open_to, self.joined = frozenset(), None
+
     def whole(self, request: Request) -> Array:
-        """All parts together, the same bits on every rank."""
+        """All parts together, the same bits on every rank that gets the same."""
+        if request.kind in _SIDE_BY_SIDE and self._senders:
+            senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
+            return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)
         combine = combine_of(_op(request), self.parts[0].dtype)
         return reduce(combine, self.parts)
 
@@ -161,7 +181,11 @@ class Contexts:
             context.plan.run(without)
             if without is not None:
                 _neutralize(context, without, rank, _op(request))
-        result.add(context.phase, context.recv, rank, request)
+        if request.kind in _SIDE_BY_SIDE:
+            blocks = _blocks_of(context, request, rank, len(members))
+            result.add_blocks(blocks[list(part)], [members[sender] for sender in part])
+        else:
+            result.add(context.phase, context.recv, rank, request)
 
     def _run_late(self, context: _Context, request: Request, result: Result, offers: Offers) -> None:
         """Carry out a first part on a rank that is late and may join it."""
@@ -209,15 +233,14 @@ class Contexts:
         return part_key(request, part, self.group.Get_size(), first=first)
 
     def _fill(self, context: _Context, request: Request, data: Array) -> None:
-        if request.kind in ("reduce_scatter", "all_to_all"):
-            context.send[:] = data.reshape(-1, request.count)[self._places].reshape(-1)
-            return
+        for_each = request.kind in _BLOCK_FOR_EACH
+        blocks = data.reshape(-1, request.count)[self._places] if for_each else data.reshape(1, -1)
         if context.phase.schedule.collective is context.phase.whole:
-            context.send[: data.size] = data
+            context.send[: blocks.size] = blocks.reshape(-1)
             return
-        padded = np.zeros(_padded_count(context.phase, request.count), data.dtype)
-        padded[: data.size] = data
-        context.send[:] = input_of(context.phase, self.group.Get_rank(), padded)
+        padded = np.zeros((len(blocks), _padded_count(context.phase, request.count)), data.dtype)
+        padded[:, : request.count] = blocks
+        context.send[:] = input_of(context.phase, self.group.Get_rank(), padded.reshape(-1))
 
     def _context(self, group: Group, key: PartKey) -> _Context:
         request, part, first = key
@@ -238,7 +261,7 @@ class Contexts:
             sources = phase.schedule.collective.sources
             may_join = frozenset(np.flatnonzero(sources.per_rank(program.ranks)).tolist()) - {*part}
         plan = Plan(layout, group, send, recv, _op(request), may_be_late=rank in may_join)
-        if not first:
+        if not first and request.joinable:
             plan.follow_chunks()
         return _Context(plan, phase, send, recv, may_join)
 
@@ -248,6 +271,19 @@ class Contexts:
         if key not in self._free:
             self._free[key] = shared_array(elements, dtype_of(dtype))
         return self._free[key]
+
+
+def _blocks_of(context: _Context, request: Request, rank: int, ranks: int) -> Array:
+    """(ranks, count): what each rank has sent, by a part; anything for ranks of which it brings nothing."""
+    phase = context.phase
+    if phase.schedule.collective is phase.whole:
+        return context.recv.reshape(ranks, request.count).copy()
+    share = phase.whole.share
+    places = phase.output_places(rank)
+    slots = context.recv.reshape(len(places), -1)
+    found = np.zeros((ranks * share, slots.shape[1]), slots.dtype)
+    found[places] = slots
+    return found.reshape(ranks, -1)[:, : request.count]
 
 
 def _op(request: Request) -> str:

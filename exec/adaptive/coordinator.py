@@ -34,7 +34,7 @@ from exec.relays.ski_rental import FAULT_FACTOR, Waiting, fault_deadline_s
 from exec.relays.ski_rental import Decision as Choice
 from probes.errors import LostRankError, UsageError
 
-__all__ = ["ANSWERING", "PARTIAL", "Coordinator", "Policy", "Seen"]
+__all__ = ["ANSWERING", "Coordinator", "Policy", "Seen"]
 
 # A process that lacks a core for seconds looks like one that was stopped: both say nothing, and their host
 # acknowledges what it is sent. One that is cut off does not.
@@ -44,8 +44,6 @@ ANSWERING = 3.0
 _MOST_SEEN = 1 << 16
 # A rank that has not asked to be let in for so long is not there any more.
 _ASKS_S = 3.0
-# What can be done in parts; the others wait for every rank.
-PARTIAL = ("all_reduce",)
 # Between two looks no more than this counts as silence: in the rest this process itself did not run.
 _MOST_BETWEEN_LOOKS_S = 0.25
 
@@ -287,10 +285,10 @@ class Coordinator:
         request = requests.pop()
         if not self._round.first_s:
             self._round.first_s = min(at_s for _, at_s in ready.values())
-        if missing and not self._pays(request, fresh, missing, now_s):
-            return None
         # Without its root a request ends with nothing.
         rootless = request.rooted and request.root not in every
+        if missing and (rootless or not self._pays(request, fresh, missing, now_s)):
+            return None
         part = () if rootless else tuple(sorted(fresh))
         number = len(self._round.parts)
         self._round.parts.append(part)
@@ -309,7 +307,7 @@ class Coordinator:
     def _pays(self, request: Request, fresh: set[int], missing: set[int], now_s: float) -> bool:
         """Break-even: go on once waiting has cost as much as going on would beyond the whole."""
         # One rank alone has nobody to go on with; later it brings what all others wait for.
-        if not self._policy.relays or request.kind not in PARTIAL or len(fresh) < 2 - bool(self._round.parts):
+        if not self._policy.relays or not request.partial or len(fresh) < 2 - bool(self._round.parts):
             return False
         if self._round.waiting is None:
             since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)

@@ -17,6 +17,7 @@ from synth.schedule import Schedule
 
 __all__ = [
     "ADMIT",
+    "JOINABLE",
     "REDUCING",
     "SERVED",
     "Beat",
@@ -50,6 +51,10 @@ __all__ = [
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
 _WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+# What goes on without late ranks. A broadcast has the data of one rank alone, and waits for every rank.
+_PARTIAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce")
+# Chunks of late ranks may join the first part of these.
+JOINABLE = ("all_reduce",)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,16 @@ class Request:
     def alike(self) -> bool:
         """Whether all ranks end with the same, so that one can give its result to another."""
         return self.kind in ("all_reduce", "all_gather", "broadcast")
+
+    @property
+    def partial(self) -> bool:
+        """Whether it may go on without late ranks, whose data follows in parts of their own."""
+        return self.kind in _PARTIAL and not self.admits
+
+    @property
+    def joinable(self) -> bool:
+        """Whether chunks of late ranks may join its first part."""
+        return self.kind in JOINABLE
 
     def size_bytes(self, ranks: int) -> int:
         """The larger of a rank's two buffers where ``ranks`` take part."""

@@ -54,9 +54,27 @@ for kind, seq, work in reversed(works):
 session.close()
 """
 
+LATE = """
+import random, time
+chance = random.Random(11)
+PARTIAL = KINDS[:3] + KINDS[4:]
+late = [[of for of in range(size) if chance.random() < 0.3] for _ in range(ROUNDS)]
+for seq in range(ROUNDS):
+    kind = PARTIAL[seq % len(PARTIAL)]
+    if rank in late[seq]:
+        time.sleep(0.01 + chance.random() * 0.05)
+    work = ask(kind, seq)
+    assert same(work.wait(300), expected(kind, seq, range(size))), (kind, seq)
+    assert work.members == tuple(range(size))
+comm.named("end").Barrier()
+if rank == session.coordinator:
+    print(*sorted({PARTIAL[seen.seq % len(PARTIAL)] for seen in session.seen if len(seen.parts) > 1}))
+session.close()
+"""
+
 LOSS = """
 import signal, threading, time
-victim, moment = int(sys.argv[4]), float(sys.argv[5])
+victim, moment, late, lag_s = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6]), float(sys.argv[7])
 
 def strike():
     time.sleep(moment)
@@ -70,7 +88,11 @@ while told[-3:] != [gone] * 3:
     seq, row = len(told), []
     if seq == 2 and rank == victim:
         threading.Thread(target=strike).start()
-    works = [(kind, ask(kind, seq)) for kind in KINDS]
+    works = []
+    for kind in KINDS:
+        if rank == late:
+            time.sleep(lag_s)
+        works.append((kind, ask(kind, seq)))
     for kind, work in works:
         try:
             found = work.wait(100)
@@ -112,9 +134,18 @@ def test_every_collective_is_exact_in_a_queue_of_all(size, tmp_path):
     run_joined(tmp_path, size, START + QUEUED)
 
 
-@pytest.mark.parametrize(("victim", "moment"), [(1, 0.0), (2, 0.02), (0, 0.05)])
-def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, tmp_path):
-    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment))
+@pytest.mark.parametrize("size", [3, 4])
+def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(size, tmp_path):
+    relayed, *_ = run_joined(tmp_path, size, START + LATE.replace("ROUNDS", "60"))
+    assert relayed.split() == ["all_gather", "all_reduce", "all_to_all", "reduce", "reduce_scatter"]
+
+
+@pytest.mark.parametrize(
+    ("victim", "moment", "late", "lag_s"),
+    [(1, 0.0, 3, 0.0), (2, 0.02, 3, 0.0), (0, 0.05, 3, 0.0), (2, 0.05, 3, 0.02), (3, 0.05, 3, 0.03)],
+)
+def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, late, lag_s, tmp_path):
+    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment), str(late), str(lag_s))
 
 
 def test_what_no_collective_can_be_is_refused(tmp_path):

@@ -7,6 +7,7 @@ from exec.adaptive.messages import Request
 from exec.adaptive.replanner import Replanner, first_schedules
 from synth.msccl.write import write_xml
 from synth.networks.families import family
+from synth.stages import verify
 
 REQUEST = Request("all_reduce", "sum", "float32", 1 << 16, 4)
 
@@ -24,8 +25,21 @@ def test_parts_are_those_of_the_whole_and_of_few_late_ranks(schedules):
     assert {len(part) for _, part, first in keys if not first} == {1, 2}
 
 
-def test_others_than_all_reduce_have_no_late_parts():
-    asked = Request("all_gather", "sum", "float32", 1 << 10, 4)
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "reduce"])
+def test_others_than_all_reduce_have_late_parts_that_nobody_joins(kind):
+    asked = Request(kind, "sum", "float32", 1 << 10, 4)
+    schedules = first_schedules(family("fully_connected:4", [1e-6], [1e9]), [asked], range(4))
+    parts = dict(late_parts(schedules))
+    assert len(parts) == 2 * 4 + 2 * 6
+    for (_, part, _), one in parts.items():
+        assert verify(one.phase.schedule) == []
+        assert not one.phase.schedule.collective.sources.per_rank(4)[
+            [of for of in range(4) if of not in part]
+        ].any()
+
+
+def test_a_broadcast_has_no_late_parts():
+    asked = Request("broadcast", "sum", "float32", 1 << 10, 4)
     schedules = first_schedules(family("fully_connected:4", [1e-6], [1e9]), [asked], range(4))
     assert not list(late_parts(schedules))
 

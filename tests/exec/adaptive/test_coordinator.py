@@ -253,11 +253,35 @@ def test_a_request_whose_root_is_lost_ends_with_nothing_once_all_have_asked():
     assert coordinator.hear(2, Ready(0, asked), 0.2) == [Go(1, 0, asked, (), 0, last=True)]
 
 
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"])
-def test_only_an_all_reduce_goes_on_without_late_ranks(kind):
-    asked = Request(kind, "sum", "float32", 8, 4)
+def test_a_broadcast_waits_for_late_ranks():
+    asked = Request("broadcast", "sum", "float32", 8, 4)
     coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
     for rank in (0, 1):
         assert coordinator.hear(rank, Ready(0, asked), 0.0) == []
     assert coordinator.decide(0.5) == []
     assert coordinator.hear(2, Ready(0, asked), 0.6) == [Go(0, 0, asked, (0, 1, 2), 0, last=True)]
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "reduce"])
+def test_what_has_data_of_several_ranks_goes_on_without_late_ones(kind):
+    asked = Request(kind, "sum", "float32", 8, 4)
+    coordinator = Coordinator(0, range(3), Policy(), lambda request, ready, late: 0.0)
+    coordinator.hear(0, Ready(0, asked), 0.0)
+    went = coordinator.hear(1, Ready(0, asked), 0.0) + coordinator.decide(0.5)
+    assert went == [Go(0, 0, asked, (0, 1), 0, last=False)]
+    assert coordinator.hear(2, Ready(0, asked), 0.6) == [Go(0, 0, asked, (2,), 1, last=True)]
+
+
+def test_a_request_without_its_root_waits_for_all_and_costs_nothing():
+    asked = Request("reduce", "sum", "float32", 8, 4, root=2)
+
+    def costs(request, ready, late):
+        raise AssertionError("there is no schedule without the root")
+
+    coordinator = Coordinator(0, range(4), Policy(), costs)
+    coordinator.lose({2: "died"}, 0.0)
+    for rank in (0, 1, 3):
+        coordinator.hear(rank, State(1, 0, (), {}, frozenset()), 0.0)
+    assert coordinator.hear(0, Ready(0, asked), 0.1) + coordinator.hear(1, Ready(0, asked), 0.1) == []
+    assert coordinator.decide(1.0) == []
+    assert coordinator.hear(3, Ready(0, asked), 1.0) == [Go(1, 0, asked, (), 0, last=True)]
