@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress as DrawnBar
 
@@ -35,6 +38,7 @@ __all__ = [
     "note",
     "progress",
     "raw",
+    "read_in_pager",
     "spoken",
     "summary",
     "table",
@@ -69,6 +73,29 @@ def raw(content: bytes) -> None:
     with _stdout_told():
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
+
+
+def read_in_pager(page: Path) -> bool:
+    """Whether man or mandoc showed a manual page, page by page; only where stdout is a terminal."""
+    if not _is_terminal(sys.stdout) or _settings["quiet"]:
+        return False
+    import shutil
+    import subprocess
+
+    flush()
+    for program, option in (("man", "-l"), ("mandoc", "-a")):
+        if shutil.which(program) is None:
+            continue
+        # Ctrl-C is for the pager.
+        heard = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            if subprocess.run([program, option, page], stderr=subprocess.DEVNULL).returncode == 0:
+                return True
+        except OSError:
+            continue
+        finally:
+            signal.signal(signal.SIGINT, heard)
+    return False
 
 
 def flush() -> None:

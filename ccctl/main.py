@@ -12,11 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-# typer.completion re-exports this without declaring it, which a strict type checker refuses.
-from typer._completion_classes import completion_init
-
 from ccctl import __version__, console
 from ccctl.commands import COMMANDS
+from ccctl.completion.answers import answer_shells
 from ccctl.errors import (
     INTERNAL,
     INTERRUPTED,
@@ -118,7 +116,7 @@ for _command in COMMANDS:
         app.add_typer(_group(_command), name=_command.__name__, epilog=_epilog(_command))
     else:
         app.command(cls=_Bounded, epilog=_epilog(_command))(_command)
-completion_init()
+answer_shells()
 
 
 def main() -> None:
@@ -192,8 +190,24 @@ def _usage(error: typer.TyperException) -> int:
         sys.stderr.write(error.format_message() + "\n")
     else:
         path = context.command_path if context else "ccctl"
-        console.error(error.format_message().rstrip("."), f"see {path} --help")
+        told = error.format_message().rstrip(".")
+        if type(error).__name__ == "NoSuchOption":
+            told = _unknown_option(error, context)
+        console.error(told, f"see {path} --help")
     return error.exit_code
+
+
+def _unknown_option(error: Any, context: typer.Context | None) -> str:
+    """That there is no such option, and which one may be meant."""
+    from probes.wording import meant
+
+    name = error.option_name
+    # Of a long word behind one dash typer tells the first letter.
+    short = len(name) == 2
+    word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
+    options = [option for one in context.command.params for option in one.opts] if context else []
+    close = meant(word, [option for option in options if option.startswith("--")])
+    return f"No such option: {word}{f'; {close}' if close else ''}"
 
 
 def _prepare_streams() -> None:

@@ -1,9 +1,17 @@
 _ccctl_completion() {
-    local IFS=$'
-'
-    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" \
-                   COMP_CWORD=$COMP_CWORD \
-                   _CCCTL_COMPLETE=complete_bash $1 ) )
+    local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
+    local word=${line##*[[:space:]]} answer
+    # What bash takes for words of their own, and has no need of.
+    local before=
+    [[ $COMP_WORDBREAKS == *:* && $word == *[:=]* ]] && before=${word%"${word##*[:=]}"}
+    COMPREPLY=()
+    for answer in $(_CCCTL_WORDS=$line _CCCTL_COMPLETE=complete_bash "$1" 2>/dev/null); do
+        answer=${answer%%$'\t'*}
+        COMPREPLY+=("${answer#"$before"}")
+    done
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=@,] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
     return 0
 }
 

@@ -1,10 +1,13 @@
-"""Counts of things and long lists, in words."""
+"""Counts of things and long lists in words, and words that are meant by others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "plural", "some"]
+__all__ = ["first_of", "meant", "plural", "some"]
+
+_LONGEST_WORD = 60
 
 
 def plural(count: int, noun: str) -> str:
@@ -22,3 +25,12 @@ def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
     """At most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
     left = len(lines) - most
     return [*lines[:most], *([f"… and {plural(left, f'more {noun}')}"] if left > 0 else [])]
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """A hint at the known word that is most like ``word``: "did you mean 'ring'?"; "" where none is."""
+    from difflib import get_close_matches
+
+    plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in known}
+    close = get_close_matches(re.sub(r"[^a-z0-9]", "", word[:_LONGEST_WORD].lower()), plain, n=1, cutoff=0.65)
+    return f"did you mean {plain[close[0]]!r}?" if close else ""

@@ -8,6 +8,7 @@ import typer
 
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS
 from ccctl.arguments.units import MOST_BYTES
+from ccctl.completion import words
 from ccctl.errors import UsageError
 
 __all__ = [
@@ -111,10 +112,23 @@ Check = Annotated[
     ),
 ]
 Dtype = Annotated[
-    str, typer.Option("-d", "--dtype", metavar="TYPES", help="float, half, int8 …; several with commas; all.")
+    str,
+    typer.Option(
+        "-d",
+        "--dtype",
+        metavar="TYPES",
+        autocompletion=words.several_of(*words.DTYPES, "all"),
+        help="float, half, int8 …; several with commas; all.",
+    ),
 ]
 Op = Annotated[
-    str, typer.Option("--op", metavar="OPS", help="sum, prod, min, max or avg; several with commas; all.")
+    str,
+    typer.Option(
+        "--op",
+        metavar="OPS",
+        autocompletion=words.several_of(*words.REDOPS, "all"),
+        help="sum, prod, min, max or avg; several with commas; all.",
+    ),
 ]
 Root = Annotated[
     int | None,
@@ -128,7 +142,13 @@ Root = Annotated[
     ),
 ]
 Placement = Annotated[
-    str, typer.Option("--placement", metavar="WHERE", help="out (of place), in (place) or both.")
+    str,
+    typer.Option(
+        "--placement",
+        metavar="WHERE",
+        autocompletion=words.one_of("out", "in", "both"),
+        help="out (of place), in (place) or both.",
+    ),
 ]
 Window = Annotated[
     bool, typer.Option("--window", help="Keep the buffers where the ranks of a host read them in place.")
@@ -138,6 +158,7 @@ Vs = Annotated[
     typer.Option(
         "--vs",
         metavar="PEERS",
+        autocompletion=words.several_of(*words.PEERS),
         help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas.",
     ),
 ]

@@ -10,6 +10,7 @@ import typer
 
 from ccctl import console
 from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE
 
@@ -119,6 +120,7 @@ Hosts = Annotated[
     typer.Option(
         "--hosts",
         metavar="SET",
+        autocompletion=words.hosts,
         envvar=HOSTS_VARIABLE,
         help="Hosts and their slots, gpu[01-08]:4,login1:2; in a job of Slurm by default its nodes.",
     ),
@@ -130,13 +132,19 @@ Hostfile = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        "--device", metavar="KIND", help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one."
+        "--device",
+        metavar="KIND",
+        autocompletion=words.one_of("cpu", "cuda", "auto"),
+        help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one.",
     ),
 ]
 WiresOption = Annotated[
     str,
     typer.Option(
-        "--wires", metavar="KIND", help="What joins the ranks: mpi, or sockets of its own, which need no MPI."
+        "--wires",
+        metavar="KIND",
+        autocompletion=words.one_of("mpi", "sockets"),
+        help="What joins the ranks: mpi, or sockets of its own, which need no MPI.",
     ),
 ]
 Seed = Annotated[

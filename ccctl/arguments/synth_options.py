@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, positive_seconds
+from ccctl.completion import words
 
 __all__ = [
     "Chunk",
@@ -30,10 +31,11 @@ NetworkName = Annotated[
     typer.Option(
         "--network",
         metavar="NETWORK|FILE",
+        autocompletion=words.networks,
         help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
         "switch_switch:AxB, ring_fc_switch:AxBxC, dragonfly:GxA, fat_tree:AxB/2; a machine such as "
-        "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); or a profile or topology "
-        "artifact.",
+        "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); a profile or topology "
+        "artifact; or what detect reads: NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
     ),
 ]
 
@@ -42,9 +44,11 @@ CollectiveName = Annotated[
     typer.Option(
         "--collective",
         metavar="NAME|FILE",
+        autocompletion=words.one_of(*words.COLLECTIVES),
         help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
-        "all_to_next; several at once on ranks of their own: broadcast@3:0-7,all_reduce:8-15; or a TOML "
-        "or JSON file of collectives, or of chunks with who holds and who wants each.",
+        "all_to_next, also as AllReduce or alltoall; several at once on ranks of their own: "
+        "broadcast@3:0-7,all_reduce:8-15; or a TOML or JSON file of collectives, or of chunks with who "
+        "holds and who wants each.",
     ),
 ]
 
@@ -95,7 +99,13 @@ Root = Annotated[
 ]
 
 Method = Annotated[
-    str, typer.Option("--method", metavar="NAME", help="auto, or one of ring, tree, greedy, forest …")
+    str,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.METHODS),
+        help="auto, or one of ring, tree, greedy, forest …",
+    ),
 ]
 
 
@@ -117,7 +127,12 @@ Jobs = Annotated[
 
 Solver = Annotated[
     str,
-    typer.Option("--solver", metavar="NAME", help="Of integer programs (ilp, adapcc, forest): cbc or highs."),
+    typer.Option(
+        "--solver",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.SOLVERS),
+        help="Of integer programs (ilp, adapcc, forest): cbc or highs.",
+    ),
 ]
 
 RaceOption = Annotated[

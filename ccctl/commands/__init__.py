@@ -6,11 +6,15 @@ from collections.abc import Callable
 
 from ccctl.commands.bench import bench
 from ccctl.commands.compile import compile  # noqa: A004 - a command is a function of its name
+from ccctl.commands.completion import completion
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
+from ccctl.commands.examples import examples
 from ccctl.commands.fusion import fusion
 from ccctl.commands.groups import groups
+from ccctl.commands.help import help  # noqa: A004 - a command is a function of its name
 from ccctl.commands.lab import lab
+from ccctl.commands.manual import manual
 from ccctl.commands.profile import profile
 from ccctl.commands.relay import relay
 from ccctl.commands.run import run
@@ -42,4 +46,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     lab,
     doctor,
     schema,
+    examples,
+    help,
+    manual,
+    completion,
 )

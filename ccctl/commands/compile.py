@@ -9,6 +9,7 @@ import typer
 from ccctl import console
 from ccctl.arguments.options import Json, Output, Parameters, Quiet, Verbose
 from ccctl.artifacts import codec
+from ccctl.completion import words
 from ccctl.errors import FoundProblem
 
 if TYPE_CHECKING:
@@ -54,7 +55,13 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", metavar="RUNTIME", help="Refuse what msccl or rccl cannot run.")
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="RUNTIME",
+            autocompletion=words.one_of("msccl", "rccl"),
+            help="Refuse what msccl or rccl cannot run.",
+        ),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = "",
     json: Json = False,

@@ -16,6 +16,7 @@ from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, 
 from ccctl.arguments.units import parse_rate, parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,13 +69,17 @@ ModelName = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
+        autocompletion=words.one_of(*words.LAYER_TABLES),
         help="A model artifact, - is stdin; or resnet-50, densenet-201, inception-v4, bert-base, bert-large.",
     ),
 ]
 NetworkSpec = Annotated[
     str | None,
     typer.Option(
-        "--network", metavar="NETWORK|FILE", help="What collectives cost: those of a ring on it, simulated."
+        "--network",
+        metavar="NETWORK|FILE",
+        autocompletion=words.networks,
+        help="What collectives cost: those of a ring on it, simulated.",
     ),
 ]
 RankCount = Annotated[
@@ -89,7 +94,13 @@ RankCount = Annotated[
     ),
 ]
 MethodName = Annotated[
-    str, typer.Option("--method", metavar="METHOD", help="Whose plan is written and summed up.")
+    str,
+    typer.Option(
+        "--method",
+        metavar="METHOD",
+        autocompletion=words.one_of(*words.FUSION_METHODS),
+        help="Whose plan is written and summed up.",
+    ),
 ]
 Buffer = Annotated[
     str | None,
@@ -117,6 +128,7 @@ Tune = Annotated[
     typer.Option(
         "--tune",
         metavar="STRATEGY",
+        autocompletion=words.one_of(*words.TUNERS),
         help="Search the best buffer of --method: bo (Bayesian optimization), paper (as DeAR has it), grid, "
         "random.",
     ),
@@ -213,7 +225,11 @@ def fusion(
     search = _search(asked, method, found, costs)
     plans = _plans(found, costs, buffer, overheads)
     if method not in plans:
-        raise UsageError(f"--method: expected one of {', '.join(plans)}, found {method!r}")
+        from probes.wording import meant
+
+        raise UsageError(
+            f"--method: expected one of {', '.join(plans)}, found {method!r}", hint=meant(method, plans)
+        )
 
     def with_buffer(size_bytes: int) -> FusionPlan:
         return fusion_plan(found, costs, method, size_bytes, overheads)
@@ -276,7 +292,12 @@ def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tunin
             )
         return None
     if asked.tune not in STRATEGIES:
-        raise UsageError(f"--tune: expected one of {', '.join(STRATEGIES)}, found {asked.tune!r}")
+        from probes.wording import meant
+
+        raise UsageError(
+            f"--tune: expected one of {', '.join(STRATEGIES)}, found {asked.tune!r}",
+            hint=meant(asked.tune, STRATEGIES),
+        )
     if not DEFAULT_BUFFER_BYTES.get(method):
         raise UsageError(
             f"--tune: {method} has no buffer of its own to tune", hint="For example --method dear."

@@ -13,6 +13,7 @@ from ccctl.arguments.options import Alpha, Bandwidth, Json, Output, Quiet, Verbo
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ NetworkArgument = Annotated[
     str,
     typer.Argument(
         metavar="NETWORK|PROFILE",
+        autocompletion=words.networks,
         help="A profile, topology, links.csv, family or machine, as for ccctl synth.",
     ),
 ]
@@ -77,6 +79,7 @@ Pattern = Annotated[
     typer.Option(
         "--pattern",
         metavar="NAME",
+        autocompletion=words.one_of(*words.PATTERNS),
         help="representatives (the paper's), alternating, butterfly or mixed_radix; else one that agrees.",
     ),
 ]
@@ -188,7 +191,12 @@ def _planned(
 
     named: PatternName | None = next((name for name in PATTERNS if name == pattern), None)
     if pattern is not None and named is None:
-        raise UsageError(f"--pattern: expected one of {', '.join(PATTERNS)}, found {pattern!r}")
+        from probes.wording import meant
+
+        raise UsageError(
+            f"--pattern: expected one of {', '.join(PATTERNS)}, found {pattern!r}",
+            hint=meant(pattern, PATTERNS),
+        )
     given = parse_racks(racks, network) if racks is not None else None
     return plan_groups(
         network,

@@ -25,6 +25,7 @@ from ccctl.arguments.options import (
 )
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
+from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import by_default, world_of
 from ccctl.profile_run import Measurement
@@ -94,7 +95,13 @@ def profile(
         ),
     ] = 0.0,
     device: Annotated[
-        str, typer.Option("--device", metavar="KIND", help="auto, cuda or process: what ranks are.")
+        str,
+        typer.Option(
+            "--device",
+            metavar="KIND",
+            autocompletion=words.one_of("auto", "cuda", "process"),
+            help="auto, cuda or process: what ranks are.",
+        ),
     ] = "auto",
     source: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from ccctl.arguments.options import MOST_COUNT, Alpha, Bandwidth, Json, Quiet, S
 from ccctl.arguments.units import parse_seconds, parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,11 +59,18 @@ NetworkSpec = Annotated[
     typer.Option(
         "--network",
         metavar="NETWORK|FILE",
+        autocompletion=words.networks,
         help="Costs are those of a schedule made for it, as ccctl synth makes one.",
     ),
 ]
 Collective = Annotated[
-    str, typer.Option("--collective", metavar="NAME", help="What is synthesized for --network.")
+    str,
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.COLLECTIVES),
+        help="What is synthesized for --network.",
+    ),
 ]
 Size = Annotated[
     str | None,
@@ -103,7 +111,13 @@ Iterations = Annotated[
     int, typer.Option("--iterations", metavar="N", min=1, max=MOST_COUNT, help="How many are drawn.")
 ]
 Unit = Annotated[
-    str, typer.Option("--unit", metavar="UNIT", help="Of bare numbers in the trace: s, ms or us.")
+    str,
+    typer.Option(
+        "--unit",
+        metavar="UNIT",
+        autocompletion=words.one_of("s", "ms", "us"),
+        help="Of bare numbers in the trace: s, ms or us.",
+    ),
 ]
 Cycle = Annotated[str, typer.Option("--cycle", metavar="TIME", help="How often the coordinator decides.")]
 FaultFactor = Annotated[
@@ -213,7 +227,11 @@ def _arrivals(
             hint="For example --exponential 20ms --ranks 4.",
         )
     if unit not in UNITS:
-        raise UsageError(f"--unit: expected one of {', '.join(UNITS)}, found {unit!r}")
+        from probes.wording import meant
+
+        raise UsageError(
+            f"--unit: expected one of {', '.join(UNITS)}, found {unit!r}", hint=meant(unit, UNITS)
+        )
     ranks, stragglers, iterations, seed = drawn
     if trace is not None:
         return read_trace(trace, unit=unit, ranks=ranks)

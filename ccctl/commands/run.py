@@ -23,6 +23,7 @@ from ccctl.arguments.options import (
     Verbose,
     WiresOption,
 )
+from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import over_sockets, run_ranks, world_of
 
@@ -62,7 +63,15 @@ def run(
         typer.Option("-o", "--output", metavar="FILE", help="Write the results as .npy, rows or {rank}."),
     ] = None,
     parameters: Parameters = None,
-    op: Annotated[str, typer.Option("--op", metavar="OP", help="sum, prod, min, max or avg.")] = "sum",
+    op: Annotated[
+        str,
+        typer.Option(
+            "--op",
+            metavar="OP",
+            autocompletion=words.one_of(*words.REDOPS),
+            help="sum, prod, min, max or avg.",
+        ),
+    ] = "sum",
     adaptive: Annotated[
         bool,
         typer.Option(
@@ -75,6 +84,7 @@ def run(
         typer.Option(
             "--collective",
             metavar="NAME[@ROOT]",
+            autocompletion=words.one_of(*words.COLLECTIVES),
             help="With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
         ),
     ] = "all_reduce",

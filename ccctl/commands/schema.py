@@ -36,7 +36,11 @@ def schema(
         console.table(("kind", "version", "its schema"), rows)
         return
     if kind not in codec.KINDS:
-        raise UsageError(f"KIND: expected one of {', '.join(codec.KINDS)}, found {kind!r}")
+        from probes.wording import meant
+
+        raise UsageError(
+            f"KIND: expected one of {', '.join(codec.KINDS)}, found {kind!r}", hint=meant(kind, codec.KINDS)
+        )
     from ccctl.artifacts import json_schema
 
     console.summary(json_schema.schema(kind))

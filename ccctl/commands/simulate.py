@@ -26,6 +26,7 @@ from ccctl.arguments.options import (
 from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.completion import words
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def simulate(
     network: Annotated[
         str | None,
         typer.Option(
-            "--network", metavar="NETWORK|FILE", help="What to time it on; as ccctl synth names networks."
+            "--network",
+            metavar="NETWORK|FILE",
+            autocompletion=words.networks,
+            help="What to time it on; as ccctl synth names networks.",
         ),
     ] = None,
     alpha: Alpha = None,

@@ -23,6 +23,7 @@ from ccctl.arguments.options import (
 )
 from ccctl.arguments.units import parse_seconds, parse_size
 from ccctl.artifacts.atomic import refuse_unwritable
+from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, placed, run_ranks, world_of
 from ccctl.rescue import rescuing
@@ -79,15 +80,28 @@ ModeList = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE,…",
+        autocompletion=words.several_of(*words.MODES),
         help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical, adaptive; ddp:4M with "
         "buckets of 4 MiB.",
     ),
 ]
 ModelName = Annotated[
-    str, typer.Option("--model", metavar="MODEL", help="What is trained: mlp, cnn, transformer or moe.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        autocompletion=words.one_of(*words.MODELS),
+        help="What is trained: mlp, cnn, transformer or moe.",
+    ),
 ]
 BackendName = Annotated[
-    str, typer.Option("--backend", metavar="NAME", help="What carries collectives: gloo, ccctl or nccl.")
+    str,
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.BACKENDS),
+        help="What carries collectives: gloo, ccctl or nccl.",
+    ),
 ]
 Steps = Annotated[int, typer.Option("--steps", metavar="N", min=2, max=MOST_COUNT, help="Iterations.")]
 Warmup = Annotated[
@@ -144,7 +158,12 @@ Racks = Annotated[
 ]
 NetworkFile = Annotated[
     str | None,
-    typer.Option("--network", metavar="NETWORK|FILE", help="What ds-sync plans for; else equal links."),
+    typer.Option(
+        "--network",
+        metavar="NETWORK|FILE",
+        autocompletion=words.networks,
+        help="What ds-sync plans for; else equal links.",
+    ),
 ]
 Picture = Annotated[
     str | None,
@@ -197,7 +216,11 @@ def train(
     modes = parse_modes(mode)
     for flag, value, known in (("--model", model, MODELS), ("--backend", backend, BACKENDS)):
         if value not in known:
-            raise UsageError(f"{flag}: expected one of {', '.join(known)}, found {value!r}")
+            from probes.wording import meant
+
+            raise UsageError(
+                f"{flag}: expected one of {', '.join(known)}, found {value!r}", hint=meant(value, known)
+            )
     if warmup >= steps:
         raise UsageError(f"--warmup {warmup} leaves none of --steps {steps} to time")
     if width is not None and width % 4:

@@ -11,6 +11,7 @@ from ccctl import console
 from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
 from ccctl.arguments.options import MOST_COUNT, Json, Parameters, Quiet, Verbose
 from ccctl.artifacts import codec
+from ccctl.completion import words
 from ccctl.errors import FoundProblem
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ def verify(
     parameters: Parameters = None,
     collective: Annotated[
         str | None,
-        typer.Option("--collective", metavar="KIND", help="What a program whose file says custom must do."),
+        typer.Option(
+            "--collective",
+            metavar="KIND",
+            autocompletion=words.one_of(*words.COLLECTIVES),
+            help="What a program whose file says custom must do.",
+        ),
     ] = None,
     depth: Annotated[
         int,
@@ -47,7 +53,12 @@ def verify(
     ] = False,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="RUNTIME", help="Hold it to the limits of msccl or rccl too."),
+        typer.Option(
+            "--target",
+            metavar="RUNTIME",
+            autocompletion=words.one_of("msccl", "rccl"),
+            help="Hold it to the limits of msccl or rccl too.",
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,

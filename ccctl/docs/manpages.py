@@ -47,7 +47,7 @@ _ENVIRONMENT = (
     ("CCCTL_HOSTS", "Hosts where --hosts is not given; set for what runs inside a lab."),
     ("CCCTL_LAB", "Which lab, where --lab is not given."),
     ("SOURCE_DATE_EPOCH", "Seconds since 1970 to record as the moment in which an artifact was created."),
-    ("_CCCTL_COMPLETE", "Used by the shell completions."),
+    ("_CCCTL_COMPLETE, _CCCTL_WORDS", "Used by the shell completions."),
 )
 _FILES = (
     ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 NAMES = [command.__name__ for command in COMMANDS]
 ORDER = (
     "detect profile synth compile verify simulate run bench groups fusion train relay watch show lab doctor "
-    "schema"
+    "schema examples help manual completion"
 )
 
 
@@ -42,9 +42,10 @@ def test_every_page_and_completion_is_installed():
         "wheel"
     ]
     installed = settings["shared-data"]
-    folders = ("man", "completions", "examples/systemd", "examples/cron", "examples/slurm")
-    files = [f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).iterdir()]
-    assert sorted(installed) == sorted(files)
+    files = [
+        f"{folder}/{path.name}" for folder in ("man", "completions") for path in (ROOT / folder).iterdir()
+    ]
+    assert sorted(installed) == sorted([*files, "examples"])
     for source, target in installed.items():
         if source.startswith("man/"):
             assert target == f"share/man/man{source[-1]}/{Path(source).name}"

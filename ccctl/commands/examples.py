@@ -1,0 +1,111 @@
+"""`ccctl examples`: the examples that come with ccctl, listed and copied."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.errors import CannotWriteError, UsageError
+
+__all__ = ["EXAMPLES", "examples"]
+
+EXAMPLES = (
+    ("ccctl examples", "list them"),
+    ("ccctl examples hierarchical_allreduce.py", "copy one into this folder"),
+    ("ccctl examples systemd -o units", "copy what is in a folder of theirs into another folder"),
+    ("ccctl examples ring_allreduce.py -o -", "print one"),
+)
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in _files() if name.startswith(incomplete)]
+
+
+def examples(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", autocompletion=_names, help="Which to copy, one or a folder."),
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="DIR", help="Where to copy it; - prints it to stdout."),
+    ] = ".",
+) -> None:
+    """List the examples: algorithms in the chunk language, a lab, units and scripts for operators.
+
+    With NAME copies that one; no file that is there already is replaced.
+    """
+    found = _files()
+    if name is None:
+        console.table(("example", "what it is"), [(key, _claim(path)) for key, path in found.items()])
+        console.next_step(f"ccctl examples {next(iter(found))}")
+        return
+    chosen = _chosen(name, found)
+    if output == "-":
+        for path in chosen.values():
+            console.data(path.read_text(encoding="utf-8").rstrip("\n"))
+        return
+    for key, path in chosen.items():
+        console.note(str(_copied(path, Path(output) / Path(key).name)))
+
+
+def _files() -> dict[str, Path]:
+    """The examples by their names: paths below their folder."""
+    from ccctl.shipped import examples_folder
+
+    folder = examples_folder()
+    every = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder).as_posix(): path for path in every}
+
+
+def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
+    """The example of a name, with its ending or without, or those of a folder; raises UsageError."""
+    from probes.wording import meant
+
+    plain = name.rstrip("/")
+    chosen = {
+        key: path
+        for key, path in found.items()
+        if plain in (key, key.rpartition(".")[0], Path(key).parent.as_posix())
+    }
+    if not chosen or plain == ".":
+        raise UsageError(
+            f"NAME: there is no example {name[:60]!r}",
+            hint=meant(name, found) or f"examples: {', '.join(found)}",
+        )
+    return chosen
+
+
+def _claim(path: Path) -> str:
+    """The first sentence of an example: of its docstring, or of its comments."""
+    told: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        words = line.strip("\"'# \t")
+        if line.startswith("#!") or (not words and not told):
+            continue
+        if not words or (told and line[:1] not in "#" and line[:1].isalpha() and "=" in line):
+            break
+        told.append(words)
+    return re.split(r"\.(?:\s+(?=[A-Z])|$)", " ".join(told))[0]
+
+
+def _copied(source: Path, target: Path) -> Path:
+    """Copy a file, with the right to run it; raises CannotWriteError."""
+    import shutil
+
+    try:
+        target.parent.mkdir(exist_ok=True)
+        with source.open("rb") as origin, target.open("xb") as copy:
+            shutil.copyfileobj(origin, copy)
+        target.chmod(target.stat().st_mode | (source.stat().st_mode & 0o111))
+    except FileExistsError as error:
+        raise CannotWriteError(
+            f"{target}: it is there already", hint="Choose another folder with -o."
+        ) from error
+    except OSError as error:
+        raise CannotWriteError(f"{target}: {error.strerror}") from error
+    return target

@@ -1,0 +1,5 @@
+"""Completion in bash, zsh and fish: the scripts of the shells, and what ccctl answers them.
+
+In: the line up to the cursor. Out: what may follow, a line each. Read `scripts`, `answers`, then `words`,
+from which options take their values; none of them loads anything heavy, as a shell waits for the answer.
+"""

@@ -1,0 +1,42 @@
+"""Files that are installed beside the packages: manual pages and examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ccctl.errors import UnavailableError
+
+__all__ = ["examples_folder", "manual_page"]
+
+_PACKAGE = Path(__file__).resolve().parent
+# From the folder of the package up to the prefix: PREFIX/lib/python3.11/site-packages/ccctl.
+_LEVELS_UP = 5
+
+
+def manual_page(name: str) -> Path | None:
+    """The manual page of this name, such as ``ccctl-synth.1``; None where there is none.
+
+    Raises UnavailableError where no page was installed.
+    """
+    section = name.rpartition(".")[2]
+    page = _folder(f"share/man/man{section}", "man", "ccctl.1" if section == "1" else name) / name
+    return page if page.is_file() else None
+
+
+def examples_folder() -> Path:
+    """The folder of the examples; raises UnavailableError where they were not installed."""
+    return _folder("share/doc/ccctl/examples", "examples", "ring_allreduce.py")
+
+
+def _folder(installed: str, in_source: str, has: str) -> Path:
+    """The folder that ``has`` a file: in a tree of sources, else below the prefix of the installation."""
+    source = _PACKAGE.parent / in_source
+    if (_PACKAGE.parent / "pyproject.toml").is_file() and (source / has).is_file():
+        return source
+    for prefix in _PACKAGE.parents[:_LEVELS_UP]:
+        if (prefix / installed / has).is_file():
+            return prefix / installed
+    raise UnavailableError(
+        f"{installed}/{has} is not there: this installation is without its manual and its examples",
+        hint="Install the wheel as a whole: pip install ccctl-….whl.",
+    )

@@ -1,0 +1,49 @@
+"""`ccctl manual`: the installed pages, as text where nobody looks at a terminal."""
+
+from pathlib import Path
+
+import pytest
+
+from ccctl import shipped
+from ccctl.commands import COMMANDS
+from ccctl.errors import UnavailableError
+
+MAN = Path(__file__).parents[3] / "man"
+
+
+@pytest.mark.parametrize("words", [[], ["synth"], ["artifacts"]])
+def test_a_page_is_shown_without_escapes(run_ccctl, words):
+    done = run_ccctl("manual", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ccctl") and "\nNAME\n" in done.stdout
+    assert not set("\x1b\x08") & set(done.stdout)
+
+
+def test_an_unknown_page_is_refused(run_ccctl):
+    done = run_ccctl("manual", "synht")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no manual page of 'synht'\nhint: did you mean 'synth'?" in done.stderr
+
+
+@pytest.mark.parametrize("name", [command.__name__ for command in COMMANDS])
+def test_every_command_has_its_page(name):
+    assert shipped.manual_page(f"ccctl-{name}.1") == MAN / f"ccctl-{name}.1"
+
+
+@pytest.mark.parametrize("levels", ["lib/python3.11/site-packages", "."])
+def test_pages_and_examples_are_found_below_the_prefix(monkeypatch, tmp_path, levels):
+    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / levels / "ccctl")
+    for name in ("man/man1/ccctl.1", "man/man1/ccctl-synth.1", "doc/ccctl/examples/ring_allreduce.py"):
+        file = tmp_path / "share" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    page = shipped.manual_page("ccctl-synth.1")
+    assert page is not None and page.samefile(tmp_path / "share/man/man1/ccctl-synth.1")
+    assert shipped.manual_page("ccctl-bake.1") is None
+    assert shipped.examples_folder().samefile(tmp_path / "share/doc/ccctl/examples")
+
+
+def test_an_installation_without_them_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "lib" / "python3.11" / "site-packages" / "ccctl")
+    with pytest.raises(UnavailableError, match=r"share/man/man1/ccctl\.1 is not there"):
+        shipped.manual_page("ccctl-synth.1")

@@ -1,0 +1,79 @@
+"""The words that complete are those that the registries know."""
+
+import pytest
+import typer
+
+from ccctl.completion import words
+from exec.peers.registry import LIBRARIES, parse_peers
+from exec.program.dtypes import DTYPES, REDOPS
+from exec.training.workloads.request import BACKENDS, MODELS, MODES
+from synth.collective import KINDS
+from synth.fusion.methods import METHODS as FUSION_METHODS
+from synth.fusion.model import shapes
+from synth.fusion.tuning import STRATEGIES
+from synth.groups.planner import PATTERNS
+from synth.milp.backends import SOLVERS
+from synth.networks.dgx import pod_names
+from synth.networks.families import names
+from synth.portfolio.attempts import METHODS
+
+
+@pytest.mark.parametrize(
+    ("listed", "known"),
+    [
+        (words.BACKENDS, BACKENDS),
+        (words.COLLECTIVES, KINDS),
+        (words.DTYPES, DTYPES),
+        (words.FAMILIES, names()),
+        (words.FUSION_METHODS, FUSION_METHODS),
+        (words.LAYER_TABLES, shapes()),
+        (words.MACHINES, pod_names()),
+        (words.METHODS, ("auto", *METHODS)),
+        (words.MODELS, MODELS),
+        (words.MODES, MODES),
+        (words.PATTERNS, PATTERNS),
+        (words.REDOPS, REDOPS),
+        (words.SOLVERS, SOLVERS),
+        (words.TUNERS, STRATEGIES),
+    ],
+)
+def test_the_words_are_those_of_the_registry(listed, known):
+    assert sorted(listed) == sorted(known)
+
+
+def test_every_peer_is_one():
+    assert {name.partition(":")[0] for name in words.PEERS} == set(LIBRARIES)
+    assert parse_peers(",".join(words.PEERS)) == words.PEERS
+
+
+def test_several_words_complete_after_the_last_comma():
+    assert words.several_of("mpi", "gloo", "nccl")("mpi,") == ["mpi,gloo", "mpi,nccl"]
+    assert words.several_of("mpi", "gloo")("gloo,mpi,g") == []
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "expected"),
+    [
+        ("", ["gpu1", "gpu2", "gpu3", "login"]),
+        ("gpu1:4,", ["gpu1:4,gpu2", "gpu1:4,gpu3", "gpu1:4,login"]),
+        ("gpu[1,3],", ["gpu[1,3],gpu2", "gpu[1,3],login"]),
+        ("lo", ["login"]),
+        ("gpu[1,", []),
+    ],
+)
+def test_hosts_are_of_the_hostfile_and_the_environment(monkeypatch, tmp_path, incomplete, expected):
+    monkeypatch.setenv("CCCTL_HOSTS", "gpu[2-3]:2,login")
+    (tmp_path / "hosts").write_text("gpu1 slots=4\ngpu2:4\n")
+    context = typer.Context(typer.core.TyperCommand("run"))
+    context.params = {"hostfile": str(tmp_path / "hosts")}
+    assert words.hosts(context, incomplete) == expected
+
+
+@pytest.mark.parametrize("content", ["gpu[1-", None])
+def test_a_hostfile_that_cannot_be_read_gives_no_hosts(monkeypatch, tmp_path, content):
+    monkeypatch.delenv("CCCTL_HOSTS", raising=False)
+    if content is not None:
+        (tmp_path / "hosts").write_text(content)
+    context = typer.Context(typer.core.TyperCommand("run"))
+    context.params = {"hostfile": str(tmp_path / "hosts")}
+    assert words.hosts(context, "") == []
