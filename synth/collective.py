@@ -23,6 +23,7 @@ and ``several`` is collectives at once, their chunks numbered through.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -32,7 +33,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from probes.columns import Bytes, Indices, Ints, Mask, bytes_of, ints
-from probes.errors import UsageError
+from probes.errors import UsageError, quoted
+from probes.wording import meant
 from synth.rank_sets import RankSets, each, every, joined
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Kind",
     "collective",
     "custom",
+    "kind_of",
     "several",
 ]
 
@@ -63,6 +66,8 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
 MOST_RANKS = 1 << 16
 MOST_CHUNKS = 1 << 26
+# As MPI and PyTorch call it.
+_OTHER_NAMES: dict[str, Kind] = {"bcast": "broadcast"}
 _REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # Input and output of these hold the same chunks at the same places, so they may share memory.
@@ -379,6 +384,25 @@ def collective(
             f"{kind} of {chunks} chunks on {ranks} ranks: expected at most {MOST_CHUNKS} on {MOST_RANKS}"
         )
     return Collective(kind=kind, ranks=ranks, chunks=chunks, root=root, members=chosen)
+
+
+def kind_of(word: str) -> Kind:
+    """The collective that a word means: all_reduce, allreduce, AllReduce, all-reduce.
+
+    Raises UsageError, with the one that is most like it, where it means none.
+    """
+    plain = re.sub(r"[_\s-]", "", word.lower())
+    for kind in KINDS:
+        if kind.replace("_", "") == plain:
+            return kind
+    if plain in _OTHER_NAMES:
+        return _OTHER_NAMES[plain]
+    close = meant(word, KINDS)
+    raise UsageError(
+        f" {quoted(word)}: unknown collective",
+        hint=f"{close + ' ' if close else ''}known: {', '.join(KINDS)}",
+        argument="collective",
+    )
 
 
 def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[bool] | Mask) -> Collective:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from probes.progress import SILENT, Progress
 from synth.check.program import judge
 from synth.check.schedule import check, check_selection
-from synth.collective import Kind
+from synth.collective import Kind, kind_of
 from synth.compiler.lower import lower
 from synth.errors import NotProvenError
 from synth.network import Network
@@ -83,7 +83,7 @@ def synthesize(
         seed=seed,
     )
     if isinstance(collective, str):
-        return best_of(replace(request, kind=collective), progress)
+        return best_of(replace(request, kind=kind_of(collective)), progress)
     collectives = (collective,) if isinstance(collective, CollectiveRequest) else tuple(collective)
     return best_of(replace(request, kind=collectives[0].kind, collectives=collectives), progress)
 

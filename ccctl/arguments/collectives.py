@@ -30,14 +30,13 @@ def parse_collectives(
 
     Raises UsageError, DataError or MissingInputError.
     """
-    from synth.collective import KINDS
-
     if text.endswith((".toml", ".json")):
         if members is not None or root is not None:
             raise UsageError("--ranks and --root: the file says them itself")
         requests = _read(text, ranks)
     else:
-        named = re.split(rf",(?=\s*(?:{'|'.join(KINDS)})\b)", text)
+        # Ranks have no letters, names begin with one.
+        named = re.split(r",(?=\s*[A-Za-z])", text)
         if len(named) > 1 and members is not None:
             raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
         requests = [_named(part.strip(), members, root) for part in named]
@@ -46,16 +45,16 @@ def parse_collectives(
 
 
 def _named(text: str, members: str | None, root: int | None) -> CollectiveRequest:
-    from synth.collective import KINDS
+    from synth.collective import kind_of
     from synth.portfolio.collective_request import CollectiveRequest
 
-    match = re.fullmatch(r"(\w+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
-    kind = next((kind for kind in KINDS if match and kind == match[1]), None)
-    if match is None or kind is None:
-        raise UsageError(
-            f"--collective {quoted(text)}: unknown collective",
-            hint=f"known: {', '.join(KINDS)}; on some ranks broadcast@3:0-7; several with commas; or a file",
-        )
+    match = re.fullmatch(r"([\w\s-]+)(?:@([0-9]{1,9}))?(?::(.+))?", text)
+    try:
+        kind = kind_of(match[1] if match else text)
+    except UsageError as error:
+        error.hint += "; on some ranks broadcast@3:0-7; several with commas; or a file"
+        raise
+    assert match is not None
     if match[3] and members is not None:
         raise UsageError(f"--ranks: --collective {quoted(text)} has ranks of its own")
     listed = match[3] or members
@@ -89,7 +88,7 @@ def _among_survivors(request: CollectiveRequest, ranks: int, gone: set[int]) -> 
 
 
 def _read(path: str, ranks: int) -> list[CollectiveRequest]:
-    from synth.collective import KINDS
+    from synth.collective import kind_of
     from synth.portfolio.collective_request import CollectiveRequest
 
     document = read_document(path)
@@ -98,12 +97,14 @@ def _read(path: str, ranks: int) -> list[CollectiveRequest]:
     ]
     requests: list[CollectiveRequest] = []
     for at, entry in enumerate(_tables(document, "collective", problems)):
-        kind = next((kind for kind in KINDS if kind == entry.get("kind")), None)
+        try:
+            kind = kind_of(str(entry.get("kind")))
+        except UsageError as error:
+            problems.append(f"collective[{at}].kind: {error.message}; {error.hint}")
+            continue
         members = _ranks_of(entry.get("ranks", []), f"collective[{at}].ranks", ranks, problems)
         root = entry.get("root", _first(tuple(members)))
-        if kind is None:
-            problems.append(f"collective[{at}].kind: expected one of {', '.join(KINDS)}")
-        elif not isinstance(root, int):
+        if not isinstance(root, int):
             problems.append(f"collective[{at}].root: expected a rank, found {root!r}")
         else:
             requests.append(CollectiveRequest(kind, root, tuple(members)))

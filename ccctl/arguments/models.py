@@ -8,6 +8,7 @@ from ccctl.artifacts import codec
 from ccctl.artifacts.files import exists
 from ccctl.errors import UsageError
 from probes.errors import quoted
+from probes.wording import meant
 
 if TYPE_CHECKING:
     from synth.fusion.model import Model
@@ -22,9 +23,10 @@ def load_model(spec: str) -> tuple[Model, dict[str, str]]:
     if spec in shapes() and not exists(spec):
         return shape(spec), {}
     if spec != "-" and not exists(spec) and "/" not in spec and "." not in spec:
+        close = meant(spec, shapes())
         raise UsageError(
             f"MODEL {quoted(spec)}: neither a file nor a model that has a name",
-            hint=f"models: {', '.join(shapes())}; or model.json",
+            hint=f"{close + ' ' if close else ''}models: {', '.join(shapes())}; or model.json",
         )
     read = codec.read(spec, "model")
     return read.body, {"model": read.sha256}

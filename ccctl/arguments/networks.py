@@ -1,7 +1,8 @@
 """The network that `--network` means, and what of it has failed.
 
-A family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links (``links.csv``), or a
-profile, topology or schedule artifact.
+A family such as ``mesh:10x10``, a machine such as ``dgx-a100:2``, a list of links (``links.csv``), a
+profile, topology or schedule artifact, or what `detect` reads: XML of NCCL or hwloc, matrices of nvidia-smi,
+a recording.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
+from ccctl.arguments.topologies import read_or_described
 from ccctl.arguments.units import parse_rates, parse_seconds
-from ccctl.artifacts import codec
 from ccctl.artifacts.files import exists
 from ccctl.errors import DataError, UsageError
 from exec.launcher import nodeset
 from exec.launcher.nodeset import fold
 from probes.errors import quoted
 from probes.numbers import whole
+from probes.wording import meant
 
 if TYPE_CHECKING:
     from probes.topology import Topology
@@ -70,10 +72,11 @@ def _whole(
         return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
     named = is_pod(spec) and not there
     if not named and spec != "-" and not there and ("/" not in spec and "." not in spec):
+        close = meant(spec.partition(":")[0], (*names(), *pod_names()))
         raise UsageError(
             f"--network {quoted(spec)}: neither a file nor a network that has a name",
-            hint=f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
-            "such as dgx-a100:2; or profile.json, links.csv",
+            hint=f"{close + ' ' if close else ''}families: {', '.join(names())}, such as mesh:4x4; machines: "
+            f"{', '.join(pod_names())}, such as dgx-a100:2; or profile.json, links.csv, nccl-topo.xml",
         )
     given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
     if any(value is not None for value in given.values()):
@@ -117,7 +120,7 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
     from synth.networks.measured import from_profile
     from synth.networks.nominal import from_topology
 
-    artifact = codec.read(path, "profile", "topology", "schedule")
+    artifact = read_or_described(path, "profile", "topology", "schedule")
     name = Path(path).name if path != "-" else artifact.kind
     digests = {artifact.kind: artifact.sha256}
     if artifact.kind == "profile":

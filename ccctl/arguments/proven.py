@@ -13,7 +13,6 @@ from ccctl.errors import FoundProblem, UsageError
 from probes.wording import first_of
 
 if TYPE_CHECKING:
-    from synth.collective import Kind
     from synth.network import Network
     from synth.program import Program
     from synth.schedule import Schedule
@@ -107,15 +106,13 @@ def as_collective(program: Program, kind: str) -> Program:
     """
     from dataclasses import replace
 
-    from synth.msccl.names import KIND, collective_of
+    from synth.collective import kind_of
+    from synth.msccl.names import collective_of
 
-    known: dict[str, Kind] = {**KIND, **{name: name for name in KIND.values()}}
-    if kind.lower() not in known:
-        raise UsageError(f"--collective: expected one of {', '.join(KIND.values())}, found {kind!r}")
     if not program.input_chunks:
         raise UsageError(f"--collective: the program already says that it does {program.collective.label}")
     per_loop = max(*program.input_chunks, *program.output_chunks, 1)
-    wanted = collective_of(known[kind.lower()], program.ranks, per_loop, 0)
+    wanted = collective_of(kind_of(kind), program.ranks, per_loop, 0)
     if problems := wanted.problems():
         raise UsageError(f"--collective {kind}: {problems[0]}")
     held = replace(program, collective=wanted, input_chunks=(), output_chunks=())

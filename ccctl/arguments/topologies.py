@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl.artifacts import codec
+from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
 
 if TYPE_CHECKING:
     from probes.topology import Topology
 
-__all__ = ["read_topologies"]
+__all__ = ["read_or_described", "read_topologies"]
 
-_ARTIFACT = (b"{", b"\x1f\x8b")
+_COMPRESSED = b"\x1f\x8b"
+
+
+def read_or_described(name: str, *kinds: str) -> Artifact:
+    """An artifact of one of ``kinds``, or the topology that `read_topologies` makes of a file; - is stdin.
+
+    Raises DataError for what is none of them.
+    """
+    if name != "-" and is_folder(name):
+        topology, source, told = read_topologies([name]), name, name.encode(errors="replace")
+    else:
+        told, source = read_input(name)
+        if _is_artifact(told):
+            return codec.decode(told, source, *kinds)
+        from probes.detection.merge import from_file
+
+        topology = from_file(told, source)
+    return Artifact("topology", topology, source, hashlib.sha256(told).hexdigest())
+
+
+def _is_artifact(content: bytes) -> bool:
+    # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
+    start = content[:16].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    return content.startswith(_COMPRESSED) or start.startswith(b"{") or not start
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
@@ -34,7 +59,7 @@ def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
             parts.append(detection.read_recording(Path(name)))
             continue
         content, source = read_input(name)
-        if content.startswith(_ARTIFACT):
+        if _is_artifact(content):
             whole.append(codec.decode(content, source, "topology").body)
         else:
             parts.append(detection.read_file(content, source))

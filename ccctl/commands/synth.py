@@ -68,6 +68,10 @@ EXAMPLES = (
         "an all_gather on a 4×4 mesh, one chunk of 1 MiB a rank",
     ),
     (
+        "ccctl synth --network topo.txt --collective AllReduce --size 16M",
+        "on the machine that the text of nvidia-smi topo -m, or NCCL's XML, describes",
+    ),
+    (
         "ccctl synth --network rfs:2x4x4 --bandwidth 200,100,50GB/s --collective all_gather --size 32M"
         " -o - | ccctl verify -",
         "pipe a schedule into the judge",

@@ -8,6 +8,7 @@ from typing import Any
 
 from exec.peers.base import Peer
 from probes.errors import UsageError
+from probes.wording import meant
 from synth.collective import Collective
 
 __all__ = ["LIBRARIES", "open_peers", "parse_peers"]
@@ -28,7 +29,8 @@ def parse_peers(text: str | None) -> tuple[str, ...]:
         if library not in LIBRARIES or (name.endswith(":")):
             raise UsageError(
                 f": expected {', '.join(LIBRARIES)}, found {name!r}",
-                hint="An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
+                hint=meant(library, LIBRARIES)
+                or "An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
                 argument="peers",
             )
         if algorithm and library == "gloo":

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from probes.errors import UsageError
+from probes.wording import meant
 
 __all__ = [
     "BFLOAT16",
@@ -39,7 +40,9 @@ _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 def ufunc_of(redop: str) -> Callable[..., Any]:
     """The NumPy function of an operator; avg adds, and divides at the end. UsageError for an unknown one."""
     if redop not in _UFUNCS:
-        raise UsageError(f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}")
+        raise UsageError(
+            f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}", hint=meant(redop, REDOPS)
+        )
     return _UFUNCS[redop]
 
 
@@ -47,7 +50,10 @@ def dtype_of(name: str) -> np.dtype[Any]:
     """An element type by NumPy's or nccl-tests' name (half, float, double, int, char); raises UsageError."""
     full = _SHORT.get(name, name)
     if full not in DTYPES:
-        raise UsageError(f"element type: expected one of {', '.join(DTYPES)}, found {name!r}")
+        raise UsageError(
+            f"element type: expected one of {', '.join(DTYPES)}, found {name!r}",
+            hint=meant(name, (*DTYPES, *_SHORT)),
+        )
     return BFLOAT16 if full == "bfloat16" else np.dtype(full)
 
 

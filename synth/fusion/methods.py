@@ -13,6 +13,7 @@ import numpy as np
 
 from probes.columns import ints
 from probes.errors import UsageError, quoted
+from probes.wording import meant
 from synth.fusion.buckets import (
     Bucket,
     by_count,
@@ -82,7 +83,11 @@ def fusion_plan(
     ``dear-feedpipe`` only the second. Raises UsageError for another method.
     """
     if method not in METHODS:
-        raise UsageError(f": expected one of {', '.join(METHODS)}, found {quoted(method)}", argument="method")
+        raise UsageError(
+            f": expected one of {', '.join(METHODS)}, found {quoted(method)}",
+            hint=meant(method, METHODS),
+            argument="method",
+        )
     extra = overheads or Overheads()
     buffer = buffer_bytes or DEFAULT_BUFFER_BYTES[method]
     buckets = _buckets(model, costs, method, buffer, extra)

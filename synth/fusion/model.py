@@ -13,6 +13,7 @@ import numpy as np
 
 from probes.columns import Floats, Ints, Longs, floats, ints, longs
 from probes.errors import UsageError, quoted
+from probes.wording import meant
 
 __all__ = ["MOST_ENTRIES", "MOST_TENSOR_BYTES", "Model", "shape", "shapes"]
 
@@ -124,7 +125,9 @@ def shapes() -> tuple[str, ...]:
 def shape(name: str) -> Model:
     """A shipped model; raises UsageError where there is none of that name."""
     if name not in shapes():
-        raise UsageError(f"model: expected one of {', '.join(shapes())}, found {quoted(name)}")
+        raise UsageError(
+            f"model: expected one of {', '.join(shapes())}, found {quoted(name)}", hint=meant(name, shapes())
+        )
     body = json.loads((files("synth.fusion") / "shapes" / f"{name}.json").read_text())["body"]
     return Model(
         name=body["name"],

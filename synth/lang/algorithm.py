@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
 from probes.errors import UsageError
-from synth.collective import KINDS, MOST_RANKS, Collective, collective
+from synth.collective import KINDS, MOST_RANKS, Collective, collective, kind_of
 from synth.compiler.chunk_dag import ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.lang.by_hand import require_threadblocks
@@ -115,7 +115,7 @@ class Algorithm:
         wanted = self._setting("collective", values, settings)
         if isinstance(wanted, Collective):
             return wanted, gpus
-        if wanted not in KINDS:
+        if not isinstance(wanted, str):
             raise UsageError(f"collective: expected {', '.join(KINDS)}, found {_shown(wanted)}")
         if not _is_count(ranks) or not 1 <= ranks <= MOST_RANKS:
             raise UsageError(
@@ -126,7 +126,7 @@ class Algorithm:
         for name, value in (("chunks", chunks), ("root", root)):
             if not _is_count(value):
                 raise UsageError(f"{self.name}: {name}: expected a whole number, found {_shown(value)}")
-        return collective(wanted, ranks, chunks, root=root), gpus
+        return collective(kind_of(wanted), ranks, chunks, root=root), gpus
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from probes.errors import UnavailableError, UsageError
 from probes.install_hints import install
+from probes.wording import meant
 
 __all__ = ["SOLVERS", "Effort", "bound_of", "require", "run", "solver_of"]
 
@@ -81,7 +82,11 @@ def solver_of(name: str) -> Callable[..., Any]:
     """What makes the named solver from (started, preprocess, effort, log file)."""
     makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
     if name not in makers:
-        raise UsageError(f" {name}: unknown solver", hint=f"known: {', '.join(SOLVERS)}", argument="solver")
+        raise UsageError(
+            f" {name}: unknown solver",
+            hint=meant(name, SOLVERS) or f"known: {', '.join(SOLVERS)}",
+            argument="solver",
+        )
     return makers[name]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from probes.errors import UsageError
+from probes.wording import meant
 from synth.collective import Collective, Kind
 from synth.methods import (
     adapcc,
@@ -211,8 +212,10 @@ def plans(request: Request) -> Iterator[Plan]:
     names = list(METHODS) if request.method == "auto" else [request.method]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
-        known = ", ".join(["auto", *METHODS])
-        raise UsageError(f" {unknown[0]}: unknown method", hint=f"known: {known}", argument="method")
+        known = ["auto", *METHODS]
+        close = meant(unknown[0], known)
+        hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
+        raise UsageError(f" {unknown[0]}: unknown method", hint=hint, argument="method")
     for name in names:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):

@@ -45,6 +45,10 @@ HEAVY = [
 ]
 
 
+RING = ("--network", "ring:4", "--bandwidth", "1GB/s")
+FUSED = ("--ranks", "4", "--bandwidth", "1GB/s")
+
+
 @pytest.fixture
 def run_in_process(monkeypatch, capsys):
     """A function that runs a command line in this process: (exit status, what it said on stderr)."""
@@ -95,6 +99,18 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
         (["bake"], "No such command 'bake'", "see ccctl --help"),
         (["show"], "Missing argument 'ARTIFACT…'", "see ccctl show --help"),
         (["show", "--cake", "x"], "No such option: --cake", "see ccctl show --help"),
+        (["synth", "--bogus=1", "-n", "4"], "No such option: --bogus", "see ccctl synth --help"),
+        (
+            ["synth", "--netwrok=x"],
+            "No such option: --netwrok; did you mean '--network'?",
+            "see ccctl synth --help",
+        ),
+        (
+            ["synth", "-network", "x"],
+            "No such option: -network; did you mean '--network'?",
+            "see ccctl synth --help",
+        ),
+        (["snyth"], "No such command 'snyth'. Did you mean 'synth'?", "see ccctl --help"),
         (["show", "--lines", "few", "x"], "'few' is not a valid int", "see ccctl show --help"),
         (["schema", "cake"], "KIND: expected one of topology, ", ""),
     ],
@@ -106,6 +122,27 @@ def test_usage_errors_are_two_lines_and_status_2(run_ccctl, arguments, message, 
     lines = done.stderr.splitlines()
     assert lines[0].startswith("ccctl: ") and message in lines[0]
     assert lines[1:] == ([f"hint: {hint}"] if hint else [])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["synth", "--network", "trous:4x4"], "torus"),
+        (["synth", "--network", "dgx-a10"], "dgx-a100"),
+        (["synth", *RING, "--collective", "AllRedcue"], "all_reduce"),
+        (["synth", *RING, "--method", "gredy"], "greedy"),
+        (["synth", *RING, "--solver", "higs"], "highs"),
+        (["fusion", "resnet50", *FUSED], "resnet-50"),
+        (["fusion", "resnet-50", *FUSED, "--method", "dera"], "dear"),
+        (["groups", *RING[1:], "--pattern", "butterfli"], "butterfly"),
+        (["schema", "profil"], "profile"),
+        (["completion", "zhs"], "zsh"),
+    ],
+)
+def test_an_unknown_word_is_told_with_what_may_be_meant(run_in_process, words, meant):
+    status, said = run_in_process(*words)
+    assert status == 2
+    assert f"hint: did you mean {meant!r}?" in said
 
 
 TABLE = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from probes.columns import ints
 from probes.errors import UsageError
-from synth.collective import KINDS, Collective, collective, custom, several
+from synth.collective import KINDS, Collective, collective, custom, kind_of, several
 from synth.compiler.chunk_dag import cut
 from synth.networks.subnetwork import embedded, renumbered
 from synth.rank_sets import joined, of_sets
@@ -198,3 +198,23 @@ def test_collectives_are_the_same_however_finely_they_are_cut():
     whole = custom(3, of_sets([[0], [1]]), of_sets([[1], [2]]), [False, False])
     assert whole.same_but_for_chunks(cut(whole, 3))
     assert not whole.same_but_for_chunks(custom(3, of_sets([[0], [1]]), of_sets([[1], [0]]), [False] * 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_understood_in_every_spelling(kind):
+    words = kind.split("_")
+    for spelling in (
+        "_".join(words),
+        "".join(words),
+        "-".join(words),
+        "".join(word.title() for word in words),
+    ):
+        assert kind_of(spelling) == kind
+        assert kind_of(spelling.upper()) == kind
+
+
+def test_an_unknown_collective_is_refused_with_what_may_be_meant():
+    assert kind_of("bcast") == "broadcast"
+    with pytest.raises(UsageError, match="'allredcue': unknown collective") as refused:
+        kind_of("allredcue")
+    assert refused.value.hint.startswith("did you mean 'all_reduce'? known: all_gather, ")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -78,6 +79,16 @@ def test_collectives_by_name():
         ("all_reduce", 5, (5, 6, 7)),
         ("reduce_scatter", 0, (0, 1)),
     ]
+
+
+@pytest.mark.parametrize("name", ["allreduce", "AllReduce", "all-reduce", "ALL_REDUCE"])
+def test_a_collective_is_understood_as_others_write_it(tmp_path, name):
+    assert kinds(parse_collectives(f"{name}:0-3,AllToAll:4-7", 8)) == [
+        ("all_reduce", 0, (0, 1, 2, 3)),
+        ("all_to_all", 4, (4, 5, 6, 7)),
+    ]
+    (tmp_path / "wanted.json").write_text(json.dumps({"collective": [{"kind": name}]}))
+    assert kinds(parse_collectives(str(tmp_path / "wanted.json"), 8)) == [("all_reduce", 0, ())]
 
 
 def test_survivors_take_part():
@@ -228,3 +239,36 @@ def test_a_topology_with_a_rate_that_no_link_has_is_refused(tmp_path):
     codec.write(str(path), "topology", Topology((Host("h", "test", 1, gpus=gpus, fabric=links),)))
     with pytest.raises(DataError, match=r"fabric\[0\].gbs: expected a rate from 0"):
         load_network(str(path), None, None)
+
+
+NVLINKS = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
+GPU = (
+    '<pci busid="0000:0{n}:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">'
+    '<gpu dev="{n}" sm="61" rank="{n}"/></pci>'
+)
+PCI = (
+    '<system version="1"><cpu numaid="0" affinity="3" arch="x86_64" vendor="GenuineIntel" familyid="6" '
+    f'modelid="85">{GPU.format(n=0)}{GPU.format(n=1)}</cpu></system>'
+)
+
+
+@pytest.mark.parametrize(("name", "content"), [("topo.txt", NVLINKS), ("nccl-topo.xml", PCI)])
+def test_files_of_other_tools_are_networks(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    network, digests = load_network(str(tmp_path / name), None, None)
+    assert (network.ranks, network.links, network.name) == (2, 2, name)
+    assert digests == {"topology": hashlib.sha256(content.encode()).hexdigest()}
+
+
+def test_a_folder_is_read_as_a_recording(tmp_path):
+    (tmp_path / "recorded").mkdir()
+    with pytest.raises(MissingInputError, match=r"recorded/sysfs\.txt"):
+        load_network(str(tmp_path / "recorded"), None, None)
+
+
+def test_a_text_that_is_neither_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("what I did today\n")
+    with pytest.raises(
+        DataError, match=r"notes\.txt: expected XML of NCCL or hwloc, or a matrix of nvidia-smi"
+    ):
+        load_network(str(tmp_path / "notes.txt"), None, None)
