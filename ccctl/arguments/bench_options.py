@@ -18,10 +18,12 @@ __all__ = [
     "Begin",
     "Blocking",
     "Check",
+    "CollectiveName",
     "Cycles",
     "Dtype",
     "End",
     "Factor",
+    "Fresh",
     "Iterations",
     "Op",
     "PerIteration",
@@ -29,6 +31,7 @@ __all__ = [
     "ProfileFile",
     "Refused",
     "Root",
+    "SizeList",
     "Step",
     "Tolerance",
     "Vs",
@@ -64,6 +67,27 @@ def _blocking(value: int | None) -> int | None:
     return value
 
 
+CollectiveName = Annotated[
+    str | None,
+    typer.Option(
+        "--collective",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.COLLECTIVES),
+        help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
+    ),
+]
+SizeList = Annotated[
+    str | None,
+    typer.Option(
+        "--sizes", metavar="SIZES", help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f."
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh", help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept."
+    ),
+]
 Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.")]
 End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.")]
 Factor = Annotated[
@@ -159,12 +183,17 @@ Vs = Annotated[
         "--vs",
         metavar="PEERS",
         autocompletion=words.several_of(*words.PEERS),
-        help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas.",
+        help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
+        "Without ARTIFACT the library of the ranks; none leaves it out.",
     ),
 ]
 ProfileFile = Annotated[
     str | None,
-    typer.Option("--profile", metavar="FILE", help="Predict from this profile, not the schedule's network."),
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
+    ),
 ]
 Baseline = Annotated[
     str | None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.program import Program
     from synth.selection import Selection
 
-__all__ = ["Contestant", "contestants", "requests"]
+__all__ = ["Contestant", "contestants", "of_selection", "requests"]
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,16 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
         return Contestant(proven.program.name, proven, network)
     found = codec.read(path, "schedule", "program", "selection")
     if found.kind == "selection":
-        smallest = found.body.choose(1)
-        proven = proven_schedule(smallest, found.source, {found.kind: found.sha256})
-        return Contestant(Path(path).name, proven, network, found.body)
+        return of_selection(Path(path).name, found.body, {found.kind: found.sha256}, network)
     proven = proven_artifact(found)
     return Contestant(proven.program.name, proven, network)
+
+
+def of_selection(
+    name: str, selection: Selection, inputs: dict[str, str], network: Network | None
+) -> Contestant:
+    """A selection under a name; ``inputs`` are the digests of what it came from."""
+    return Contestant(name, proven_schedule(selection.choose(1), name, inputs), network, selection)
 
 
 def _network(profile: str | None) -> Network | None:

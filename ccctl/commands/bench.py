@@ -15,10 +15,12 @@ from ccctl.arguments.bench_options import (
     Begin,
     Blocking,
     Check,
+    CollectiveName,
     Cycles,
     Dtype,
     End,
     Factor,
+    Fresh,
     Iterations,
     Op,
     PerIteration,
@@ -26,6 +28,7 @@ from ccctl.arguments.bench_options import (
     ProfileFile,
     Refused,
     Root,
+    SizeList,
     Step,
     Tolerance,
     Vs,
@@ -48,7 +51,7 @@ from ccctl.arguments.options import (
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import over_sockets, run_ranks, world_of
+from ccctl.launching import World, over_sockets, run_ranks, started_by_mpi, world_of
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
@@ -60,6 +63,11 @@ __all__ = ["EXAMPLES", "bench"]
 _MOST_SIZES = 10_000
 
 EXAMPLES = (
+    ("ccctl bench -n 4", "all_reduce on four ranks of this host, measured and synthesized for, beside MPI's"),
+    (
+        "ccctl bench --collective AllGather -n 4 --sizes 64K,1M --fresh",
+        "another collective at two sizes; --fresh takes nothing of earlier runs",
+    ),
     ("ccctl bench schedule.json --vs mpi", "eight sizes beside the MPI library's own collective"),
     ("ccctl bench schedule.json -b 8 -e 1M -f 4 --vs mpi", "choose the sizes as nccl-tests does"),
     ("ccctl bench program.json -b 1M -e 1M -d float64 --json", "one size, as one object"),
@@ -76,17 +84,20 @@ EXAMPLES = (
 
 def bench(
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="ARTIFACT…",
+            metavar="[ARTIFACT…]",
             help="Schedules, selections, programs, XML or file.py, which take turns; - is stdin.",
         ),
-    ],
+    ] = None,
+    collective: CollectiveName = None,
     parameters: Parameters = None,
     begin: Begin = "1K",
     end: End = "16M",
     factor: Factor = 4,
     step: Step = None,
+    listed: SizeList = None,
+    fresh: Fresh = False,
     warmup: Warmup = 3,
     iterations: Iterations = 20,
     aggregate: Aggregate = 1,
@@ -118,6 +129,9 @@ def bench(
 ) -> None:
     """Time schedules and programs on real buffers, and check every element.
 
+    Without ARTIFACT the links between the ranks are measured, schedules synthesized for them, and both kept
+    in the user's cache folder for the next run on the same hosts, which says how old they are.
+
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
     and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
@@ -125,20 +139,36 @@ def bench(
     """
     from ccctl.arguments.bench_requests import contestants, requests
     from ccctl.artifacts.foreign import read_report
+    from ccctl.prepared.contestant import Wanted, prepared
     from ccctl.summaries.bench_rows import BenchRows
     from exec.benchmark.runner import BenchRequest
     from exec.benchmark.timing import AVERAGES
     from exec.executors import parse_device
     from exec.peers.registry import parse_peers
 
-    sizes = _sizes(begin, end, factor, step)
+    sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)
     if sockets and vs is not None:
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     before = read_report(baseline) if baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
-    found = contestants(paths, parameters, profile)
+    if paths:
+        _refuse_unprepared(collective, fresh)
+        found = contestants(paths, parameters, profile)
+    else:
+        wanted = Wanted(
+            collective or "all_reduce",
+            root,
+            sizes,
+            _world_asked(ranks, hosts, hostfile, profile),
+            profile,
+            device,
+            fresh,
+            timeout,
+        )
+        one, timeout = prepared(wanted)
+        found, vs = [one], _beside(vs, device, sockets)
     world = world_of(_world(found, ranks, root, output), hosts, hostfile)
     how = partial(
         BenchRequest,
@@ -174,7 +204,8 @@ def bench(
     _judge(report)
     if before is not None:
         _judge_change(report, before.body, tolerance / 100, before.source)
-    console.next_step(f"ccctl show {output}" if output else f"ccctl bench {paths[0]} -o report.json")
+    again = paths[0] if paths else f"-n {found[0].proven.program.ranks}"
+    console.next_step(f"ccctl show {output}" if output else f"ccctl bench {again} -o report.json")
 
 
 def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ...]:
@@ -188,6 +219,44 @@ def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ..
         if len(sizes) > _MOST_SIZES:
             raise UsageError(f"-b {begin} -e {end}: more than {_MOST_SIZES} sizes", hint="Take larger steps.")
     return tuple(sizes)
+
+
+def _listed(text: str, factor: int) -> tuple[int, ...]:
+    """The sizes of ``--sizes``: 1K,64K,1M, or 1K:16M by a factor."""
+    if ":" in text:
+        first, last = text.split(":", 1)
+        return _sizes(first, last, factor, None)
+    return tuple(sorted({parse_size(part, "--sizes") for part in text.split(",")}))
+
+
+def _refuse_unprepared(collective: str | None, fresh: bool) -> None:
+    for given, option in ((collective is not None, "--collective"), (fresh, "--fresh")):
+        if given:
+            raise UsageError(f"{option} is for a bench without ARTIFACT, which says what it does itself")
+
+
+def _world_asked(ranks: int | None, hosts: str | None, hostfile: str | None, profile: str | None) -> World:
+    """The ranks to measure and to run on; raises UsageError where nothing says how many."""
+    world = world_of(ranks, hosts, hostfile)
+    if (
+        ranks is None
+        and world.hosts is None
+        and hostfile is None
+        and profile is None
+        and not started_by_mpi()
+    ):
+        raise UsageError(
+            "expected an ARTIFACT, or how many ranks to measure and to run on",
+            hint="ccctl bench -n 4 runs on this host, --hosts gpu[1-4]:8 on others.",
+        )
+    return world
+
+
+def _beside(vs: str | None, device: str, sockets: bool) -> str | None:
+    """The peers of a bench without ARTIFACT: the library that joins the ranks, unless others are named."""
+    if vs is not None or sockets:
+        return None if vs == "none" else vs
+    return "nccl" if device == "cuda" else "mpi"
 
 
 def _world(found: list[Contestant], ranks: int | None, root: int | None, output: str | None) -> int:

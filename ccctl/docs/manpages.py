@@ -53,6 +53,10 @@ _FILES = (
     ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),
     ("/run/ccctl/labs", "The labs that are up."),
     (
+        "~/.cache/ccctl/bench",
+        "Profiles and schedules that bench made; may be removed at any time. Used as compiled loops are.",
+    ),
+    (
         "~/.cache/ccctl/numba",
         "Compiled loops; may be removed at any time. Used only where no other user could change them.",
     ),

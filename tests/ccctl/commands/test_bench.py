@@ -18,6 +18,7 @@ from ccctl.commands.bench import _judge, _judge_change, _sizes
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.summaries.bench_rows import BenchRows
 from exec.benchmark.runner import BenchRequest
+from synth.kernels.loop_store import cache_folder
 from synth.selection import Range
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -88,6 +89,17 @@ WRONG = {
     "parameters of a schedule": (["schedule.json", "-p", "ranks=4"], "schedule.json has no parameters"),
     "a placement that is not known": (["schedule.json", "--placement", "up"], "--placement: expected out"),
     "more ranks than the artifact has": (["schedule.json", "-n", "5"], "-n asks for 5 ranks"),
+    "nothing to run": ([], "expected an ARTIFACT, or how many ranks to measure and to run on"),
+    "a collective beside an artifact": (
+        ["schedule.json", "--collective", "reduce"],
+        "--collective is for a bench",
+    ),
+    "an artifact measured anew": (["schedule.json", "--fresh"], "--fresh is for a bench without ARTIFACT"),
+    "a size that is none": (
+        ["schedule.json", "--sizes", "1K,many"],
+        "--sizes: expected a size",
+    ),
+    "sizes that fall": (["schedule.json", "--sizes", "1M:1K"], "-b 1M is larger than -e 1K"),
     "a profile of other ranks": (["schedule.json", "--profile", "profile.json"], "profile.json has 2"),
 }
 
@@ -451,3 +463,23 @@ def test_what_no_host_has_memory_for_is_refused_before_it_is_taken(run_ccctl, fo
     assert (done.returncode, done.stdout) == (69, ""), done.stderr
     assert f"{os.uname().nodename}: broadcast of " in done.stderr
     assert "GiB are free" in done.stderr
+
+
+@pytest.mark.mpi
+def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made(run_ccctl, tmp_path):
+    # Compiled loops stay those of the user.
+    loops = cache_folder()
+    (tmp_path / "cache" / "ccctl").mkdir(parents=True)
+    (tmp_path / "cache" / "ccctl" / "numba").symlink_to(loops)
+    given = ("bench", "-n", 2, "--collective", "AllReduce", "--sizes", "1K,64K", "--iters", 2, "--json")
+    kept = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = run_ccctl(*given, **kept)
+    assert done.returncode == 0, done.stderr
+    assert "profile: measuring the links between 2 ranks on this host" in done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["size_bytes"] for row in rows] == [1024, 65536]
+    assert all(row["wrong"] == 0 and row["predicted_us"] > 0 and row["peers"]["mpi"] > 0 for row in rows)
+    again = run_ccctl(*given, "--vs", "none", **kept)
+    assert again.returncode == 0, again.stderr
+    assert "profile: from an earlier run" in again.stderr and "selection: from an earlier run" in again.stderr
+    assert all(row["peers"] == {} for row in json.loads(again.stdout)["rows"])

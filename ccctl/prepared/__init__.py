@@ -1,0 +1,4 @@
+"""What a benchmark needs and nobody gave, kept for the next time: a profile of the ranks, schedules for it.
+
+In: ranks, a collective, sizes. Out: what `ccctl bench` runs. Read `artifact_cache`, then `contestant`.
+"""

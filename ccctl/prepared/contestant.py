@@ -1,0 +1,172 @@
+"""Makes what `ccctl bench` runs where no artifact was given: a measured profile, and the schedules for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.arguments.bench_requests import Contestant, of_selection
+from ccctl.arguments.collectives import parse_collectives
+from ccctl.artifacts import codec
+from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
+from ccctl.launching import Drawn, World, placed, started_by_mpi
+from ccctl.prepared.artifact_cache import ArtifactCache, cache_folder
+from ccctl.profile_run import Measurement
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from ccctl.artifacts.codec import Artifact
+    from synth.network import Network
+    from synth.portfolio.collective_request import CollectiveRequest
+
+__all__ = ["Wanted", "prepared"]
+
+# Beyond so many ranks a profile is a quick one.
+_THOROUGH_RANKS = 16
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to benchmark: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
+
+    ``fresh`` takes nothing of earlier runs; ``device`` is that of ``exec.executors``. All of it may take
+    ``timeout_s``.
+    """
+
+    collective: str
+    root: int | None
+    sizes: tuple[int, ...]
+    world: World
+    profile: str | None = None
+    device: str = "cpu"
+    fresh: bool = False
+    timeout_s: float | None = None
+
+
+def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
+    """(the schedules for these ranks, the seconds that are left); raises UsageError, TimeoutExpired."""
+    began_s = time.monotonic()
+    if started_by_mpi():
+        raise UsageError(
+            "without an ARTIFACT ccctl bench starts ranks several times: run it outside mpirun and srun",
+            hint="Give it -n or --hosts, or an ARTIFACT from ccctl synth.",
+        )
+    cache = ArtifactCache(cache_folder())
+    if cache.problem:
+        console.warn(f"nothing is kept for the next time: {cache.problem}")
+    profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
+    found = _selected(wanted, profile, cache)
+    if wanted.timeout_s is None:
+        return found, None
+    left_s = wanted.timeout_s - (time.monotonic() - began_s)
+    if left_s <= 0:
+        raise TimeoutExpired(f"not done within {wanted.timeout_s:g} s: profile and schedules took it all")
+    return found, left_s
+
+
+def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
+    """The profile of the ranks: that of an earlier run on these hosts, or a new one."""
+    from probes.live.host_key import host_key
+    from probes.profiling.options import Effort
+
+    ranks, where = placed(wanted.world)
+    device = {"cpu": "process", "cuda": "cuda"}.get(wanted.device, "auto")
+    # The machine since it was started, and its namespaces: another lab is another cluster.
+    key = {"ranks": ranks, "hosts": where, "device": device, "machine": host_key()}
+    hosts = f"{plural(len(where), 'host')}" if where else "this host"
+    what = f"the links between {plural(ranks, 'rank')} on {hosts}"
+
+    def measured() -> Any:
+        if ranks < 2:
+            raise UsageError("-n 1: a collective needs two ranks at least")
+        console.note(f"profile: measuring {what}")
+        effort = Effort(quick=ranks > _THOROUGH_RANKS, device=device)  # type: ignore[arg-type]
+        measurement = Measurement(effort, replace(wanted.world, ranks=ranks), wanted.timeout_s)
+        found = measurement.result()
+        if problem := measurement.problem():
+            raise FoundProblem(problem, hint="Name the others alone with --hosts.")
+        return found
+
+    return _kept("profile", key, cache, wanted.fresh, measured, {})
+
+
+def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contestant:
+    """The schedules for each size on the network of a profile: those of an earlier run, or new ones."""
+    from synth.networks.measured import from_profile
+
+    network = from_profile(profile.body, "the measured network")
+    request = _request(wanted, network)
+    key = {
+        "profile": profile.sha256,
+        "collective": request.kind,
+        "root": request.root,
+        "sizes": wanted.sizes,
+    }
+    inputs = {"profile": profile.sha256}
+
+    def synthesized() -> Any:
+        console.note(
+            f"schedules: synthesizing {request.kind} for {plural(len(wanted.sizes), 'size')} "
+            f"on {plural(network.ranks, 'rank')}"
+        )
+        return _swept(network, request, wanted.sizes)
+
+    selection = _kept("selection", key, cache, wanted.fresh, synthesized, inputs)
+    return of_selection("ccctl", selection.body, {**inputs, "selection": selection.sha256}, None)
+
+
+def _kept(
+    kind: str,
+    key: dict[str, object],
+    cache: ArtifactCache,
+    fresh: bool,
+    made: Callable[[], Any],
+    inputs: dict[str, str],
+) -> Artifact:
+    """The artifact of an earlier run, told with its age, or the one that is ``made`` now and kept."""
+    cached = None if fresh else cache.read(kind, key)
+    if cached is not None:
+        console.note(
+            f"{kind}: from an earlier run {_age(cached.age_s)} ago, {cached.artifact.source}; "
+            "--fresh makes a new one"
+        )
+        return cached.artifact
+    artifact = cache.keep(kind, key, made(), inputs)
+    if cache.folder is not None:
+        console.detail(f"{kind}: kept as {cache.folder / artifact.source}")
+    return artifact
+
+
+def _request(wanted: Wanted, network: Network) -> CollectiveRequest:
+    found = parse_collectives(wanted.collective, network.ranks, root=wanted.root)
+    if len(found) > 1 or found[0].members or found[0].sets is not None:
+        raise UsageError(
+            f"--collective {wanted.collective}: expected one collective of all ranks",
+            hint="Synthesize others with ccctl synth, and give the file.",
+        )
+    if found[0].root >= network.ranks:
+        raise UsageError(f"-r {found[0].root}: there is no such rank among {network.ranks}")
+    return found[0]
+
+
+def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...]) -> Any:
+    from synth.portfolio.size_sweep import sweep
+    from synth.portfolio.synthesize import Request, warm
+    from synth.portfolio.worker_pool import cores
+
+    request = Request(
+        network=network, kind=asked.kind, collectives=(asked,), size_bytes=max(sizes), jobs=cores()
+    )
+    with console.progress("schedules", 1.0) as bar:
+        warm()
+        return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
+
+
+def _age(seconds: float) -> str:
+    """12 s, 5 min, 3 h, 2 d."""
+    unit, length = next((entry for entry in _UNITS if seconds >= entry[1]), _UNITS[-1])
+    return f"{seconds / length:.0f} {unit}"

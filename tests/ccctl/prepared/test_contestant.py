@@ -1,0 +1,79 @@
+"""What bench runs without an artifact: schedules for the ranks of a profile, kept for the next run."""
+
+import pytest
+
+from ccctl.artifacts import codec
+from ccctl.errors import MissingInputError, TimeoutExpired, UsageError
+from ccctl.launching import World
+from ccctl.prepared import contestant
+from ccctl.prepared.contestant import Wanted, prepared
+
+SIZES = (1 << 10, 1 << 16)
+
+
+@pytest.fixture
+def wanted(tmp_path, monkeypatch, samples):
+    """A function that asks for a collective on the two ranks of a profile."""
+    monkeypatch.setattr(contestant, "cache_folder", lambda: tmp_path / "cache")
+    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+
+    def of(**given):
+        asked = {"collective": "all_reduce", "root": None, "sizes": SIZES, "world": World(None)}
+        return Wanted(**{**asked, "profile": str(tmp_path / "profile.json"), **given})
+
+    return of
+
+
+def test_there_is_a_proven_schedule_for_every_size(wanted):
+    found, left_s = prepared(wanted())
+    assert left_s is None
+    for size in SIZES:
+        program = found.at(size).program
+        assert (program.collective.kind, program.ranks) == ("all_reduce", 2)
+    assert found.proven.inputs.keys() == {"profile", "selection"}
+
+
+def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkeypatch, capsys):
+    first, _ = prepared(wanted())
+    swept = []
+    monkeypatch.setattr(contestant, "_swept", lambda *asked: swept.append(asked) or first.selection)
+    again, _ = prepared(wanted())
+    assert (swept, again.proven.inputs) == ([], first.proven.inputs)
+    assert "selection: from an earlier run" in capsys.readouterr().err
+    prepared(wanted(fresh=True))
+    prepared(wanted(sizes=(1 << 12,)))
+    assert len(swept) == 2
+
+
+def test_a_root_is_part_of_what_is_asked(wanted):
+    assert prepared(wanted(collective="Broadcast", root=1))[0].proven.program.collective.root == 1
+    assert prepared(wanted(collective="broadcast@1"))[0].proven.program.collective.root == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"collective": "all_sum"}, UsageError, "unknown collective"),
+        ({"collective": "all_reduce:0-1"}, UsageError, "expected one collective of all ranks"),
+        ({"collective": "reduce", "root": 2}, UsageError, "-r 2: there is no such rank among 2"),
+        ({"profile": "none.json"}, MissingInputError, "none.json"),
+        ({"timeout_s": 1e-9}, TimeoutExpired, "profile and schedules took it all"),
+        ({"profile": None, "world": World(1)}, UsageError, "a collective needs two ranks"),
+    ],
+)
+def test_what_cannot_be_is_refused(wanted, given, error, said):
+    with pytest.raises(error, match=said):
+        prepared(wanted(**given))
+
+
+def test_ranks_that_run_already_are_refused(wanted, monkeypatch):
+    monkeypatch.setattr(contestant, "started_by_mpi", lambda: True)
+    with pytest.raises(UsageError, match="outside mpirun and srun"):
+        prepared(wanted())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0, "0 s"), (59, "59 s"), (120, "2 min"), (7200, "2 h"), (864_000, "10 d")]
+)
+def test_ages_are_told_in_one_unit(seconds, told):
+    assert contestant._age(seconds) == told
