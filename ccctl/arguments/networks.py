@@ -22,14 +22,15 @@ from exec.launcher import nodeset
 from exec.launcher.nodeset import fold
 from probes.errors import quoted
 from probes.numbers import whole
-from probes.wording import meant
+from probes.wording import meant, plural
 
 if TYPE_CHECKING:
+    from exec.benchmark.report import Report
     from probes.topology import Topology
     from synth.network import Network
     from synth.networks.failures import Failures
 
-__all__ = ["load_network", "parse_failures", "parse_racks", "parse_ranks"]
+__all__ = ["load_network", "network_of", "parse_failures", "parse_racks", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
@@ -150,6 +151,79 @@ def _tell_unknown_links(topology: Topology, path: str) -> None:
     instead = f"; or use --network {alike[0]}:{len(doubtful)}" if alike else ""
     hosts = fold(host.name for host, _ in doubtful)
     console.doubt(f"{path}: {hosts}: {doubtful[0][1].text}{instead}")
+
+
+def network_of(
+    report: Report,
+    spec: str | None,
+    alpha: str | None = None,
+    bandwidth: str | None = None,
+    *,
+    unwind: str | None = None,
+    failed: str | None = None,
+) -> Network:
+    """The network of the report's ranks; a machine or topology of one host stands for each of its hosts.
+
+    Without ``spec`` it is the machine that has these GPUs, where the report is of one host. Raises UsageError
+    where that is not known or does not fit, and what ``load_network`` raises.
+    """
+    from exec.benchmark.judgement import fitted
+    from synth.networks.dgx import hosts_named, is_pod
+
+    hosts = len(report.hosts)
+    if spec is None:
+        spec = _guessed(report)
+    if is_pod(spec) and not exists(spec) and hosts_named(spec) is None and hosts > 1:
+        spec = f"{spec}:{hosts}"
+    found = _repeated(spec, hosts) if failed is None and exists(spec) else None
+    if found is None:
+        found, _ = load_network(spec, alpha, bandwidth, unwind=unwind, failed=failed)
+    if found.ranks != report.ranks:
+        told = (
+            f"{spec} has {found.ranks} ranks, of which the report's {report.ranks} are the first of each host"
+        )
+        found = fitted(found, report)
+        console.note(told)
+    return found
+
+
+def _guessed(report: Report) -> str:
+    from synth.networks.dgx import pods_of
+
+    model = report.machine.get("gpu", "")
+    each = report.ranks // max(1, len(report.hosts))
+    # What PCIe or NVLink bridges join is no machine that has a name.
+    known = [
+        name
+        for gpus in (8, 16)
+        if each <= gpus and "pcie" not in model.lower()
+        for name in pods_of(gpus, model)
+    ]
+    what = f"{plural(report.ranks, 'rank')} on {plural(len(report.hosts), 'host')}"
+    if not known or len(report.hosts) > 1:
+        likely = known[0] if known else "dgx-a100"
+        example = f"{likely}:{len(report.hosts)}" if len(report.hosts) > 1 else likely
+        raise UsageError(
+            f"the report is of {what}{f', {model}' if model else ''}: expected --network, what joins them",
+            hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
+            "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
+        )
+    console.note(f"{what}, {model}: taken for {known[0]}; --network says otherwise")
+    return known[0]
+
+
+def _repeated(path: str, hosts: int) -> Network | None:
+    """The network of a topology of one host, on several like it; None for any other file."""
+    from probes.detection.merge import side_by_side
+    from synth.networks.nominal import from_topology
+
+    if hosts == 1 or path.endswith(_LISTS):
+        return None
+    artifact = read_or_described(path, "profile", "topology", "schedule")
+    if artifact.kind != "topology" or len(artifact.body.hosts) > 1:
+        return None
+    _tell_unknown_links(artifact.body, path)
+    return from_topology(side_by_side([artifact.body] * hosts), Path(path).name)
 
 
 def parse_failures(text: str, network: Network) -> Failures:

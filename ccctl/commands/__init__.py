@@ -10,6 +10,7 @@ from ccctl.commands.completion import completion
 from ccctl.commands.detect import detect
 from ccctl.commands.doctor import doctor
 from ccctl.commands.examples import examples
+from ccctl.commands.explain import explain
 from ccctl.commands.fusion import fusion
 from ccctl.commands.groups import groups
 from ccctl.commands.help import help  # noqa: A004 - a command is a function of its name
@@ -37,6 +38,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     simulate,
     run,
     bench,
+    explain,
     groups,
     fusion,
     train,

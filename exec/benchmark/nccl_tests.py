@@ -1,4 +1,9 @@
-"""What nccl-tests wrote, as a report: its table, or its JSON (-J; the environment in it is not read)."""
+"""What nccl-tests or rccl-tests wrote, as a report: the table, or the JSON (-J; its environment is not read).
+
+The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016, which
+at first had no columns ``redop`` and ``root`` where a collective has none, and of
+https://github.com/ROCm/rccl-tests. Lines may carry the tags that ``mpirun --tag-output`` puts before them.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +31,21 @@ _NAMED: dict[str, Kind] = {
     "sendrecv": "all_to_next",
 }
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
-_RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)")
+_RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?")
+_TAG = re.compile(r"^\[[0-9]+(?:,[0-9]+)?\](?:<std(?:out|err)>)?:? ?", re.MULTILINE)
+_NAMES = re.compile(r"^#?\s*(size\s+count\s.*?)\btime\b.*algbw", re.MULTILINE)
 _TEST = re.compile(r"\b(\w+?)_perf\b")
-_ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*\s+\w+\s+-?[0-9]+\s+[0-9.]")
+_ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*\s+[\w.]+\s+-?[0-9.]+\s+[0-9.]")
 _WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
 _ITERATIONS = re.compile(r"\biters:\s*([0-9]{1,9})\s")
 _MOST = 1e15
-_HEAD, _ALONE, _DETAILED = 5, 4, 8
+_ALONE, _DETAILED = 4, 8
+_HEAD = ("size", "count", "type", "redop", "root")
 
 
 def is_nccl_text(text: str) -> bool:
     """Whether a text has rows of nccl-tests below its header."""
-    return "algbw" in text and any(_ROW.match(line) for line in text.splitlines())
+    return "algbw" in text and any(_ROW.match(line) for line in _TAG.sub("", text).splitlines())
 
 
 def is_nccl_json(document: object) -> bool:
@@ -50,8 +58,9 @@ def parse_nccl_text(text: str, source: str) -> Report:
 
     Raises DataError where it names no ranks or no row can be read.
     """
+    text = _TAG.sub("", text)
     named_ranks = _RANK.findall(text)
-    hosts = dict(named_ranks)
+    hosts = {rank: host for rank, host, _ in named_ranks}
     if len(hosts) < len(named_ranks):
         raise DataError(
             source,
@@ -62,15 +71,20 @@ def parse_nccl_text(text: str, source: str) -> Report:
     if not hosts or not lines:
         raise DataError(source, ["expected the ranks (# Rank …) and rows of nccl-tests"])
     named = next((_NAMED[name] for name in _TEST.findall(text) if name in _NAMED), None)
-    rows = [_row(cells, named, len(hosts), source) for cells in lines]
+    header = _NAMES.search(text)
+    head = tuple(header[1].split()) if header else _HEAD
+    if not {*_HEAD[:3]} <= {*head} <= {*_HEAD}:
+        raise DataError(source, [f"header: expected columns of {' '.join(_HEAD)}, found {' '.join(head)}"])
+    rows = [_row(cells, head, named, len(hosts), source) for cells in lines]
     warmup = re.search(_WARMUP, text)
     iterations = re.search(_ITERATIONS, re.sub(_WARMUP, "", text))
     return _report(
         list(hosts.values()),
         rows,
-        "NCCL",
+        "RCCL" if "rccl" in text.lower() else "NCCL",
         int(warmup[1]) if warmup else 0,
         int(iterations[1]) if iterations else 0,
+        [gpu for _, _, gpu in named_ranks],
     )
 
 
@@ -80,6 +94,7 @@ def parse_nccl_json(document: Mapping[str, Any], source: str) -> Report:
     try:
         config = document["config"]
         hosts = [str(device["hostname"]) for device in config["devices"]]
+        gpus = [str(device.get("device_info", "")) for device in config["devices"]]
         named = _named(document)
         rows = []
         for number, entry in enumerate(document["results"]):
@@ -90,10 +105,18 @@ def parse_nccl_json(document: Mapping[str, Any], source: str) -> Report:
         iterations, warmup = (_count(config.get(name, 0)) for name in ("iterations", "warmup_iters"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
-    return _report(hosts, rows, library, warmup, iterations)
+    return _report(hosts, rows, library, warmup, iterations, gpus)
 
 
-def _report(hosts: Sequence[str], rows: Sequence[Row], library: str, warmup: int, iterations: int) -> Report:
+def _report(
+    hosts: Sequence[str],
+    rows: Sequence[Row],
+    library: str,
+    warmup: int,
+    iterations: int,
+    gpus: Sequence[str],
+) -> Report:
+    models = dict.fromkeys(gpu.strip() for gpu in gpus if gpu.strip())
     return Report(
         ranks=len(hosts),
         hosts=tuple(dict.fromkeys(hosts)),
@@ -103,19 +126,26 @@ def _report(hosts: Sequence[str], rows: Sequence[Row], library: str, warmup: int
         iterations=iterations,
         rows=tuple(rows),
         average="average",
+        machine={"gpu": " | ".join(models)} if models else {},
     )
 
 
-def _row(cells: Sequence[str], named: Kind | None, ranks: int, source: str) -> Row:
+def _row(cells: Sequence[str], head: Sequence[str], named: Kind | None, ranks: int, source: str) -> Row:
     try:
-        size, count, dtype, redop = _count(cells[0]), _count(cells[1]), *cells[2:4]
-        root = _count(cells[4], -1)
-        rest = cells[_HEAD:]
+        told = dict(zip(head, cells, strict=False))
+        size, count, dtype, redop = (
+            _count(told["size"]),
+            _count(told["count"]),
+            told["type"],
+            told.get("redop", "none"),
+        )
+        root = _count(told.get("root", "-1"), -1)
+        rest = cells[len(head) :]
         # With -I each placement is followed by four columns on how its iterations differ.
         width = _DETAILED if len(rest) >= 2 * _DETAILED else _ALONE
         out = _measurement(rest[:_ALONE])
         in_place = _measurement(rest[width : width + _ALONE]) if len(rest) >= width + _ALONE else None
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, KeyError) as error:
         raise DataError(source, [f"row {' '.join(cells)!r}: {error}"]) from error
     kind = named or _guessed(redop, root, out, ranks)
     return _made(kind, (size, count, dtype, redop, root), out, in_place)

@@ -1,5 +1,8 @@
 """DGX and other machines by name, one or several of them: ``dgx-a100:2`` is two hosts of eight GPUs.
 
+Other NICs than those of the machine that has the name are written behind it, how many and how many Gbit/s
+each: ``dgx-a100/4x100:2``.
+
 Inside a host GPUs have links of their own, as many between two as ``dgx.json`` counts, or meet in a
 switch through one egress and one ingress port each. Between hosts every GPU has a link to every other,
 through the egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
@@ -14,16 +17,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probes.errors import UsageError
-from probes.numbers import whole
+from probes.errors import UsageError, quoted
+from probes.numbers import decimal, whole
 from synth.network import Link, Network, build
 
-__all__ = ["is_pod", "pod", "pod_names", "pods_of"]
+__all__ = ["hosts_named", "is_pod", "pod", "pod_names", "pods_of"]
 
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
 _NIC_ALPHA_S = 1.7e-6
 _MOST_MACHINES = 128
+_NIC_GBIT = (0.1, 6400.0)
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ def pod_names() -> tuple[str, ...]:
 def is_pod(spec: str) -> bool:
     """Whether ``spec`` names a machine; ``_`` and capitals are as good as ``-`` and small letters."""
     return _plain(spec) in _table()
+
+
+def hosts_named(spec: str) -> int | None:
+    """How many hosts ``dgx-a100:2`` asks for; None where it leaves that open, which means one."""
+    return _count(spec) if ":" in spec else None
 
 
 def pods_of(gpus: int, model: str) -> tuple[str, ...]:
@@ -114,11 +123,27 @@ def _count(spec: str) -> int:
 def _machine(spec: str) -> _Machine:
     values = _table()[_plain(spec)]
     links = tuple((int(a), int(b), int(parallel)) for a, b, parallel in values["links"])
-    return _Machine(values["gpus"], values["link_gbs"], links, values["nics"], values["nic_gbs"])
+    nics, nic_gbs = _nics(spec, values)
+    return _Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs)
+
+
+def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
+    """(NICs a host, GB/s of each), as ``spec`` says or as the machine has them."""
+    _, slash, text = spec.partition(":")[0].partition("/")
+    if not slash:
+        return values["nics"], values["nic_gbs"]
+    number, _, rate = text.partition("x")
+    nics, gbit = whole(number, 1, values["gpus"]), decimal(rate, *_NIC_GBIT)
+    if nics is None or gbit is None:
+        raise UsageError(
+            f"network {quoted(spec)}: expected up to {values['gpus']} NICs of {_NIC_GBIT[0]:g} to "
+            f"{_NIC_GBIT[1]:g} Gbit/s behind the slash, such as 4x200"
+        )
+    return nics, gbit / 8
 
 
 def _plain(spec: str) -> str:
-    return spec.partition(":")[0].lower().replace("_", "-")
+    return spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
 
 
 @cache

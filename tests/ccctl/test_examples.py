@@ -40,6 +40,16 @@ NCCL = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H1
 """
 
 
+def nccl_log(hosts, gpu):
+    """What nccl-tests prints of a large all_reduce on hosts of eight GPUs."""
+    ranks = "".join(
+        f"#  Rank {rank} Group 0 Pid 1 on gpu{rank // 8} device {rank % 8} [0x07] NVIDIA {gpu}\n"
+        for rank in range(8 * hosts)
+    )
+    time_us = 5000 if hosts == 1 else 22000
+    return ranks + NCCL.splitlines()[1] + f"\n  1073741824 268435456 float sum -1 {time_us} 0 0 0\n"
+
+
 def lines():
     for command in COMMANDS:
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
@@ -62,6 +72,8 @@ def folder(tmp_path_factory, samples):
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
     codec.write(str(place / "ring.xml"), "program", samples["program"])
     (place / "nccl.txt").write_text(NCCL)
+    for name, hosts, gpu in (("nccl", 1, "H100"), ("old", 1, "H100"), ("hosts", 2, "A100-SXM4-80GB")):
+        (place / f"{name}.log").write_text(nccl_log(hosts, gpu))
     (place / "trace.csv").write_text("0,0.001,0.05\n0.002,0,0.004\n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)

@@ -137,3 +137,57 @@ def test_a_time_that_is_no_number_is_refused(word):
     changed["results"][0]["out_of_place"]["time"] = word
     with pytest.raises(DataError, match=r"results\[0\]"):
         parse_nccl_json(changed, "x")
+
+
+OLD = """# nThread 1 nGpus 8 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#   Rank  0 Pid   4242 on     gpu01 device  0 [0x07] Tesla V100-SXM2-32GB
+#   Rank  1 Pid   4242 on     gpu01 device  1 [0x0a] Tesla V100-SXM2-32GB
+#
+#                                               out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+   134217728      33554432   float     sum   6913.0   19.42   16.99  2e-07   6917.1   19.40   16.98  2e-07
+   268435456      67108864   float     sum    13882   19.34   16.92  2e-07    13881   19.34   16.92  2e-07
+"""
+
+
+def test_a_table_without_a_column_of_roots_is_read_by_its_header():
+    first, second = parse_nccl_text(OLD, "x").rows
+    assert (first.root, first.out_of_place.time_s) == (-1, pytest.approx(6913e-6))
+    # A whole number of microseconds is a time, not a root.
+    assert (second.root, second.out_of_place.time_s) == (-1, pytest.approx(13882e-6))
+
+
+def test_a_table_of_an_all_gather_had_no_operator_either():
+    header = "#  bytes\n#  size count type time algbw busbw error time algbw busbw error\n"
+    ranks = "".join(line + "\n" for line in OLD.splitlines() if "Rank" in line)
+    row = "  8388608  1048576  float  212.5  19.73  9.86  0e+00  210.2  19.95  9.98  0e+00\n"
+    (found,) = parse_nccl_text(ranks + header + row, "x").rows
+    assert (found.collective, found.redop, found.in_place.algbw_gbs) == ("all_gather", "none", 19.95)
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "[0] "])
+def test_tags_of_mpirun_are_cut_off(tag):
+    tagged = "".join(tag + line for line in (HEAD + ALL_REDUCE).splitlines(keepends=True))
+    assert is_nccl_text(tagged)
+    assert parse_nccl_text(tagged, "x") == parse_nccl_text(HEAD + ALL_REDUCE, "x")
+
+
+def test_the_gpus_are_named():
+    assert parse_nccl_text(OLD, "x").machine == {"gpu": "Tesla V100-SXM2-32GB"}
+    device = {"rank": 0, "hostname": "gpu01", "device_info": "NVIDIA H100"}
+    document = DOCUMENT | {"config": DOCUMENT["config"] | {"devices": [device]}}
+    assert parse_nccl_json(document, "x").machine == {"gpu": "NVIDIA H100"}
+
+
+def test_rccl_is_told_from_nccl():
+    assert (
+        parse_nccl_text("# rccl-tests: Version develop:5272cd1\n" + HEAD + ALL_REDUCE, "x").library == "RCCL"
+    )
+    assert parse_nccl_text(HEAD + ALL_REDUCE, "x").library == "NCCL"
+
+
+def test_a_header_without_what_is_needed_is_refused():
+    bad = HEAD.replace("redop  root", "kind  root") + ALL_REDUCE
+    with pytest.raises(DataError, match="found size count type kind root"):
+        parse_nccl_text(bad, "x")

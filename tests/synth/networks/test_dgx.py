@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from probes.errors import UsageError
-from synth.networks.dgx import is_pod, pod, pod_names
+from synth.networks.dgx import hosts_named, is_pod, pod, pod_names
 
 # GPUs a host, links inside one, bandwidth out of one GPU inside its host in GB/s.
 MACHINES = {
@@ -14,6 +14,8 @@ MACHINES = {
     "dgx-2": (16, 240, 150),
     "dgx-a100": (8, 56, 300),
     "dgx-h100": (8, 56, 450),
+    "dgx-h200": (8, 56, 450),
+    "dgx-b200": (8, 56, 900),
     "ndv2": (8, 48, 150),
     "ndv4": (8, 56, 300),
     "mi250": (16, 112, 350),
@@ -71,3 +73,21 @@ def test_names_are_read_loosely():
 def test_refuses_a_count_that_makes_no_sense(count):
     with pytest.raises(UsageError, match="1 to 128"):
         pod(f"dgx-a100:{count}")
+
+
+def test_other_nics_are_written_behind_the_name():
+    network = pod("dgx-a100/2x100:2")
+    between = np.flatnonzero(network.src // 8 != network.dst // 8)
+    used = {network.ports[port] for link in between for port in network.ports_of(link)}
+    assert used == {
+        f"n{host} nic{nic} {way}" for host in "01" for nic in "01" for way in ("egress", "ingress")
+    }
+    assert 1e-9 / network.beta_s_per_byte[between] == pytest.approx(12.5)
+    assert is_pod("dgx-a100/2x100")
+    assert [hosts_named(spec) for spec in ("dgx-a100", "dgx-a100:3")] == [None, 3]
+
+
+@pytest.mark.parametrize("nics", ["", "4", "x", "9x100", "0x100", "4x0", "4xnan", "4x-1", "4x1e9"])
+def test_refuses_nics_that_make_no_sense(nics):
+    with pytest.raises(UsageError, match="NICs of"):
+        pod(f"dgx-a100/{nics}:2")

@@ -1,0 +1,243 @@
+"""`ccctl explain`: is this bandwidth normal, and what is the most that this network can do?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.arguments.options import (
+    Alpha,
+    Bandwidth,
+    Json,
+    Quiet,
+    TimeoutSeconds,
+    Unwind,
+    Verbose,
+    Without,
+)
+from ccctl.arguments.units import parse_size
+from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.errors import FoundProblem, UsageError
+from probes.errors import quoted
+from probes.numbers import decimal
+
+if TYPE_CHECKING:
+    from ccctl.summaries.explained import Explained
+    from exec.benchmark.judgement import JudgedRow
+    from exec.benchmark.regression import Change
+    from exec.benchmark.report import Report
+    from synth.network import Network
+
+__all__ = ["EXAMPLES", "explain"]
+
+EXAMPLES = (
+    ("ccctl explain nccl.log", "one host: the machine is known by its GPUs"),
+    ("ccctl explain hosts.log --network dgx-a100/4x200", "each host a DGX A100 with 4 NICs of 200G"),
+    (
+        "ccctl explain nccl.log --at-least 60% --junit explain.xml",
+        "for CI: exit with 1 where the largest size reaches less of the bound",
+    ),
+    (
+        "ccctl explain nccl.log --baseline old.log --markdown summary.md",
+        "exit with 1 where it became slower than it was",
+    ),
+)
+
+
+def _share(value: str | None) -> str | None:
+    if value is not None and _parsed_share(value) is None:
+        raise UsageError(f"--at-least: expected a percentage such as 80%, found {quoted(value)}")
+    return value
+
+
+def _parsed_share(text: str) -> float | None:
+    found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
+    return None if found is None else found / 100
+
+
+def _writable(value: str | None) -> str | None:
+    if value is not None and value != "-":
+        refuse_unwritable(Path(value))
+    return value
+
+
+def explain(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="What nccl-tests or rccl-tests printed, or wrote with -J; or a report of bench; - is stdin.",
+        ),
+    ],
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            metavar="NETWORK|FILE",
+            help="What joins the ranks: profile.json, a topology, NCCL's XML, a machine such as dgx-a100 or "
+            "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
+            "networks. [the machine with these GPUs, of one host]",
+        ),
+    ] = None,
+    alpha: Alpha = None,
+    bandwidth: Bandwidth = None,
+    unwind: Unwind = None,
+    without: Without = None,
+    at_least: Annotated[
+        str | None,
+        typer.Option(
+            "--at-least",
+            metavar="PERCENT",
+            callback=_share,
+            help="Exit with 1 where a row that counts reaches less of the bound.",
+        ),
+    ] = None,
+    from_size: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SIZE",
+            help="Every row from this size on counts. [each collective's largest]",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="FILE",
+            help="Exit with 1 where a row became slower than in this report or log, noise allowed for.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance", metavar="PERCENT", min=0.0, max=1e6, help="What slower means, with --baseline."
+        ),
+    ] = 10.0,
+    synth: Annotated[
+        bool, typer.Option("--synth", help="Synthesize a schedule for each row that counts, too.")
+    ] = False,
+    markdown: Annotated[
+        str | None,
+        typer.Option(
+            "--markdown", metavar="FILE", callback=_writable, help="Write the table as Markdown; - is stdout."
+        ),
+    ] = None,
+    junit: Annotated[
+        str | None,
+        typer.Option(
+            "--junit", metavar="FILE", callback=_writable, help="Write a test case for each row; - is stdout."
+        ),
+    ] = None,
+    timeout: TimeoutSeconds = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say of each measured row what its network allows, what binds, and whether that is normal.
+
+    The bound is proven for every schedule whose sums are made at ranks. Beside it stands what NCCL's ring and
+    tree, or direct sends, could carry over these links and ports by bytes alone, whatever starting them
+    takes. A row is normal from two thirds of the slower one on. Without --network the machine is known by
+    its GPUs, where the report is of one host. --timeout limits the search of --synth.
+    """
+    from ccctl.arguments.networks import network_of
+    from ccctl.artifacts.foreign import read_report
+    from ccctl.summaries.explained import Explained
+    from exec.benchmark.judgement import judged
+
+    if [markdown, junit].count("-") + json > 1:
+        raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
+    read = read_report(path)
+    before = read_report(baseline).body if baseline is not None else None
+    on = network_of(read.body, network, alpha, bandwidth, unwind=unwind, failed=without)
+    rows = judged(read.body, on)
+    if not rows:
+        raise UsageError(f"{read.source}: it has no row with a collective, a size and a time")
+    counted = _counted(rows, from_size)
+    told = Explained(
+        source=read.source,
+        network=on.name,
+        report=read.body,
+        rows=tuple(rows),
+        counted=counted,
+        least=None if at_least is None else _parsed_share(at_least),
+        made_s=_synthesized(on, rows, counted, timeout) if synth else {},
+        baseline=_compared(before, read.body, tolerance / 100, baseline),
+    )
+    _tell(told, json, markdown, junit)
+    if told.failures:
+        raise FoundProblem("\n".join(told.failures))
+    console.next_step(f"ccctl synth --network {network or on.name}")
+
+
+def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
+    """The places of the rows that the verdict is about; raises UsageError where there are none."""
+    from exec.benchmark.judgement import largest
+
+    if from_size is None:
+        most = {id(one) for one in largest(rows)}
+        return tuple(at for at, one in enumerate(rows) if id(one) in most)
+    least_bytes = parse_size(from_size, "--from")
+    found = tuple(at for at, one in enumerate(rows) if one.row.size_bytes >= least_bytes)
+    if not found:
+        most_bytes = max(one.row.size_bytes for one in rows)
+        raise UsageError(f"--from {from_size}: the largest row has {most_bytes} bytes")
+    return found
+
+
+def _synthesized(
+    on: Network, rows: list[JudgedRow], counted: tuple[int, ...], timeout: float | None
+) -> dict[int, float]:
+    """For each row that counts the time of a schedule; rows that differ in type alone share one."""
+    from exec.benchmark.judgement import synthesized_s
+    from synth.portfolio.synthesize import warm
+
+    warm()
+    known: dict[tuple[str, int, int], float] = {}
+    with console.progress("synth", len(counted)) as bar:
+        for done, at in enumerate(counted):
+            row = rows[at].row
+            bar.update(done, f"{row.collective} of {row.size_bytes} bytes")
+            key = (row.collective, row.size_bytes, row.root)
+            if key not in known:
+                known[key] = synthesized_s(on, row, (timeout or 30.0) / len(counted))
+    return {at: known[rows[at].row.collective, rows[at].row.size_bytes, rows[at].row.root] for at in counted}
+
+
+def _compared(before: Report | None, now: Report, tolerance: float, path: str | None) -> tuple[Change, ...]:
+    from exec.benchmark.regression import compare
+
+    if before is None:
+        return ()
+    found = tuple(compare(before, now, tolerance))
+    if not found:
+        raise UsageError(f"--baseline {path}: it has no row of the same collective, size, type and operator")
+    return found
+
+
+def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
+    from ccctl.render.junit import junit as document
+    from ccctl.render.text.side_by_side import draw_changes
+    from ccctl.summaries.explained import cases_of, draw, markdown_of, summary_of
+
+    if markdown is not None:
+        _write(markdown, markdown_of(told).encode())
+    if junit is not None:
+        _write(junit, document(f"ccctl explain {told.source}", cases_of(told)))
+    if json:
+        console.summary(summary_of(told))
+    elif "-" not in (markdown, junit):
+        draw(told)
+        if told.baseline:
+            draw_changes(told.baseline)
+
+
+def _write(path: str, content: bytes) -> None:
+    if path == "-":
+        console.raw(content)
+    else:
+        write_atomically(Path(path), content)

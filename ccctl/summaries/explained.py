@@ -1,0 +1,265 @@
+"""What ``explain`` tells of a report: an object, a table with sentences, Markdown, cases of JUnit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render.junit import Case
+from ccctl.render.markdown import cell, markdown_table
+from ccctl.render.units import about, percent
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from exec.benchmark.judgement import JudgedRow
+    from exec.benchmark.regression import Change
+    from exec.benchmark.report import Report
+
+__all__ = ["Explained", "cases_of", "draw", "markdown_of", "sentences", "summary_of"]
+
+_COLUMNS = (
+    "collective",
+    "size",
+    "time (us)",
+    "busbw",
+    "at most",
+    "reached",
+    "ring",
+    "tree",
+    "direct",
+    "verdict",
+)
+_MEANS = {
+    "normal": "normal",
+    "low": "low: below two thirds of what NCCL's own algorithms could carry",
+    "very low": "very low: below a third of what NCCL's own algorithms could carry",
+    "start-up": "too small to say: starting the steps takes longer than the bytes",
+    "in-network": "faster than ranks alone can be: switches add up (NVLink SHARP, SHARP), "
+    "or it is another network",
+    "impossible": "faster than this network can be: it is not the one that was measured",
+}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A report beside its network.
+
+    ``counted`` are the places of the rows that the verdict is about; ``least`` is the part of the bound that
+    they must reach, where one was asked for; ``made_s`` the time of a synthesized schedule by place.
+    ``baseline`` is the comparison with an older report.
+    """
+
+    source: str
+    network: str
+    report: Report
+    rows: tuple[JudgedRow, ...]
+    counted: tuple[int, ...]
+    least: float | None
+    made_s: dict[int, float]
+    baseline: tuple[Change, ...]
+
+    def failure(self, at: int) -> str:
+        """Why a row that counts fails; empty where it does not."""
+        one = self.rows[at]
+        if self.least is None or at not in self.counted:
+            return ""
+        if one.verdict == "impossible":
+            return f"{_label(one)}: {_MEANS['impossible']} ({self.network})"
+        if one.reached >= self.least:
+            return ""
+        return (
+            f"{_label(one)}: {percent(one.reached)} of the bound, asked for {percent(self.least)}: "
+            f"{_gbs(one.busbw_gbs(one.time_s))} GB/s busbw of at most {_gbs(one.busbw_gbs(one.bound.time_s))}"
+        )
+
+    @property
+    def failures(self) -> list[str]:
+        """Every reason for which CI should stop."""
+        found = [why for at in range(len(self.rows)) if (why := self.failure(at))]
+        return found + [_slower(change) for change in self.baseline if change.slower]
+
+
+def summary_of(told: Explained) -> dict[str, Any]:
+    """What ``explain --json`` prints: plain values with units in their names."""
+    return {
+        "source": told.source,
+        "network": told.network,
+        "ranks": told.report.ranks,
+        "hosts": list(told.report.hosts),
+        "library": told.report.library,
+        "machine": told.report.machine,
+        "rows": [_values(told, at) for at in range(len(told.rows))],
+        "at_least_percent": None if told.least is None else 100 * told.least,
+        "baseline": [
+            {
+                "row": change.label,
+                "old_us": change.old_s * 1e6,
+                "new_us": change.new_s * 1e6,
+                "noise_us": change.noise_s * 1e6,
+                "ratio": change.ratio,
+                "slower": change.slower,
+            }
+            for change in told.baseline
+        ],
+        "ok": not told.failures,
+        "findings": told.failures,
+    }
+
+
+def draw(told: Explained) -> None:
+    """Print the table of all rows, then what the rows that count mean."""
+    console.data(f"# {_title(told)}")
+    console.data("# busbw, and what it can be: the proven bound, NCCL's algorithms by bytes alone (GB/s)")
+    columns, rows = _table(told)
+    console.table(columns, rows)
+    for line in sentences(told):
+        console.data("")
+        console.data(line)
+
+
+def markdown_of(told: Explained) -> str:
+    """The same in Markdown."""
+    columns, rows = _table(told)
+    right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
+    parts = [f"### {cell(_title(told))}\n", markdown_table(columns, rows, right)]
+    parts += [f"{cell(line)}\n" for line in sentences(told)]
+    if told.baseline:
+        cells = [
+            [
+                change.label,
+                f"{change.old_s * 1e6:.1f}",
+                f"{change.new_s * 1e6:.1f}",
+                f"{change.ratio:.2f}x",
+                "**slower**" if change.slower else "faster" if change.faster else "same",
+            ]
+            for change in told.baseline
+        ]
+        parts.append(markdown_table(["row", "before (us)", "now (us)", "ratio", ""], cells, [1, 2, 3]))
+    parts += [f"**failed:** {cell(why)}\n" for why in told.failures]
+    return "\n".join(parts)
+
+
+def cases_of(told: Explained) -> list[Case]:
+    """A case for each row: failed, passed, or skipped where it does not count; and for each compared row."""
+    found = []
+    for at, one in enumerate(told.rows):
+        name = f"{_label(one)}, {one.row.dtype}"
+        if why := told.failure(at):
+            found.append(Case(name, one.time_s, "failed", why))
+        elif at in told.counted and told.least is not None:
+            found.append(Case(name, one.time_s, "passed", _sentence(told, at)))
+        else:
+            why = "no --at-least" if told.least is None else "--at-least is about the largest size"
+            found.append(Case(name, one.time_s, "skipped", why))
+    for change in told.baseline:
+        why = _slower(change)
+        name = f"baseline: {change.label}"
+        found.append(Case(name, change.new_s, "failed" if change.slower else "passed", why))
+    return found
+
+
+def sentences(told: Explained) -> list[str]:
+    """What is to be known of each row that counts."""
+    return [_sentence(told, at) for at in told.counted]
+
+
+def _title(told: Explained) -> str:
+    report = told.report
+    where = f"{plural(report.ranks, 'rank')} on {plural(len(report.hosts), 'host')}"
+    return f"{told.source}: {report.library}, {where}, on {told.network}"
+
+
+def _table(told: Explained) -> tuple[list[str], list[list[str]]]:
+    """Columns that no row fills are left out."""
+    rows = [_cells(told, at) for at in range(len(told.rows))]
+    kept = [at for at, name in enumerate(_COLUMNS) if at < 6 or any(row[at] != "-" for row in rows)]
+    columns, cells = [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    if told.made_s:
+        columns.insert(-1, "synthesized")
+        for at, row in enumerate(cells):
+            row.insert(-1, _gbs(told.rows[at].busbw_gbs(told.made_s[at])) if at in told.made_s else "-")
+    return columns, cells
+
+
+def _cells(told: Explained, at: int) -> list[str]:
+    one = told.rows[at]
+    known = {each.algorithm: _gbs(one.busbw_gbs(each.time_s)) for each in one.libraries}
+    return [
+        one.row.collective,
+        about(one.row.size_bytes),
+        f"{one.time_s * 1e6:.1f}",
+        _gbs(one.busbw_gbs(one.time_s)),
+        _gbs(one.busbw_gbs(one.bound.time_s)),
+        percent(one.reached),
+        *(known.get(name, "-") for name in ("ring", "tree", "direct")),
+        one.verdict,
+    ]
+
+
+def _sentence(told: Explained, at: int) -> str:
+    one = told.rows[at]
+    most = _gbs(one.busbw_gbs(one.bound.time_s))
+    parts = [
+        f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the most "
+        f"that ranks can do here, {most} (proven: {one.bound.name}, {one.bound.detail})."
+    ]
+    if one.verdict in ("in-network", "impossible"):
+        parts.append(
+            f"Where switches add up, too, it is {percent(one.reached_in_network)} of "
+            f"{_gbs(one.busbw_gbs(one.in_network.time_s))} ({one.in_network.name})."
+        )
+    for each in one.libraries:
+        could = _gbs(one.busbw_gbs(each.time_s))
+        parts.append(f"NCCL's {each.algorithm} could carry {could}, held up by {each.binding}.")
+    if at in told.made_s:
+        parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(told.made_s[at]))}.")
+    parts.append(f"Verdict: {_MEANS[one.verdict]}.")
+    return " ".join(parts)
+
+
+def _label(one: JudgedRow) -> str:
+    return f"{one.row.collective} of {about(one.row.size_bytes)}"
+
+
+def _gbs(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _slower(change: Change) -> str:
+    noise = f" ± {change.noise_s * 1e6:.1f}" if change.noise_s else ""
+    return (
+        f"{change.label}: {change.new_s * 1e6:.1f} us, was {change.old_s * 1e6:.1f}{noise} us "
+        f"({change.ratio:.2f} times as long)"
+    )
+
+
+def _values(told: Explained, at: int) -> dict[str, Any]:
+    one = told.rows[at]
+    return {
+        "collective": one.row.collective,
+        "size_bytes": one.row.size_bytes,
+        "dtype": one.row.dtype,
+        "redop": one.row.redop,
+        "time_us": one.time_s * 1e6,
+        "busbw_gbs": one.busbw_gbs(one.time_s),
+        "bound_us": one.bound.time_s * 1e6,
+        "bound_busbw_gbs": one.busbw_gbs(one.bound.time_s),
+        "percent_of_bound": 100 * one.reached,
+        "binding_bound": one.bound.name,
+        "binding_detail": one.bound.detail,
+        "in_network_bound_us": one.in_network.time_s * 1e6,
+        "percent_of_in_network_bound": 100 * one.reached_in_network,
+        "algorithms": {
+            each.algorithm: {
+                "time_us": each.time_s * 1e6,
+                "busbw_gbs": one.busbw_gbs(each.time_s),
+                "binding": each.binding,
+            }
+            for each in one.libraries
+        },
+        "synthesized_us": told.made_s[at] * 1e6 if at in told.made_s else None,
+        "verdict": one.verdict,
+        "counts": at in told.counted,
+        "ok": not told.failure(at),
+    }

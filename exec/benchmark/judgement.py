@@ -1,0 +1,215 @@
+"""A report beside what its network allows: proven bounds, NCCL's own algorithms, a synthesized schedule.
+
+``judged`` gives one `JudgedRow` for each row that was measured, whose verdict says whether its time is what
+one may expect there. Bounds are by size: each is seconds for each byte and a part that does not grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from exec.benchmark.report import Report, Row
+from exec.benchmark.runner import busbw_factor
+from probes.errors import UsageError
+from probes.wording import plural
+from synth.collective import KINDS, Kind
+from synth.network import Network
+from synth.networks.subnetwork import restricted
+from synth.portfolio.attempts import Request
+from synth.portfolio.library_rates import library_rates
+from synth.portfolio.synthesize import bounds_of, synthesize
+from synth.schedule import Bound
+
+__all__ = ["JudgedRow", "LibraryTime", "Verdict", "fitted", "judged", "largest", "synthesized_s"]
+
+Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
+
+# Bytes for each pair of ranks at which bounds are computed: from two sizes, below and above all that is
+# measured, follow all others.
+_SMALL, _LARGE = 1 << 12, 1 << 34
+# Bounds that count what must come into a set of ranks, and hold though switches add or copy, too.
+_CROSSING = ("ingress", "egress", "cut", "latency")
+# Of what NCCL's ring could carry, normal is two thirds: NVLink's protocol takes 20 % of its line
+# rate, xGMI's 25 %, and the machines in docs/explain.md that are well lie above it.
+_NORMAL, _LOW = 2 / 3, 1 / 3
+# A row is of start-up where bytes alone take less than each step of a ring takes to begin.
+_STEP_S = 10e-6
+# What a measurement may be faster than a bound before it contradicts it: nominal rates are rounded.
+_BEYOND = 1.02
+
+
+@dataclass(frozen=True)
+class LibraryTime:
+    """What one of NCCL's algorithms takes for a row by bytes alone, and what is always busy then."""
+
+    algorithm: str
+    time_s: float
+    binding: str
+
+
+@dataclass(frozen=True)
+class JudgedRow:
+    """One row: its time, and what its network allows.
+
+    ``bound`` holds for all schedules that add up at ranks; ``in_network`` also where switches add (NVLink
+    SHARP, SHARP) or copy. ``libraries`` is the fastest first, empty for what NCCL has no algorithm.
+    """
+
+    row: Row
+    ranks: int
+    time_s: float
+    bound: Bound
+    in_network: Bound
+    libraries: tuple[LibraryTime, ...]
+
+    @property
+    def reached(self) -> float:
+        """The bound over the time: 1 is the proven limit."""
+        return self.bound.time_s / self.time_s if self.time_s else 0.0
+
+    @property
+    def reached_in_network(self) -> float:
+        """The same of the bound that holds where switches add, too."""
+        return self.in_network.time_s / self.time_s if self.time_s else 0.0
+
+    def busbw_gbs(self, time_s: float) -> float:
+        """GB/s of nccl-tests' bus bandwidth, were the row done in ``time_s``; 0 for no time at all."""
+        factor = busbw_factor(self.row.collective, self.ranks)
+        return factor * self.row.size_bytes / time_s / 1e9 if time_s else 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the time is what one may expect.
+
+        *impossible*: no machine with this network is that fast, so the network is another one.
+        *in-network*: faster than ranks alone can be; switches add up. *start-up*: too small for bandwidth
+        to matter. Else how the time compares with NCCL's slowest algorithm by bytes, for which one it took is
+        not told, or the bound where it has none: *normal* from two thirds on, *low* from one third on,
+        *very low*.
+        """
+        if self.time_s * _BEYOND < self.in_network.time_s:
+            return "impossible"
+        if self.time_s * _BEYOND < self.bound.time_s:
+            return "in-network"
+        expected_s = self.libraries[-1].time_s if self.libraries else self.bound.time_s
+        if expected_s < 2 * (self.ranks - 1) * _STEP_S and expected_s < _NORMAL * self.time_s:
+            return "start-up"
+        share = expected_s / self.time_s
+        return "normal" if share >= _NORMAL else "low" if share >= _LOW else "very low"
+
+
+def fitted(network: Network, report: Report) -> Network:
+    """The network of the report's ranks: all of it, or the first ranks of every host.
+
+    Raises UsageError where they do not fit.
+    """
+    if network.ranks == report.ranks:
+        return network
+    names = list(dict.fromkeys(network.hosts))
+    each, left = divmod(report.ranks, len(names))
+    members = [[rank for rank, host in enumerate(network.hosts) if host == name] for name in names]
+    if left or not each or len(names) != len(report.hosts) or any(len(own) < each for own in members):
+        raise UsageError(
+            f"{network.name} has {plural(network.ranks, 'rank')} on {plural(len(names), 'host')}, the report "
+            f"{plural(report.ranks, 'rank')} on {plural(len(report.hosts), 'host')}",
+            hint="Name the network that was measured; several hosts of one machine are dgx-a100:2.",
+        )
+    return restricted(network, np.concatenate([own[:each] for own in members]))[0]
+
+
+def judged(report: Report, network: Network) -> list[JudgedRow]:
+    """One for each row of a known collective that has a time, in the order of the report.
+
+    Raises UsageError where the network has another number of ranks, or no way for a collective.
+    """
+    if network.ranks != report.ranks:
+        raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")
+    found = []
+    for row in report.rows:
+        shown = row.shown
+        if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
+            continue
+        lines = _lines(network, row.collective, max(0, row.root))
+        crossing = [line for line in lines if line.name.startswith(_CROSSING)]
+        rates = library_rates(network, row.collective, max(0, row.root))
+        found.append(
+            JudgedRow(
+                row=row,
+                ranks=report.ranks,
+                time_s=shown.time_s,
+                bound=_at(lines, row.size_bytes),
+                in_network=_at(crossing or lines, row.size_bytes),
+                libraries=tuple(
+                    LibraryTime(one.algorithm, one.s_per_byte * row.size_bytes, one.binding) for one in rates
+                ),
+            )
+        )
+    return found
+
+
+def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
+    """Of every collective, type and operator the rows of its largest size."""
+    most: dict[tuple[str, str, str], int] = {}
+    for one in rows:
+        most[_sort(one)] = max(most.get(_sort(one), 0), one.row.size_bytes)
+    return [one for one in rows if one.row.size_bytes == most[_sort(one)]]
+
+
+def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:
+    """Seconds of the best schedule that is found for a row within a time limit, proven by the checker.
+
+    Raises UsageError where no method serves it.
+    """
+    request = Request(
+        network,
+        row.collective,
+        size_bytes=row.size_bytes,
+        root=max(0, row.root),
+        time_limit_s=time_limit_s,
+        solving=False,
+    )
+    outcome = synthesize(request).schedule.outcome
+    assert outcome is not None
+    return outcome.time_s
+
+
+def _sort(one: JudgedRow) -> tuple[str, str, str]:
+    return one.row.collective, one.row.dtype, one.row.redop
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A bound as a function of the size: ``fixed_s`` and seconds for each byte."""
+
+    name: str
+    detail: str
+    fixed_s: float
+    s_per_byte: float
+
+
+@lru_cache(maxsize=64)
+def _lines(network: Network, kind: Kind, root: int) -> tuple[_Line, ...]:
+    """Every bound that binds at both ends of the sizes, as the line through its two times."""
+    small, large = (each * network.ranks**2 for each in (_SMALL, _LARGE))
+    early, late = (
+        {bound.name: bound for bound in bounds_of(Request(network, kind, size_bytes=size, root=root))}
+        for size in (small, large)
+    )
+    found = []
+    for name, bound in late.items():
+        # What binds at large sizes alone is counted by its bytes.
+        before_s = early[name].time_s if name in early else bound.time_s * small / large
+        s_per_byte = (bound.time_s - before_s) / (large - small)
+        found.append(_Line(name, bound.detail, max(0.0, before_s - s_per_byte * small), s_per_byte))
+    return tuple(found)
+
+
+def _at(lines: Sequence[_Line], size_bytes: int) -> Bound:
+    """The largest of the bounds at one size."""
+    best = max(lines, key=lambda line: line.fixed_s + line.s_per_byte * size_bytes)
+    return Bound(best.name, best.fixed_s + best.s_per_byte * size_bytes, best.detail)

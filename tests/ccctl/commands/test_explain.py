@@ -1,0 +1,149 @@
+"""`ccctl explain` as a user runs it: what it says of a log, when it fails, and what it refuses."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from ccctl.artifacts import codec
+
+GPUS = "NVIDIA A100-SXM4-40GB"
+
+
+def log(rows, hosts=("a",), each=8, gpu=GPUS):
+    """What all_reduce_perf prints: (bytes, microseconds) for each row."""
+    lines = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 16 warmup iters: 5 iters: 20", "# Using devices"]
+    for rank in range(len(hosts) * each):
+        host = hosts[rank // each]
+        lines.append(f"#  Rank {rank:2} Group  0 Pid {rank} on {host} device {rank % each} [0x0f] {gpu}")
+    lines.append("#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong")
+    ranks = len(hosts) * each
+    for size, time_us in rows:
+        algbw = size / time_us / 1e3
+        told = f"{time_us:.1f}  {algbw:.2f}  {algbw * 2 * (ranks - 1) / ranks:.2f}  0"
+        lines.append(f"  {size}  {size // 4}  float  sum  -1  {told}  {told}")
+    return "\n".join([*lines, "# Avg bus bandwidth : 1.0", ""])
+
+
+@pytest.fixture
+def well(tmp_path):
+    path = tmp_path / "nccl.log"
+    path.write_text(log([(8192, 30.0), (1 << 30, 8100.0)]))
+    return path
+
+
+def test_one_host_is_known_by_its_gpus(well, run_ccctl):
+    done = run_ccctl("explain", well)
+    assert done.returncode == 0
+    assert "taken for dgx-a100" in done.stderr
+    assert "232" in done.stdout and "normal" in done.stdout and "300.0" in done.stdout
+
+
+def test_the_summary_holds_bound_and_verdict(well, run_ccctl):
+    done = run_ccctl("explain", well, "--network", "dgx-a100", "--json")
+    told = json.loads(done.stdout)
+    small, large = told["rows"]
+    assert (small["verdict"], small["counts"], large["verdict"], large["counts"]) == (
+        "start-up",
+        False,
+        "normal",
+        True,
+    )
+    assert large["bound_busbw_gbs"] == pytest.approx(300, rel=0.01)
+    assert large["algorithms"]["ring"]["busbw_gbs"] == pytest.approx(300)
+    assert told["ok"] and told["network"] == "dgx-a100"
+
+
+@pytest.mark.parametrize(("asked", "status"), [("70%", 0), ("90", 1)])
+def test_ci_fails_below_what_was_asked_for(well, run_ccctl, tmp_path, asked, status):
+    xml, text = tmp_path / "out.xml", tmp_path / "out.md"
+    command = (
+        "explain",
+        well,
+        "--network",
+        "dgx-a100",
+        "--at-least",
+        asked,
+        "--junit",
+        xml,
+        "--markdown",
+        text,
+    )
+    done = run_ccctl(*command)
+    assert done.returncode == status, done.stderr
+    suite = ElementTree.fromstring(xml.read_bytes()).find("testsuite")
+    assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", str(status))
+    assert text.read_text().count("| all_reduce |") == 2
+    assert ("failed" in text.read_text()) == bool(status)
+
+
+def test_every_row_from_a_size_on_counts(well, run_ccctl):
+    done = run_ccctl("explain", well, "--network", "dgx-a100", "--at-least", "50%", "--from", "8K")
+    assert done.returncode == 1
+    assert "all_reduce of 8K" in done.stderr
+
+
+def test_a_machine_is_taken_once_for_each_host(tmp_path, run_ccctl):
+    path = tmp_path / "nccl.log"
+    path.write_text(log([(1 << 30, 21000.0)], hosts=("a", "b", "c")))
+    done = run_ccctl("explain", path, "--network", "dgx-a100/4x200", "--json")
+    told = json.loads(done.stdout)
+    assert told["network"] == "dgx-a100/4x200:3"
+    (row,) = told["rows"]
+    assert row["algorithms"]["ring"]["busbw_gbs"] == pytest.approx(100)
+    assert "nic" in row["algorithms"]["ring"]["binding"]
+    refused = run_ccctl("explain", path)
+    assert refused.returncode == 2
+    assert "--network dgx-a100:3" in refused.stderr
+
+
+def test_another_network_than_the_measured_one_fails(tmp_path, run_ccctl):
+    path = tmp_path / "nccl.log"
+    path.write_text(log([(1 << 30, 1000.0)]))
+    done = run_ccctl("explain", path, "--network", "dgx-a100", "--at-least", "50%")
+    assert done.returncode == 1
+    assert "not the one that was measured" in done.stderr
+
+
+def test_a_slower_run_than_the_baseline_fails(well, tmp_path, run_ccctl):
+    slow = tmp_path / "slow.log"
+    slow.write_text(log([(8192, 30.0), (1 << 30, 9500.0)]))
+    done = run_ccctl("explain", slow, "--baseline", well)
+    assert done.returncode == 1
+    assert "1.17 times as long" in done.stderr
+    assert run_ccctl("explain", slow, "--baseline", well, "--tolerance", "20").returncode == 0
+
+
+def test_a_report_of_ours_on_a_measured_network(samples, tmp_path, run_ccctl):
+    report, profile = tmp_path / "report.json", tmp_path / "profile.json"
+    codec.write(str(report), "report", samples["report"])
+    codec.write(str(profile), "profile", samples["profile"])
+    done = run_ccctl("explain", report, "--network", profile, "--synth", "--json")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)["rows"][-1]
+    assert row["synthesized_us"] * (1 + 1e-9) >= row["bound_us"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--at-least", "much"], "expected a percentage"),
+        (["--from", "1T"], "the largest row"),
+        (["--network", "dgx-a100:2"], "16 ranks on 2 hosts"),
+        (["--network", "nowhere"], "neither a file nor"),
+        (["--json", "--markdown", "-"], "stdout"),
+        (["--network", "dgx-a100/9x9"], "NICs of"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(well, run_ccctl, arguments, says):
+    done = run_ccctl("explain", well, *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_refuses_what_is_no_log(tmp_path, run_ccctl):
+    path = tmp_path / "x.log"
+    path.write_text("nothing of the kind\n")
+    done = run_ccctl("explain", path)
+    assert done.returncode == 65
+    assert str(path) in done.stderr

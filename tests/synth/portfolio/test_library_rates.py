@@ -1,0 +1,73 @@
+"""What NCCL's ring, tree and direct sends reach, against rates that are known, bounds, and simulation."""
+
+import pytest
+
+from exec.benchmark.runner import busbw_factor
+from synth.networks.dgx import pod
+from synth.networks.families import family
+from synth.portfolio.attempts import Request
+from synth.portfolio.library_rates import library_rates
+from synth.portfolio.synthesize import bounds_of
+
+LARGE = 1 << 36
+
+
+def busbw(network, kind, root=0):
+    factor = busbw_factor(kind, network.ranks)
+    return {one.algorithm: factor / one.s_per_byte / 1e9 for one in library_rates(network, kind, root)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ring"),
+    [
+        ("dgx-1", 150),  # three rings each way over six NVLinks
+        ("dgx-1p", 80),
+        ("dgx-2", 150),
+        ("dgx-a100", 300),
+        ("mi300x", 448),  # seven links, all of them used
+        ("dgx-a100:3", 200),  # eight NICs of 25 GB/s
+        ("dgx-a100/4x200:3", 100),
+        ("dgx-2:2", 100),
+    ],
+)
+def test_rings_reach_what_links_and_nics_carry(spec, ring):
+    assert busbw(pod(spec), "all_reduce")["ring"] == pytest.approx(ring)
+    assert busbw(pod(spec), "all_gather") == {"ring": pytest.approx(ring)}
+
+
+def test_trees_of_two_hosts_cross_the_nics_once_a_way():
+    """What a rank sends up comes down once: algbw is the NICs' rate, busbw 2 (n − 1) / n times as much."""
+    found = busbw(pod("dgx-a100/1x100:2"), "all_reduce")
+    assert found["tree"] == pytest.approx(12.5 * 2 * 15 / 16)
+    assert found["ring"] == pytest.approx(12.5)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
+@pytest.mark.parametrize("spec", ["dgx-1", "mi250", "dgx-a100/2x100:2", "dgx-1:2", "dgx-h100:3"])
+def test_no_algorithm_beats_the_proven_bound(spec, kind):
+    network = pod(spec)
+    bound_s = max(bound.time_s for bound in bounds_of(Request(network, kind, size_bytes=LARGE, root=3)))
+    rates = library_rates(network, kind, 3)
+    assert rates
+    for one in rates:
+        # The bound counts an alpha, and chunks are of whole bytes.
+        assert one.s_per_byte * LARGE >= bound_s * (1 - 1e-4) - 1e-5
+        assert one.binding
+
+
+@pytest.mark.parametrize("kind", ["all_to_all", "scatter", "gather"])
+def test_direct_sends_are_held_up_by_the_busiest_port(kind):
+    (one,) = library_rates(family("switch:4", [0.0], [10e9]), kind, 2)
+    assert (one.algorithm, one.s_per_byte) == ("direct", pytest.approx(0.75 / 10e9))
+    assert "2" in one.binding or kind == "all_to_all"
+
+
+def test_what_the_links_do_not_allow_is_left_out():
+    line = family("mesh:4", [0.0], [10e9])
+    assert [one.algorithm for one in library_rates(line, "all_reduce")] == ["tree"]
+    assert library_rates(line, "all_to_all") == ()
+
+
+def test_hosts_of_one_rank_have_rings_through_their_nics():
+    found = busbw(family("switch:2", [0.0], [10e9]), "all_reduce")
+    assert found["ring"] == pytest.approx(10)
