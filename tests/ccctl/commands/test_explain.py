@@ -97,6 +97,25 @@ def test_a_machine_is_taken_once_for_each_host(tmp_path, run_ccctl):
     assert "--network dgx-a100:3" in refused.stderr
 
 
+def test_what_nccl_wrote_of_one_host_stands_for_each(tmp_path, run_ccctl):
+    gpus = "".join(
+        f'<pci busid="0000:0{gpu}:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">'
+        f'<gpu dev="{gpu}" sm="80" rank="{gpu}" gdr="1"/></pci>'
+        for gpu in range(2)
+    )
+    nic = (
+        '<pci busid="0000:09:00.0" class="0x020000" link_speed="16.0 GT/s PCIe" link_width="16"><nic>'
+        '<net name="mlx5_0" dev="0" speed="100000" port="1" guid="0x1" maxconn="1" gdr="0"/></nic></pci>'
+    )
+    cpu = '<cpu numaid="0" affinity="3" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">'
+    (tmp_path / "system.xml").write_text(f'<system version="1">{cpu}{gpus}{nic}</cpu></system>')
+    (tmp_path / "nccl.log").write_text(log([(1 << 30, 140000.0)], hosts=("a", "b"), each=2))
+    done = run_ccctl("explain", tmp_path / "nccl.log", "--network", tmp_path / "system.xml", "--json")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["algorithms"]["ring"]["busbw_gbs"] == pytest.approx(12.5)
+    assert "mlx5_0" in row["algorithms"]["ring"]["binding"]
+
+
 def test_another_network_than_the_measured_one_fails(tmp_path, run_ccctl):
     path = tmp_path / "nccl.log"
     path.write_text(log([(1 << 30, 1000.0)]))
