@@ -25,7 +25,7 @@ from ccctl.errors import DataError
 from probes.files.bounded_read import inflated
 from probes.numbers import LARGEST
 
-__all__ = ["KINDS", "Artifact", "body_type", "decode", "encode", "load", "read", "save", "write"]
+__all__ = ["KINDS", "Artifact", "body_type", "created", "decode", "encode", "load", "read", "save", "write"]
 
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
@@ -77,7 +77,7 @@ def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> 
 
     envelope = {
         "schema": f"ccctl/{kind}/{KINDS[kind][1]}",
-        "created": _now(),
+        "created": created(),
         "tool": f"ccctl {__version__}",
         "host": socket.gethostname(),
         "inputs": dict(inputs or {}),
@@ -234,7 +234,8 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
     raise DataError(source, problems[:ENOUGH] + rest)
 
 
-def _now() -> str:
+def created() -> str:
+    """This moment as artifacts tell it, or that of SOURCE_DATE_EPOCH."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return moment.isoformat(timespec="seconds")

@@ -18,6 +18,7 @@ from ccctl.commands.lab import lab
 from ccctl.commands.manual import manual
 from ccctl.commands.profile import profile
 from ccctl.commands.relay import relay
+from ccctl.commands.report import report
 from ccctl.commands.run import run
 from ccctl.commands.schema import schema
 from ccctl.commands.show import show
@@ -45,6 +46,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     relay,
     watch,
     show,
+    report,
     lab,
     doctor,
     schema,

@@ -401,7 +401,7 @@ def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: st
 
         write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
     if svg is not None:
-        from ccctl.render.svg.timelines import picture
+        from ccctl.render.svg.fusion import picture
 
         content = picture(plans)
         if svg == "-":

@@ -28,7 +28,6 @@ EXAMPLES = (
 )
 
 _JUDGED = ("schedule", "selection", "groups")
-_PLOTTED = ("schedule", "selection", "report", "groups", "training")
 _TRAINING = ("model", "fusion", "tuning", "groups", "training")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
@@ -111,32 +110,24 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: codec.Artifact, output: str) -> None:
-    if found.kind not in _PLOTTED or not (output == "-" or output.endswith(".svg")):
+    from ccctl.render.svg import DRAWN, pictures
+    from ccctl.render.svg.drawing import document
+
+    if found.kind not in (*DRAWN, "groups") or not (output == "-" or output.endswith(".svg")):
         raise UsageError(
-            f"-o {output}: expected a schedule, selection, report, groups or training, and a name that ends "
-            f"in .svg; found a {found.kind}",
+            f"-o {output}: expected a {', '.join(DRAWN)} or groups, and a name that ends in .svg; "
+            f"found a {found.kind}",
             hint="Without -o it is drawn as text.",
         )
-    if found.kind == "schedule":
-        from ccctl.render.svg.utilization import picture
-
-        content = picture(found.body)
-    elif found.kind == "selection":
-        from ccctl.render.svg import selection
-
-        content = selection.plot(found.body).encode()
-    elif found.kind == "groups":
+    if found.kind == "groups":
         from ccctl.render.svg import groups
 
         content = groups.picture(found.body).encode()
-    elif found.kind == "training":
-        from ccctl.render.svg import training
-
-        content = training.plot(found.body).encode()
     else:
-        from ccctl.render.svg.report import plot
-
-        content = plot(found.body).encode()
+        drawings = pictures(found.kind, found.body)
+        if not drawings:
+            raise UsageError(f"{found.source}: there is nothing in the {found.kind} to draw")
+        content = document(drawings).encode()
     if output == "-":
         console.raw(content)
     else:

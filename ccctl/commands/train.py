@@ -298,9 +298,11 @@ def _network(
 
 def _draw(report: TrainingReport, path: str) -> None:
     from ccctl.artifacts.atomic import write_atomically
-    from ccctl.render.svg.training import plot
+    from ccctl.render.svg import WIDE
+    from ccctl.render.svg.drawing import document
+    from ccctl.render.svg.training import pictures
 
-    content = plot(report).encode()
+    content = document(pictures(report, WIDE)).encode()
     if path == "-":
         console.raw(content)
     else:

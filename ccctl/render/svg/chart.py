@@ -1,4 +1,4 @@
-"""Charts over two logarithmic axes, as SVG written by hand: no library, the same bytes each time."""
+"""Charts of lines over two axes, logarithmic or linear, as SVG written by hand: the same bytes each time."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from probes.xml_text import as_content
+from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, stroke, text, text_width
 
-__all__ = ["COLOURS", "Chart", "Line", "document"]
+__all__ = ["COLOURS", "Chart", "Line", "charts"]
 
-# Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
-_INK, _GRID, _FONT = "#222222", "#dddddd", "font-family='sans-serif' font-size='12'"
 _LEAST, _MOST = 1e-30, 1e30
 # Right of the last tick half of its value must fit: 326.7K.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 28, 34, 46
+_RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
+# From so many pixels on, two charts stand beside each other.
+_TWO = 700
+_PIXELS_A_TICK = 62
+_HALF_PIXELS = 34
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series: its points (x, y), both above 0, in the order of x."""
+    """One series: its points (x, y) in the order of x, above 0 where the axis is logarithmic."""
 
     name: str
     colour: str
@@ -30,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel of lines; ``x_name`` and ``y_name`` write a tick's value."""
+    """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis."""
 
     title: str
     x_title: str
@@ -38,94 +39,107 @@ class Chart:
     x_name: Callable[[float], str]
     y_name: Callable[[float], str]
     x_base: int = 2
+    y_base: int = 10
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """A logarithmic axis: from value to position."""
+    """From value to position, by its logarithm where there is a base."""
 
-    low: float
-    high: float
+    base: int
+    ticks: tuple[float, ...]
     first: float
     last: float
 
     def at(self, value: float) -> float:
-        share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return self.first + share * (self.last - self.first)
+        scale = math.log if self.base else float
+        low, high = scale(self.ticks[0]), scale(self.ticks[-1])
+        return self.first + (scale(value) - low) / (high - low) * (self.last - self.first)
 
 
-def document(title: str, charts: Sequence[Chart], width: int = 560, height: int = 380) -> str:
-    """An SVG with the charts beside each other, and below them what each colour means."""
-    names = list(dict.fromkeys((line.name, line.colour, line.dashed) for c in charts for line in c.lines))
-    legend_rows = -(-len(names) // 4)
-    whole = width * len(charts), height + 40 + 20 * legend_rows
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{whole[0]}' height='{whole[1]}' "
-        f"viewBox='0 0 {whole[0]} {whole[1]}' role='img'>",
-        f"<title>{as_content(title)}</title>",
-        f"<rect width='{whole[0]}' height='{whole[1]}' fill='#ffffff'/>",
-        _text(title, whole[0] / 2, 20, anchor="middle", size=14),
+def charts(title: str, about: str, panels: Sequence[Chart], width: int) -> Drawing:
+    """The panels beside each other, or below each other where it is narrow, and what each colour means."""
+    across = 2 if width >= _TWO and len(panels) > 1 else 1
+    each = width // across
+    parts = []
+    for number, panel in enumerate(panels):
+        row, column = divmod(number, across)
+        moved = f"translate({column * each},{row * _HEIGHT})"
+        parts += [f"<g transform='{moved}'>", *_chart(panel, each), "</g>"]
+    top = -(-len(panels) // across) * _HEIGHT
+    names = dict.fromkeys((line.name, line.colour, line.dashed) for one in panels for line in one.lines)
+    signs = [(stroke("M0 6h28", colour, dashed=dashed), name) for name, colour, dashed in names]
+    drawn, height = legend(signs, 8, width, top + 4)
+    return Drawing(title, about, width, top + height + 8, (*parts, *drawn))
+
+
+def _chart(chart: Chart, width: int) -> list[str]:
+    lines = [
+        replace(line, points=tuple(point for point in line.points if _drawable(point, chart)))
+        for line in chart.lines
     ]
-    for number, chart in enumerate(charts):
-        parts += [f"<g transform='translate({number * width},24)'>", *_chart(chart, width, height), "</g>"]
-    for number, (name, colour, dashed) in enumerate(names):
-        x, y = 40 + (number % 4) * (whole[0] - 60) / 4, height + 42 + 20 * (number // 4)
-        parts += [_stroke(f"M{x:.1f} {y - 4:.1f}h28", colour, dashed), _text(name, x + 34, y)]
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _chart(chart: Chart, width: int, height: int) -> list[str]:
-    lines = [replace(line, points=tuple(filter(_drawable, line.points))) for line in chart.lines]
     lines = [line for line in lines if line.points]
     points = [point for line in lines for point in line.points]
     if not points:
-        return [_text(f"{chart.title}: nothing above 0", width / 2, height / 2, anchor="middle")]
-    x = _axis([x for x, _ in points], chart.x_base, _LEFT, width - _RIGHT)
-    y = _axis([y for _, y in points], 10, height - _BOTTOM, _TOP)
-    parts = [_text(chart.title, (_LEFT + width - _RIGHT) / 2, _TOP - 10, anchor="middle")]
-    bottom = height - _BOTTOM
-    for value in _ticks(x, chart.x_base):
-        at = x.at(value)
-        parts.append(_stroke(f"M{at:.1f} {_TOP}V{bottom}", _GRID, width=1))
-        parts.append(_text(chart.x_name(value), at, bottom + 16, anchor="middle"))
-    for value in _ticks(y, 10):
-        at = y.at(value)
-        parts.append(_stroke(f"M{_LEFT} {at:.1f}H{width - _RIGHT}", _GRID, width=1))
-        parts.append(_text(chart.y_name(value), _LEFT - 6, at + 4, anchor="end"))
-    parts.append(_text(chart.x_title, (_LEFT + width - _RIGHT) / 2, bottom + 36, anchor="middle"))
+        return [text(f"{chart.title}: nothing above 0", width / 2, _HEIGHT / 2, anchor="middle")]
+    bottom = _HEIGHT - _BOTTOM
+    y = _axis([y for _, y in points], chart.y_base, bottom, _TOP, _HALF_PIXELS)
+    left = 14 + max(text_width(chart.y_name(value)) for value in y.ticks)
+    x = _axis([x for x, _ in points], chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK)
+    parts = [text(fitted(chart.title, width - 16), 8, _TOP - 12, kind="axis")]
+    for value in x.ticks:
+        parts.append(stroke(f"M{x.at(value):.1f} {_TOP}V{bottom}", "grid", width=1))
+        parts.append(text(chart.x_name(value), x.at(value), bottom + 16, anchor="middle"))
+    for value in y.ticks:
+        parts.append(stroke(f"M{left:.1f} {y.at(value):.1f}H{width - _RIGHT}", "grid", width=1))
+        parts.append(text(chart.y_name(value), left - 6, y.at(value) + 4, anchor="end"))
+    middle = (left + width - _RIGHT) / 2
+    parts.append(text(chart.x_title, middle, bottom + 36, anchor="middle", kind="axis"))
     for line in lines:
         places = [(x.at(size), y.at(value)) for size, value in line.points]
-        parts.append(_stroke("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places), line.colour, line.dashed))
+        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
+        parts.append(stroke(path, line.colour, dashed=line.dashed))
         if not line.dashed:
             parts += [f"<circle cx='{a:.1f}' cy='{b:.1f}' r='3' fill='{line.colour}'/>" for a, b in places]
     return parts
 
 
-def _drawable(point: tuple[float, float]) -> bool:
-    """Whether a point has a place on logarithmic axes, and leaves the others theirs."""
-    return all(_LEAST <= value <= _MOST for value in point)
+def _drawable(point: tuple[float, float], chart: Chart) -> bool:
+    """Whether a point has a place on its axes, and leaves the others theirs."""
+    return all(
+        (_LEAST if base else 0.0) <= value <= _MOST
+        for value, base in zip(point, (chart.x_base, chart.y_base), strict=True)
+    )
 
 
-def _axis(values: Sequence[float], base: int, first: float, last: float) -> _Axis:
-    """An axis from the power of ``base`` below the least value to that above the largest."""
-    low = base ** math.floor(math.log(min(values), base) + 1e-9)
-    high = base ** math.ceil(math.log(max(values), base) - 1e-9)
-    return _Axis(low, high if high > low else low * base, first, last)
+def _axis(values: Sequence[float], base: int, first: float, last: float, apart: float) -> _Axis:
+    """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``."""
+    most = max(2, int(abs(last - first) / apart))
+    ticks = _powers(min(values), max(values), base, most) if base else _steps(max(values), most)
+    return _Axis(base, ticks, first, last)
 
 
-def _ticks(axis: _Axis, base: int) -> list[float]:
-    """Powers of ``base``, so many apart that at most nine fit."""
-    count = round(math.log(axis.high / axis.low, base))
-    step = max(1, -(-count // 8))
-    return [axis.low * float(base) ** power for power in range(0, count + 1, step)]
+def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, ...]:
+    """Powers of ``base``, or of ten 1, 2 and 5 times a power where few would stand there."""
+    low = math.floor(math.log(least, base) + 1e-9)
+    high = math.ceil(math.log(largest, base) - 1e-9)
+    if base == 10:
+        fine = [part * 10.0**power for power in range(low, high + 1) for part in (1, 2, 5)]
+        first = max(at for at, value in enumerate(fine) if value <= least * (1 + 1e-9) or not at)
+        last = min(
+            (at for at, value in enumerate(fine) if value >= largest * (1 - 1e-9)), default=len(fine) - 1
+        )
+        last = max(last, first + 1)
+        if last - first < most:
+            return tuple(fine[first : last + 1])
+    high = max(high, low + 1)
+    step = max(1, -(-(high - low) // most))
+    return tuple(float(base) ** power for power in range(low, high + step, step))
 
 
-def _text(words: str, x: float, y: float, *, anchor: str = "start", size: int = 12) -> str:
-    font = _FONT.replace("'12'", f"'{size}'")
-    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{_INK}'"
-    return f"<text {place} {font}>{as_content(words)}</text>"
-
-
-def _stroke(path: str, colour: str, dashed: bool = False, width: int = 2) -> str:
-    dash = " stroke-dasharray='6 4'" if dashed else ""
-    return f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='{width}'{dash}/>"
+def _steps(largest: float, most: int) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten, from 0 on."""
+    rough = max(largest, 1e-9) / most
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(part * unit for part in (1, 2, 5, 10) if part * unit >= rough * (1 - 1e-9))
+    return tuple(step * number for number in range(max(1, math.ceil(largest / step - 1e-9)) + 1))

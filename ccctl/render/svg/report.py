@@ -2,56 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from ccctl.errors import UsageError
-from ccctl.render.svg.chart import COLOURS, Chart, Line, document
+from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.drawing import Drawing
 from ccctl.render.units import about, seconds
 
 if TYPE_CHECKING:
     from exec.benchmark.report import Measurement, Report, Row
 
-__all__ = ["plot"]
+__all__ = ["Bounds", "pictures"]
 
+BOUND = "#7f7f7f"
+Bounds = Mapping[tuple[str, int], float]
 Points = dict[float, float]
 
 
-def plot(report: Report) -> str:
-    """The SVG of a report's first element type and operator; raises UsageError where it has no rows.
+def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list[Drawing]:
+    """Bandwidth and time over size, a picture for each collective, element type and operator.
 
-    Of a size that was measured again the last one is drawn.
+    ``bounds_s`` are proven lower bounds on the times by collective and size, dashed. Of a size that was
+    measured again the last one is drawn. Nothing was measured: no picture.
     """
-    rows = [row for row in report.rows if row.shown is not None]
-    if not rows:
-        raise UsageError("the report has no measured rows to draw")
+    kinds: dict[tuple[str, str, str], list[Row]] = {}
+    for row in report.rows:
+        if row.shown is not None:
+            kinds.setdefault((row.collective, row.dtype, row.redop), []).append(row)
+    return [_picture(report, rows, width, bounds_s or {}) for rows in kinds.values()]
+
+
+def _picture(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> Drawing:
     first = rows[0]
-    rows = [row for row in rows if _kind(row) == _kind(first)]
     title = f"{first.collective} on {report.ranks} ranks, {first.dtype}"
     title += "" if first.redop == "none" else f" {first.redop}"
     title += ", interrupted" if report.interrupted else ""
     bandwidths = _lines(rows, lambda one, row: one.busbw_gbs, _predicted_gbs)
     times = _lines(rows, lambda one, row: one.time_s, lambda row: row.predicted_s)
-    return document(
+    bandwidths += _bound(
+        {row.size_bytes: _at_gbs(row, bounds_s.get((row.collective, row.size_bytes))) for row in rows}
+    )
+    times += _bound({row.size_bytes: bounds_s.get((row.collective, row.size_bytes)) for row in rows})
+    return charts(
         title,
+        "Bus bandwidth and median time over size: measured, predicted, of other libraries, and the bound.",
         [
             Chart("bus bandwidth (GB/s)", "size (bytes)", bandwidths, about, lambda value: f"{value:g}"),
             Chart("time, median", "size (bytes)", times, about, seconds),
         ],
+        width,
     )
 
 
-def _kind(row: Row) -> tuple[str, str, str]:
-    return (row.collective, row.dtype, row.redop)
+def _bound(found: Mapping[int, float | None]) -> tuple[Line, ...]:
+    points = {float(size): value for size, value in found.items() if value}
+    line = _line("proven bound", BOUND, points, dashed=True)
+    return (line,) if line.points else ()
 
 
 def _predicted_gbs(row: Row) -> float | None:
-    """The bus bandwidth at the predicted time: a row's own bandwidth, scaled by its time."""
+    return _at_gbs(row, row.predicted_s)
+
+
+def _at_gbs(row: Row, time_s: float | None) -> float | None:
+    """The bus bandwidth if the row had taken ``time_s``: its own bandwidth, scaled by its time."""
     shown = row.shown
-    if shown is None or row.predicted_s is None or row.predicted_s <= 0:
+    if shown is None or time_s is None or time_s <= 0:
         return None
-    return shown.busbw_gbs * shown.time_s / row.predicted_s
+    return shown.busbw_gbs * shown.time_s / time_s
 
 
 def _lines(

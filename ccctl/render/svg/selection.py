@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, document
+from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.drawing import Drawing
 from ccctl.render.text.selection import busbw_gbs
 from ccctl.render.units import about, seconds
 from probes.wording import plural
@@ -12,11 +13,11 @@ from probes.wording import plural
 if TYPE_CHECKING:
     from synth.selection import Selection
 
-__all__ = ["plot"]
+__all__ = ["pictures"]
 
 
-def plot(selection: Selection) -> str:
-    """The SVG of predicted bandwidth and time over size, a line for each schedule, the bound dashed."""
+def pictures(selection: Selection, width: int) -> list[Drawing]:
+    """Predicted bandwidth and time over size, a line for each schedule, the bound dashed."""
     lines = [
         (
             f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}",
@@ -37,10 +38,14 @@ def plot(selection: Selection) -> str:
     ]
     drawn = [tuple(line for line in some if line.points) for some in (rates, times)]
     limit = (Line("proven bound", "#7f7f7f", bound, dashed=True),) if bound else ()
-    return document(
-        f"{selection.collective.label} on {selection.network.name}, predicted",
-        [
-            Chart("bus bandwidth (GB/s)", "size (bytes)", drawn[0], about, lambda value: f"{value:g}"),
-            Chart("time", "size (bytes)", drawn[1] + limit, about, seconds),
-        ],
-    )
+    return [
+        charts(
+            f"{selection.collective.label} on {selection.network.name}, predicted",
+            "Predicted bus bandwidth and time over size: a line for each schedule, and the proven bound.",
+            [
+                Chart("bus bandwidth (GB/s)", "size (bytes)", drawn[0], about, lambda value: f"{value:g}"),
+                Chart("time", "size (bytes)", drawn[1] + limit, about, seconds),
+            ],
+            width,
+        )
+    ]

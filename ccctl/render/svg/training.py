@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.chart import COLOURS, Chart, Line, document
+from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.drawing import Drawing
 from ccctl.render.units import seconds
 
 if TYPE_CHECKING:
     from exec.training.workloads.report import TrainedMode, TrainingReport
 
-__all__ = ["plot"]
+__all__ = ["pictures"]
 
 # So many points of a curve are seen.
 _POINTS = 40
 
 
-def plot(report: TrainingReport) -> str:
-    """The document: two panels, a colour for each mode.
+def pictures(report: TrainingReport, width: int) -> list[Drawing]:
+    """Two panels, a colour for each mode.
 
     A loss is the mean of its neighbours, as batches differ. An error of 0 has no place on a logarithmic
     axis.
@@ -39,13 +40,17 @@ def plot(report: TrainingReport) -> str:
         )
         for row, colour in zip(report.rows, colours, strict=True)
     )
-    return document(
-        f"{report.model} on {report.ranks} ranks, {report.backend}",
-        [
-            Chart("loss", "iteration", losses, lambda x: f"{x:g}", lambda y: f"{y:g}", 10),
-            Chart("error on held-out data", "time", errors, seconds, lambda y: f"{y:g}", 10),
-        ],
-    )
+    return [
+        charts(
+            f"{report.model} on {report.ranks} ranks, {report.backend}",
+            "Loss over iterations and error on held-out data over time: a line for each mode.",
+            [
+                Chart("loss", "iteration", losses, lambda x: f"{x:g}", lambda y: f"{y:g}", 10),
+                Chart("error on held-out data (share)", "time", errors, seconds, lambda y: f"{y:g}", 10),
+            ],
+            width,
+        )
+    ]
 
 
 def _losses(row: TrainedMode) -> tuple[tuple[float, float], ...]:

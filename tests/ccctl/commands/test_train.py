@@ -9,7 +9,8 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.commands.train import parse_modes, train
 from ccctl.errors import UsageError
-from ccctl.render.svg.training import plot
+from ccctl.render.svg.drawing import document
+from ccctl.render.svg.training import pictures
 from ccctl.summaries.training import TrainingRows, summary_of
 from exec.training.workloads.report import gathered
 from exec.training.workloads.request import MODES, Mode
@@ -100,7 +101,7 @@ def test_summary_and_picture_have_every_mode(pieces):
     report = gathered(pieces)
     told = summary_of(report)
     assert [(row["mode"], row["ddp_difference"]) for row in told["rows"]] == [("ddp", None), ("gossip", 0.25)]
-    drawn = plot(report)
+    drawn = document(pictures(report, 960))
     assert "ddp:4M" in drawn
     assert "gossip" in drawn
 

@@ -5,10 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ccctl.errors import UsageError
-from ccctl.render.svg.report import plot
+from ccctl.render.svg.drawing import document
+from ccctl.render.svg.report import pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def plot(report, width=960, bounds_s=None):
+    return document(pictures(report, width, bounds_s))
 
 
 def grown(report, sizes):
@@ -56,8 +60,16 @@ def test_the_same_report_is_the_same_bytes(samples):
 
 
 def test_a_report_without_rows_has_no_picture(samples):
-    with pytest.raises(UsageError, match="no measured rows"):
-        plot(replace(samples["report"], rows=()))
+    assert pictures(replace(samples["report"], rows=()), 960) == []
+
+
+def test_each_collective_has_a_picture_and_the_bound_a_line_in_both_panels(samples):
+    report = grown(samples["report"], (1024, 4096))
+    gathers = tuple(replace(row, collective="all_gather") for row in report.rows)
+    both = replace(report, rows=report.rows + gathers)
+    first, second = pictures(both, 960, {("all_reduce", 1024): 1e-7, ("all_reduce", 4096): 4e-7})
+    assert first.title.startswith("all_reduce") and second.title.startswith("all_gather")
+    assert "proven bound" in "".join(first.parts) and "proven bound" not in "".join(second.parts)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +94,12 @@ def test_a_report_of_what_cannot_be_measured_is_refused(samples, value):
 def test_every_word_of_the_axes_lies_within_its_panel(samples):
     """The largest sizes stand at the right end of an axis; a letter of 12 points is 7 wide at most."""
     root = ElementTree.fromstring(plot(grown(samples["report"], (1 << 20, 256 << 20))))
-    panels = list(root.iter(f"{SVG}g"))
+    panels = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}circle") is not None]
     assert len(panels) == 2
     for panel in panels:
         for text in panel.iter(f"{SVG}text"):
             if text.get("text-anchor") == "middle":
-                assert float(text.get("x")) + 7 * len(text.text) / 2 <= 560
+                assert float(text.get("x")) + 7 * len(text.text) / 2 <= 480
 
 
 def test_both_panels_are_of_one_statistic(samples):

@@ -1,0 +1,74 @@
+"""All artifacts in folders and files: those that can be read, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccctl.artifacts.codec import Artifact
+from ccctl.artifacts.files import is_folder
+from ccctl.artifacts.foreign import read_any
+from ccctl.errors import CcctlError, DataError, MissingInputError
+from probes.wording import first_of
+
+__all__ = ["Gathered", "Unread", "gather"]
+
+_ENDINGS = (".json", ".json.gz", ".xml", ".xml.gz")
+# Of tools that write text; what is none of theirs is a note of somebody's.
+_TEXTS = (".txt", ".log", ".out")
+_MOST_TOLD = 2
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that is no artifact, and why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was read, in the order of the names, and what could not be."""
+
+    artifacts: tuple[Artifact, ...]
+    unread: tuple[Unread, ...]
+
+
+def gather(paths: Sequence[str]) -> Gathered:
+    """Read each file, and the files that lie in each folder with an ending that artifacts have.
+
+    Text in a folder is read where nccl-tests wrote it, and passed over elsewhere. Raises MissingInputError
+    where a path does not exist or where nothing is there to read.
+    """
+    artifacts: list[Artifact] = []
+    unread: list[Unread] = []
+    for path in paths:
+        inside = is_folder(path)
+        for file in _files(path) if inside else [path]:
+            try:
+                artifacts.append(read_any(file))
+            except MissingInputError as error:
+                if not inside:
+                    raise
+                unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))
+            except DataError as error:
+                if not inside or not file.endswith(_TEXTS):
+                    unread.append(Unread(file, "; ".join(first_of(error.problems, _MOST_TOLD, "problem"))))
+            except CcctlError as error:
+                unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))
+    if not artifacts and not unread:
+        raise MissingInputError(
+            f"{', '.join(paths)}: there is no artifact",
+            hint="ccctl detect, profile, synth and bench write them",
+        )
+    return Gathered(tuple(artifacts), tuple(unread))
+
+
+def _files(folder: str) -> list[str]:
+    try:
+        entries = sorted(entry for entry in Path(folder).iterdir() if not entry.name.startswith("."))
+        return [str(entry) for entry in entries if entry.name.endswith(_ENDINGS + _TEXTS) and entry.is_file()]
+    except OSError as error:
+        raise MissingInputError(f"{folder}: {error.strerror}") from error

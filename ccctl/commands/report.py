@@ -1,0 +1,115 @@
+"""`ccctl report`: a folder of artifacts as one page of HTML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.arguments.options import Json, Output, Quiet
+from ccctl.artifacts.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from ccctl.artifacts.folder import Gathered
+    from ccctl.render.findings import Finding
+    from ccctl.render.html.page import Part
+
+__all__ = ["EXAMPLES", "report"]
+
+EXAMPLES = (
+    ("ccctl report out/ -o report.html", "put all that lies in a folder on one page, findings first"),
+    ("ccctl report profile.json bench.json -o report.html", "a profile, and a benchmark beside its bound"),
+    ("ccctl report out/", "print the findings"),
+)
+
+# In this order they stand on the page.
+_SECTIONS = {
+    "profile": "Links",
+    "topology": "Machines",
+    "schedule": "Schedules",
+    "program": "Programs",
+    "selection": "Schedules",
+    "report": "Benchmarks",
+    "history": "Watch",
+    "training": "Training",
+    "groups": "Training",
+    "fusion": "Training",
+    "model": "Training",
+    "tuning": "Training",
+}
+
+
+def report(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="FOLDER|FILE…", help="Folders of artifacts, or single ones."),
+    ],
+    output: Output = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Put artifacts on one page of HTML: what is wrong first, then pictures and numbers.
+
+    The page holds everything that it shows and loads nothing. Beside the curves of a benchmark stands the
+    proven bound, where a profile or a schedule of as many ranks is among the files. What nccl-tests wrote is
+    read, too. A file that cannot be read is a finding. Without -o the findings are printed.
+    """
+    from ccctl.artifacts.folder import gather
+    from ccctl.render.findings import findings
+    from probes.wording import plural
+
+    gathered = gather(paths)
+    found = findings(gathered)
+    if output is not None:
+        content = _page(", ".join(paths), gathered, found).encode()
+        if output == "-":
+            console.raw(content)
+        else:
+            write_atomically(Path(output), content)
+            read = plural(len(gathered.artifacts), "artifact")
+            console.note(f"{output}: {read}, {plural(len(found), 'finding')}, {len(content)} bytes")
+    if json and output != "-":
+        said = [
+            {"what": one.what, "source": one.source, "text": one.text, "severe": one.severe} for one in found
+        ]
+        console.summary(
+            {"artifacts": len(gathered.artifacts), "unread": len(gathered.unread), "findings": said}
+        )
+    elif output is None:
+        for one in found:
+            console.data(f"{one.what}: {one.source}: {one.text}")
+        if not found:
+            read = plural(len(gathered.artifacts), "artifact")
+            console.data(f"nothing is wrong, slow or doubtful in {read}")
+
+
+def _page(title: str, gathered: Gathered, found: list[Finding]) -> str:
+    from ccctl import __version__
+    from ccctl.artifacts.codec import created
+    from ccctl.render.html.page import page
+
+    files = [(one.source, one.kind, one.sha256[:16]) for one in gathered.artifacts]
+    files += [(one.source, "not readable", one.reason) for one in gathered.unread]
+    return page(f"ccctl report: {title}", f"ccctl {__version__}, {created()}", found, _parts(gathered), files)
+
+
+def _parts(gathered: Gathered) -> list[Part]:
+    """What there is to see of each artifact, in the order of the sections; nothing of what is not proven."""
+    from ccctl.render.findings import bench_bounds, unproven
+    from ccctl.render.html.page import Part
+    from ccctl.render.html.tables import tables
+    from ccctl.render.svg import NARROW, WIDE, pictures
+
+    order = list(_SECTIONS)
+    parts = []
+    for one in sorted(gathered.artifacts, key=lambda artifact: order.index(artifact.kind)):
+        if unproven(one):
+            continue
+        bounds_s = bench_bounds(one.body, gathered.artifacts) if one.kind == "report" else {}
+        wide, narrow = (tuple(pictures(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
+        if wide:
+            told = tuple(tables(one.kind, one.body, bounds_s))
+            parts.append(Part(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
+    return parts

@@ -1,0 +1,97 @@
+"""The numbers behind the pictures, as tables: for those who read, search or copy them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccctl.render.units import about, percent, seconds
+
+if TYPE_CHECKING:
+    from ccctl.render.svg.report import Bounds
+    from exec.benchmark.report import Report
+    from probes.link_costs import Profile
+    from synth.schedule import Schedule
+
+__all__ = ["Table", "tables"]
+
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the columns' names with units, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
+    """The tables of an artifact; of most kinds there is none."""
+    if kind == "profile":
+        return [_links(body)]
+    if kind == "report":
+        return [_rows(body, bounds_s or {})]
+    return [_outcome(body)] if kind == "schedule" and body.outcome is not None else []
+
+
+def _links(profile: Profile) -> Table:
+    import numpy as np
+
+    links = profile.links
+    slowest = np.argsort(-links.beta_s_per_byte, kind="stable")[:_MOST_LINKS].tolist()
+    count = len(links.src)
+    return Table(
+        f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links",
+        ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"),
+        tuple(
+            (
+                f"{links.src[row]} {profile.ranks[links.src[row]].host}",
+                f"{links.dst[row]} {profile.ranks[links.dst[row]].host}",
+                f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
+                f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
+                seconds(float(links.alpha_s[row])),
+                links.flags[row].replace(",", ", "),
+            )
+            for row in slowest
+        ),
+    )
+
+
+def _rows(report: Report, bounds_s: Bounds) -> Table:
+    peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
+    found = []
+    for row in report.rows:
+        shown = row.shown
+        if shown is None:
+            continue
+        bound_s = bounds_s.get((row.collective, row.size_bytes))
+        others = [row.peers.get(name) for name in peers]
+        found.append(
+            (
+                row.collective,
+                about(row.size_bytes),
+                row.dtype,
+                seconds(shown.time_s),
+                f"{shown.busbw_gbs:.3g}",
+                "not checked" if shown.wrong is None else str(shown.wrong),
+                seconds(row.predicted_s) if row.predicted_s is not None else "",
+                percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                *(seconds(peer.time_s) if peer else "" for peer in others),
+            )
+        )
+    columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
+    return Table("all rows", (*columns, *peers), tuple(found))
+
+
+def _outcome(schedule: Schedule) -> Table:
+    assert schedule.outcome is not None
+    rows = [
+        ("simulated", seconds(schedule.outcome.time_s), percent(schedule.outcome.percent_of_optimal / 100))
+    ]
+    rows += [
+        (f"bound by {bound.name} {bound.detail}".strip(), seconds(bound.time_s), "")
+        for bound in schedule.outcome.bounds
+    ]
+    return Table("time and bounds", ("what", "time", "of optimal"), tuple(rows))

@@ -1,0 +1,165 @@
+"""What every picture is made of: words, boxes and strokes as SVG, in colours for light and for dark.
+
+A picture is drawn for a given width, with letters of one size, so that it is read on a narrow screen, too. It
+names colours by what they mean; the style sheet beside it says which they are on a light and a dark ground.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from probes.xml_text import as_content
+
+__all__ = [
+    "COLOURS",
+    "FONT",
+    "STYLE",
+    "Drawing",
+    "box",
+    "document",
+    "element",
+    "fitted",
+    "legend",
+    "stroke",
+    "text",
+    "text_width",
+]
+
+# Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
+FONT = 12
+# What a letter takes at most on average, as a part of the height: DejaVu Sans, the widest of the usual ones.
+_LETTER = 0.62
+# (on light, on dark)
+_MEANINGS = {
+    "ink": ("#222222", "#e8eaed"),
+    "faint": ("#5f6368", "#a5abb3"),
+    "grid": ("#dddddd", "#3c4249"),
+    "paper": ("#ffffff", "#16181c"),
+    "soft": ("#f0f1f3", "#262a30"),
+    "alarm": ("#b3261e", "#ff8a80"),
+}
+
+
+def _rules(dark: bool) -> str:
+    return "".join(
+        f".f-{name}{{fill:{pair[dark]}}}.s-{name}{{stroke:{pair[dark]}}}" for name, pair in _MEANINGS.items()
+    )
+
+
+STYLE = _rules(False) + "@media screen and (prefers-color-scheme:dark){" + _rules(True) + "}"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One picture: its title, what it shows in a sentence, its size in pixels, and its parts as SVG."""
+
+    title: str
+    about: str
+    width: int
+    height: float
+    parts: tuple[str, ...]
+
+
+def element(drawing: Drawing, top: float | None = None) -> str:
+    """The picture as an ``svg`` element; ``top`` places it below others in one document."""
+    place = (
+        f"viewBox='0 0 {drawing.width} {drawing.height:.0f}' role='img' "
+        f"width='{drawing.width}' height='{drawing.height:.0f}'"
+    )
+    place += "" if top is None else f" y='{top:.0f}'"
+    head = f"<title>{as_content(drawing.title)}</title><desc>{as_content(drawing.about)}</desc>"
+    return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' {place}>{head}", *drawing.parts, "</svg>"])
+
+
+def document(drawings: Sequence[Drawing]) -> str:
+    """One SVG file with the pictures below each other, each below its title."""
+    width, y = max(drawing.width for drawing in drawings), 8.0
+    inner = []
+    for drawing in drawings:
+        size = 14 if text_width(drawing.title, 14) <= width - 16 else 12
+        inner += [
+            text(fitted(drawing.title, width - 16, size), 8, y + 16, size=size),
+            element(drawing, y + 26),
+        ]
+        y += drawing.height + 42
+    title = "; ".join(drawing.title for drawing in drawings)
+    return "\n".join(
+        [
+            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{y:.0f}' "
+            f"viewBox='0 0 {width} {y:.0f}' role='img'>",
+            f"<title>{as_content(title)}</title><style>{STYLE}</style>",
+            f"<rect width='{width}' height='{y:.0f}' class='f-paper'/>",
+            *inner,
+            "</svg>\n",
+        ]
+    )
+
+
+def text_width(words: str, size: int = FONT) -> float:
+    """Pixels that the words take at most in usual fonts."""
+    return _LETTER * size * len(words)
+
+
+def fitted(words: str, width: float, size: int = FONT) -> str:
+    """The words, cut at the end where they would take more than ``width``."""
+    most = max(1, int(width / (_LETTER * size)))
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def text(
+    words: str,
+    x: float,
+    y: float,
+    *,
+    anchor: str = "start",
+    size: int = FONT,
+    colour: str = "ink",
+    kind: str = "",
+    turned: bool = False,
+) -> str:
+    """Words on a line; ``kind`` is "axis" for what an axis is of, "legend" for what a colour means."""
+    names = f"f-{colour} {kind}".strip()
+    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' class='{names}'"
+    turn = f" transform='rotate(-90 {x:.1f} {y:.1f})'" if turned else ""
+    return f"<text {place}{turn} font-family='sans-serif' font-size='{size}'>{as_content(words)}</text>"
+
+
+def box(
+    x: float, y: float, width: float, height: float, *, colour: str, edge: str = "", title: str = ""
+) -> str:
+    """A rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border."""
+    filled = f"class='f-{colour}{f' s-{edge}' if edge else ''}'"
+    if colour not in _MEANINGS:
+        filled = f"fill='{colour}'" + (f" class='s-{edge}'" if edge else "")
+    border = " stroke-width='2'" if edge else ""
+    place = f"x='{x:.1f}' y='{y:.1f}' width='{max(0.0, width):.1f}' height='{height:.1f}'"
+    inner = f"><title>{as_content(title)}</title></rect>" if title else "/>"
+    return f"<rect {place} {filled}{border}{inner}"
+
+
+def stroke(path: str, colour: str, *, dashed: bool = False, width: float = 2) -> str:
+    """A line that is not filled."""
+    dash = " stroke-dasharray='6 4'" if dashed else ""
+    paint = f"class='s-{colour}'" if colour in _MEANINGS else f"stroke='{colour}'"
+    return f"<path d='{path}' fill='none' {paint} stroke-width='{width:g}'{dash}/>"
+
+
+def legend(
+    entries: Iterable[tuple[str, str]], left: float, width: float, top: float
+) -> tuple[list[str], float]:
+    """(parts, height) of signs and words, in as many rows as the width asks for.
+
+    An entry is (the sign at 0,0 within 28 x 12 pixels, what it means).
+    """
+    parts, x, y = [], left, top
+    for sign, words in entries:
+        said = fitted(words, width - left - 40)
+        needed = 34 + text_width(said) + 14
+        if x > left and x + needed > width:
+            x, y = left, y + 20
+        parts.append(f"<g transform='translate({x:.1f},{y:.1f})'>{sign}</g>")
+        parts.append(text(said, x + 34, y + 10, kind="legend"))
+        x += needed
+    return parts, (y - top + 20) if parts else 0.0

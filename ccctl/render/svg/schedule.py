@@ -1,0 +1,137 @@
+"""A schedule in time: a curve for each class of links and for the ports, a lane for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ccctl.render.svg.drawing import Drawing, box, fitted, legend, stroke, text
+from ccctl.render.text.utilization import classes, over_time
+from ccctl.render.units import percent, seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from probes.columns import Floats, Indices
+    from synth.schedule import Schedule
+    from synth.simulation.schedule import Timing
+
+__all__ = ["pictures"]
+
+_BUSY = "#0072b2"
+_TOP, _HEIGHT, _LANE, _GAP, _RIGHT = 10, 64, 14, 30, 34
+_MOST_LANES, _SHADES = 64, 8
+_PIXELS_A_SLOT, _PIXELS_A_TICK = 4, 90
+
+
+def pictures(schedule: Schedule, width: int) -> list[Drawing]:
+    """How busy links, ports and ranks are, moment by moment; lanes are of the first 64 ranks."""
+    from synth.simulation.schedule import replay
+
+    timing = replay(schedule)
+    if not 0 < timing.time_s < float("inf"):
+        return []
+    network = schedule.network
+    left = 96 if width < 600 else 130
+    wide = width - left - _RIGHT
+    parts, y = [], float(_TOP)
+    for name, share in _curves(schedule, timing, wide // _PIXELS_A_SLOT):
+        parts.append(
+            text(
+                fitted(f"{name}: share held, mean {percent(float(share.mean()))}", width - 8),
+                4,
+                y + 10,
+                kind="axis",
+            )
+        )
+        parts += _curve(share, left, y + 18, wide)
+        y += _HEIGHT + _GAP
+    lanes = list(_lanes(schedule, timing, wide // _PIXELS_A_SLOT))
+    for name, share in lanes:
+        parts.append(text(fitted(name, left - 8), left - 6, y + _LANE - 3, anchor="end"))
+        parts += _shades(share, left, y, wide)
+        y += _LANE
+    parts += _time_axis(timing.time_s, left, y, wide)
+    signs = [
+        (box(8, 0, 20, 12, colour=_BUSY), "held; of a rank: it sends"),
+        (
+            f"<rect x='8' width='20' height='12' fill='{_BUSY}' fill-opacity='0.4'/>",
+            "a rank, for part of the moment",
+        ),
+    ]
+    if network.ranks > len(lanes):
+        signs.append(("", f"and {network.ranks - len(lanes)} more ranks"))
+    drawn, height = legend(signs, 8, width, y + 46)
+    title = f"{schedule.collective.label} by {schedule.method} on {network.name}: {seconds(timing.time_s)}"
+    about = f"{plural(schedule.sends, 'send')}: which share of links and ports is held, which ranks send."
+    return [Drawing(title, about, width, y + 46 + height + 8, (*parts, *drawn))]
+
+
+def _held(schedule: Schedule, timing: Timing, rows: Indices, of: int, slots: int) -> Floats:
+    end_s = timing.start_s + schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
+    return over_time(timing.start_s[rows], end_s[rows], timing.time_s, slots, of)
+
+
+def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
+    """(name, the share that is held in each part of the time)."""
+    import numpy as np
+
+    network, link = schedule.network, schedule.link
+    for name, chosen in classes(network):
+        rows = np.flatnonzero(chosen[link])
+        yield name.replace("_", " "), _held(schedule, timing, rows, int(chosen.sum()), slots)
+    if len(network.ports):
+        users = network.ports_along(link)[0]
+        yield "ports", _held(schedule, timing, users, len(network.ports), slots)
+
+
+def _lanes(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
+    import numpy as np
+
+    network, link = schedule.network, schedule.link
+    for rank in range(min(network.ranks, _MOST_LANES)):
+        rows = np.flatnonzero(network.src[link] == rank)
+        yield f"rank {rank}", _held(schedule, timing, rows, 1, slots)
+
+
+def _curve(share: Floats, left: float, top: float, wide: float) -> list[str]:
+    step, bottom = wide / len(share), top + _HEIGHT - 14
+    tall = bottom - top
+    steps = "".join(
+        f"V{bottom - tall * min(1.0, value):.1f}H{left + step * (slot + 1):.1f}"
+        for slot, value in enumerate(share.tolist())
+    )
+    return [
+        box(left, top, wide, tall, colour="soft"),
+        f"<path d='M{left} {bottom:.1f}{steps}V{bottom:.1f}Z' fill='{_BUSY}'/>",
+        text("100 %", left - 6, top + 9, anchor="end", colour="faint"),
+        text("0 %", left - 6, bottom, anchor="end", colour="faint"),
+    ]
+
+
+def _shades(share: Floats, left: float, top: float, wide: float) -> list[str]:
+    """One box for each run of slots that are about as busy."""
+    import numpy as np
+
+    step = wide / len(share)
+    levels = np.ceil(np.clip(share, 0, 1) * _SHADES - 1e-9).astype(int).tolist()
+    parts, slot = [box(left, top, wide, _LANE - 2, colour="soft")], 0
+    for level, run in groupby(levels):
+        length = len(list(run))
+        if level:
+            place = f"x='{left + step * slot:.1f}' y='{top:.1f}' width='{step * length:.1f}'"
+            shade = f"fill='{_BUSY}' fill-opacity='{level / _SHADES:g}'"
+            parts.append(f"<rect {place} height='{_LANE - 2}' {shade}/>")
+        slot += length
+    return parts
+
+
+def _time_axis(time_s: float, left: float, top: float, wide: float) -> list[str]:
+    count = max(1, int(wide // _PIXELS_A_TICK))
+    parts = [stroke(f"M{left} {top + 2:.1f}h{wide}", "faint", width=1)]
+    for number in range(count + 1):
+        at = left + wide * number / count
+        parts.append(stroke(f"M{at:.1f} {top + 2:.1f}v5", "faint", width=1))
+        said = seconds(time_s * number / count) if number else "0"
+        parts.append(text(said, at, top + 20, anchor="middle"))
+    return [*parts, text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")]

@@ -1,0 +1,81 @@
+"""`ccctl report` as a user runs it: every kind, what cannot be read, and a page that loads nothing."""
+
+import json
+import re
+
+import pytest
+from slow_host import fill
+
+from ccctl.artifacts import codec
+
+
+@pytest.fixture(scope="module")
+def folder(samples, tmp_path_factory):
+    """One artifact of each kind, of a cluster with a slow host, and a file that is none."""
+    found = tmp_path_factory.mktemp("out")
+    fill(found, samples, (1 << 16, 1 << 20))
+    return found
+
+
+def test_the_slow_host_comes_first_and_what_cannot_be_read_is_a_finding(folder, run_ccctl):
+    done = run_ccctl("report", folder, "--json")
+    assert done.returncode == 0
+    told = json.loads(done.stdout)
+    assert told["artifacts"] == len(codec.KINDS) and told["unread"] == 1
+    assert "node3 sends at" in told["findings"][0]["text"] and told["findings"][0]["severe"]
+    (unread,) = [one for one in told["findings"] if one["what"] == "unread"]
+    assert unread["source"] == str(folder / "broken.json")
+    assert "body.ranks: expected a list" in unread["text"]
+    # What somebody noted beside them is no broken artifact.
+    assert not any("notes.txt" in one["source"] for one in told["findings"])
+
+
+def test_the_page_loads_nothing_and_tells_the_findings_before_all_else(folder, run_ccctl, tmp_path):
+    done = run_ccctl("report", folder, "-o", "report.html")
+    assert done.returncode == 0
+    page = (tmp_path / "report.html").read_text()
+    assert re.findall(r"(?:src(?:set)?=|@import|url\()", page) == []
+    assert set(re.findall(r"href='(.)", page)) == {"#"}
+    assert "default-src 'none'" in page and "<script" not in page
+    body = page.partition("<body>")[2]
+    assert body.index("node3 sends at") < body.index("<svg")
+    assert {"Links", "Schedules", "Benchmarks", "Training"} <= set(re.findall(r"<h2>(\w+)</h2>", body))
+    assert "proven bound" in body
+
+
+def test_the_same_files_give_the_same_bytes(folder, run_ccctl):
+    pages = [run_ccctl("report", folder, "-o", "-", SOURCE_DATE_EPOCH="0").stdout for _ in range(2)]
+    assert pages[0] == pages[1] and pages[0].startswith("<!DOCTYPE html>")
+
+
+def test_words_of_files_are_text_and_not_marks(samples, run_ccctl, tmp_path):
+    from dataclasses import replace
+
+    odd = replace(samples["profile"], findings=("<script>alert(1)</script>",))
+    codec.write(str(tmp_path / "a<b>.json"), "profile", odd)
+    page = run_ccctl("report", "a<b>.json", "-o", "-").stdout
+    assert "<script>" not in page and "&lt;script&gt;" in page and "a<b>" not in page
+
+
+def test_no_times_are_shown_of_what_is_not_proven(samples, run_ccctl, tmp_path):
+    from dataclasses import replace
+
+    wrong = replace(samples["schedule"], chunk=samples["schedule"].chunk * 0)
+    codec.write(str(tmp_path / "wrong.json"), "schedule", wrong)
+    page = run_ccctl("report", "wrong.json", "-o", "-").stdout
+    assert "not proven" in page and "<svg" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["nowhere"], 66, "nowhere"),
+        (["."], 66, "no artifact"),
+        ([], 2, "FOLDER|FILE"),
+        ([".", "-o", "nowhere/a.html"], 73, "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told(arguments, status, said, run_ccctl):
+    done = run_ccctl("report", *arguments)
+    assert done.returncode == status
+    assert said in done.stderr

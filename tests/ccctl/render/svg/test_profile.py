@@ -1,0 +1,39 @@
+"""A profile as pictures: the slow host stands out, and large clusters keep their slow links."""
+
+from slow_host import profile_with_slow_host
+
+from ccctl.render.svg.profile import cluster, heat_map, slow_hosts
+
+PROFILE = profile_with_slow_host()
+
+
+def test_the_slow_host_is_named_and_comes_first():
+    assert slow_hosts(PROFILE) == {"node3": ("sends",)}
+    words = [part for part in cluster(PROFILE, 960).parts if part.startswith("<text")]
+    assert "node3: slow" in words[0]
+
+
+def test_every_link_has_a_cell_and_flagged_ones_a_mark():
+    parts = heat_map(PROFILE, 960).parts
+    assert sum("GB/s" in part for part in parts if part.startswith("<rect") and "→" in part) == 132
+    flagged = sum("slow_sender" in words for words in PROFILE.links.flags)
+    # One more corner is in the legend, inside its group.
+    assert sum(part.startswith("<path") and "class='f-alarm'" in part for part in parts) == flagged == 20
+
+
+def test_many_ranks_are_folded_by_host_and_the_slow_ones_stay():
+    many = profile_with_slow_host(hosts=20, ranks_a_host=4, slow=7)
+    drawn = heat_map(many, 960)
+    cells = [part for part in drawn.parts if part.startswith("<rect") and "→" in part]
+    assert len(cells) == 20 * 20
+    slow = [part for part in cells if "flagged as slow" in part]
+    assert {part.partition("<title>")[2].split(" ")[1] for part in slow} == {"node7"}
+    assert "slowest link between two hosts" in drawn.about
+
+
+def test_hosts_beyond_the_width_are_folded_into_blocks():
+    many = profile_with_slow_host(hosts=60, ranks_a_host=1, slow=31)
+    drawn = heat_map(many, 358)
+    cells = [part for part in drawn.parts if part.startswith("<rect") and "→" in part]
+    assert len(cells) <= 37 * 37
+    assert any("flagged as slow" in part for part in cells)
