@@ -28,7 +28,7 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
         topology, source, told = read_topologies([name]), name, name.encode(errors="replace")
     else:
         told, source = read_input(name)
-        if _is_artifact(told):
+        if not told.strip() or _is_artifact(told):
             return codec.decode(told, source, *kinds)
         from probes.detection.merge import from_file
 
@@ -39,7 +39,7 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
 def _is_artifact(content: bytes) -> bool:
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:16].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    return content.startswith(_COMPRESSED) or start.startswith(b"{") or not start
+    return content.startswith(_COMPRESSED) or start.startswith(b"{")
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:

@@ -21,8 +21,6 @@ from ccctl.arguments.options import (
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.errors import FoundProblem, UsageError
-from probes.errors import quoted
-from probes.numbers import decimal
 
 if TYPE_CHECKING:
     from ccctl.summaries.explained import Explained
@@ -47,15 +45,15 @@ EXAMPLES = (
 )
 
 
-def _share(value: str | None) -> str | None:
-    if value is not None and _parsed_share(value) is None:
-        raise UsageError(f"--at-least: expected a percentage such as 80%, found {quoted(value)}")
-    return value
+def _share(text: str) -> float:
+    """A share of one: 60% is 0.6; raises UsageError."""
+    from probes.errors import quoted
+    from probes.numbers import decimal
 
-
-def _parsed_share(text: str) -> float | None:
     found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
-    return None if found is None else found / 100
+    if found is None:
+        raise UsageError(f"--at-least: expected a percentage such as 80%, found {quoted(text)}")
+    return found / 100
 
 
 def _writable(value: str | None) -> str | None:
@@ -91,7 +89,6 @@ def explain(
         typer.Option(
             "--at-least",
             metavar="PERCENT",
-            callback=_share,
             help="Exit with 1 where a row that counts reaches less of the bound.",
         ),
     ] = None,
@@ -151,6 +148,7 @@ def explain(
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
+    least = None if at_least is None else _share(at_least)
     read = read_report(path)
     before = read_report(baseline).body if baseline is not None else None
     on = network_of(read.body, network, alpha, bandwidth, unwind=unwind, failed=without)
@@ -164,7 +162,7 @@ def explain(
         report=read.body,
         rows=tuple(rows),
         counted=counted,
-        least=None if at_least is None else _parsed_share(at_least),
+        least=least,
         made_s=_synthesized(on, rows, counted, timeout) if synth else {},
         baseline=_compared(before, read.body, tolerance / 100, baseline),
     )

@@ -66,7 +66,19 @@ FAMILIES = (
     "fc",
     "rfs",
 )
-MACHINES = ("dgx-1", "dgx-1p", "dgx-2", "dgx-a100", "dgx-h100", "ndv2", "ndv4", "mi250", "mi300x")
+MACHINES = (
+    "dgx-1",
+    "dgx-1p",
+    "dgx-2",
+    "dgx-a100",
+    "dgx-h100",
+    "dgx-h200",
+    "dgx-b200",
+    "ndv2",
+    "ndv4",
+    "mi250",
+    "mi300x",
+)
 METHODS = (
     "auto",
     "circulant",

@@ -2,7 +2,8 @@
 
 The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016, which
 at first had no columns ``redop`` and ``root`` where a collective has none, and of
-https://github.com/ROCm/rccl-tests. Lines may carry the tags that ``mpirun --tag-output`` puts before them.
+https://github.com/ROCm/rccl-tests. Lines may carry the tags that
+mpirun's option ``tag-output`` puts before them.
 """
 
 from __future__ import annotations
