@@ -77,6 +77,11 @@ def folder(tmp_path_factory, samples):
     (place / "trace.csv").write_text("0,0.001,0.05\n0.002,0,0.004\n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)
+    # Examples that start ranks may run apart from these.
+    codec.write(str(place / "bench.json"), "report", samples["report"])
+    (place / "out").mkdir()
+    for kind in ("profile", "schedule", "report"):
+        shutil.copy(place / f"{kind}.json", place / "out")
     for rank, row in enumerate(rows):
         np.save(place / f"x{rank}.npy", row)
     (place / "bin").mkdir()
