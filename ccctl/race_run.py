@@ -24,25 +24,34 @@ _TASK = "exec.benchmark.runner:bench_all_task"
 
 @dataclass(frozen=True)
 class Course:
-    """Where races are run: the ranks of ``world``, each launch within ``timeout_s``."""
+    """Where races are run: the ranks of ``world``, each launch within ``timeout_s``.
+
+    ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``.
+    """
 
     world: World
     timeout_s: float | None
+    sockets: bool = False
+    device: str = "cpu"
 
     @staticmethod
-    def of(network: Network, world: World, timeout_s: float | None) -> Course:
+    def of(
+        network: Network, world: World, timeout_s: float | None, *, sockets: bool = False, device: str = "cpu"
+    ) -> Course:
         """The course for a network, one rank for each of its ranks; raises UsageError where there is none."""
         if started_by_mpi():
             raise UsageError(
-                "--race starts the ranks by itself: run it outside mpirun and srun",
+                "a race of schedules starts the ranks by itself: run it outside mpirun and srun",
                 hint="--hosts or --hostfile name other hosts.",
             )
         world = replace(world, ranks=network.ranks)
         _, where = placed(world)
         hosts = len(set(network.hosts))
         if hosts > 1 and not where:
-            raise UsageError(f"--race: {network.name} has {hosts} hosts: name them with --hosts")
-        return Course(world, timeout_s)
+            raise UsageError(
+                f"a race of schedules on {network.name} runs on {hosts} hosts: name them with --hosts"
+            )
+        return Course(world, timeout_s, sockets, device)
 
     def fastest(self, found: Synthesis, kept: Sequence[Schedule], request: Request) -> Synthesis:
         """``found`` with the fastest of its schedule, those ``kept`` and the algorithms of libraries."""
@@ -74,5 +83,8 @@ class Course:
     def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[tuple[Entrant, Race]]:
         from exec.benchmark.race import asked, judged
 
-        report = run_ranks(_TASK, asked(sizes), self.world, label="race", timeout_s=self.timeout_s)
+        requests = tuple(replace(one, device=self.device) for one in asked(sizes))
+        report = run_ranks(
+            _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
+        )
         return list(judged(sizes, report))

@@ -129,8 +129,9 @@ def bench(
 ) -> None:
     """Time schedules and programs on real buffers, and check every element.
 
-    Without ARTIFACT the links between the ranks are measured, schedules synthesized for them, and both kept
-    in the user's cache folder for the next run on the same hosts, which says how old they are.
+    Without ARTIFACT the links between the ranks are measured, schedules synthesized for them, the near-best
+    of these raced, and all kept in the user's cache folder for the next run on the same hosts, which says how
+    old they are.
 
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
     and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
@@ -164,8 +165,9 @@ def bench(
             _world_asked(ranks, hosts, hostfile, profile),
             profile,
             device,
-            fresh,
-            timeout,
+            sockets,
+            fresh=fresh,
+            timeout_s=timeout,
         )
         one, timeout = prepared(wanted)
         found, vs = [one], _beside(vs, device, sockets)

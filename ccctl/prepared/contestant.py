@@ -15,6 +15,7 @@ from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
 from ccctl.prepared.artifact_cache import ArtifactCache, cache_folder
 from ccctl.profile_run import Measurement
+from ccctl.race_run import Course
 from probes.wording import plural
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 class Wanted:
     """What to benchmark: a collective at sizes, on the ranks of ``world`` or of the profile in a file.
 
-    ``fresh`` takes nothing of earlier runs; ``device`` is that of ``exec.executors``. All of it may take
-    ``timeout_s``.
+    With ``race`` the schedules that predictions cannot tell apart run, over ``sockets`` or MPI, and the
+    fastest are taken. ``fresh`` takes nothing of earlier runs; ``device`` is that of ``exec.executors``. All
+    of it may take ``timeout_s``.
     """
 
     collective: str
@@ -43,6 +45,8 @@ class Wanted:
     world: World
     profile: str | None = None
     device: str = "cpu"
+    sockets: bool = False
+    race: bool = True
     fresh: bool = False
     timeout_s: float | None = None
 
@@ -106,6 +110,12 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
         "root": request.root,
         "sizes": wanted.sizes,
     }
+    course = None
+    if wanted.race:
+        course = Course.of(
+            network, wanted.world, wanted.timeout_s, sockets=wanted.sockets, device=wanted.device
+        )
+        key |= {"raced": [wanted.device, wanted.sockets, *placed(course.world)]}
     inputs = {"profile": profile.sha256}
 
     def synthesized() -> Any:
@@ -113,7 +123,7 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
             f"schedules: synthesizing {request.kind} for {plural(len(wanted.sizes), 'size')} "
             f"on {plural(network.ranks, 'rank')}"
         )
-        return _swept(network, request, wanted.sizes)
+        return _swept(network, request, wanted.sizes, course)
 
     selection = _kept("selection", key, cache, wanted.fresh, synthesized, inputs)
     return of_selection("ccctl", selection.body, {**inputs, "selection": selection.sha256}, None)
@@ -153,8 +163,8 @@ def _request(wanted: Wanted, network: Network) -> CollectiveRequest:
     return found[0]
 
 
-def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...]) -> Any:
-    from synth.portfolio.size_sweep import sweep
+def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: Course | None) -> Any:
+    from synth.portfolio.size_sweep import candidates_of, sweep
     from synth.portfolio.synthesize import Request, warm
     from synth.portfolio.worker_pool import cores
 
@@ -163,7 +173,11 @@ def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...]) -
     )
     with console.progress("schedules", 1.0) as bar:
         warm()
-        return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
+        if course is None:
+            return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
+        found = candidates_of(request, tuple(sorted(sizes)), Drawn(bar), library=True)
+    console.note("race: running what predictions cannot tell apart; the fastest at each size is taken")
+    return course.selection(found).selection
 
 
 def _age(seconds: float) -> str:

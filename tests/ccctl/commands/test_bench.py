@@ -476,10 +476,12 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     done = run_ccctl(*given, **kept)
     assert done.returncode == 0, done.stderr
     assert "profile: measuring the links between 2 ranks on this host" in done.stderr
+    assert "race: running" in done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert [row["size_bytes"] for row in rows] == [1024, 65536]
     assert all(row["wrong"] == 0 and row["predicted_us"] > 0 and row["peers"]["mpi"] > 0 for row in rows)
     again = run_ccctl(*given, "--vs", "none", **kept)
     assert again.returncode == 0, again.stderr
+    assert "race:" not in again.stderr
     assert "profile: from an earlier run" in again.stderr and "selection: from an earlier run" in again.stderr
     assert all(row["peers"] == {} for row in json.loads(again.stdout)["rows"])

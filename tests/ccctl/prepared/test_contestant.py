@@ -18,7 +18,13 @@ def wanted(tmp_path, monkeypatch, samples):
     codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
 
     def of(**given):
-        asked = {"collective": "all_reduce", "root": None, "sizes": SIZES, "world": World(None)}
+        asked = {
+            "collective": "all_reduce",
+            "root": None,
+            "sizes": SIZES,
+            "world": World(None),
+            "race": False,
+        }
         return Wanted(**{**asked, "profile": str(tmp_path / "profile.json"), **given})
 
     return of
