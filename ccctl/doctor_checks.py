@@ -167,13 +167,12 @@ def _solver() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Iterator[Check]:
-    from synth.kernels.loop_store import cache_folder, problem_of
+    from synth.kernels.loop_store import cache_folder, loop_store
 
-    folder = cache_folder()
-    if problem := problem_of(folder):
+    if problem := loop_store().problem:
         yield Check("compiled loops", "note", problem, "else each command compiles anew, which takes seconds")
     else:
-        yield Check("compiled loops", "ok", f"kept in {folder}")
+        yield Check("compiled loops", "ok", f"kept in {cache_folder()}")
 
 
 def _permissions() -> Iterator[Check]:

@@ -53,8 +53,9 @@ _FILES = (
     ("*.json, *.json.gz", "Artifacts: see ccctl-artifacts(5)."),
     ("/run/ccctl/labs", "The labs that are up."),
     (
-        "~/.cache/ccctl/bench",
-        "Profiles and schedules that bench made; may be removed at any time. Used as compiled loops are.",
+        "~/.cache/ccctl/artifacts",
+        "Profiles and schedules that bench made; may be removed at any time, and go after 30 days. Used as "
+        "compiled loops are.",
     ),
     (
         "~/.cache/ccctl/numba",

@@ -1,4 +1,5 @@
 """What a benchmark needs and nobody gave, kept for the next time: a profile of the ranks, schedules for it.
 
-In: ranks, a collective, sizes. Out: what `ccctl bench` runs. Read `artifact_cache`, then `contestant`.
+In: ranks, a collective, sizes. Out: what `ccctl bench` runs. It is kept by
+`ccctl.artifacts.artifact_cache`.
 """

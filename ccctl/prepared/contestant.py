@@ -11,9 +11,9 @@ from ccctl import console
 from ccctl.arguments.bench_requests import Contestant, of_selection
 from ccctl.arguments.collectives import parse_collectives
 from ccctl.artifacts import codec
+from ccctl.artifacts.artifact_cache import ArtifactCache
 from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
-from ccctl.prepared.artifact_cache import ArtifactCache, cache_folder
 from ccctl.profile_run import Measurement
 from ccctl.race_run import Course
 from probes.wording import plural
@@ -59,9 +59,7 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
             "without an ARTIFACT ccctl bench starts ranks several times: run it outside mpirun and srun",
             hint="Give it -n or --hosts, or an ARTIFACT from ccctl synth.",
         )
-    cache = ArtifactCache(cache_folder())
-    if cache.problem:
-        console.warn(f"nothing is kept for the next time: {cache.problem}")
+    cache = ArtifactCache()
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     found = _selected(wanted, profile, cache)
     if wanted.timeout_s is None:
@@ -146,8 +144,8 @@ def _kept(
         )
         return cached.artifact
     artifact = cache.keep(kind, key, made(), inputs)
-    if cache.folder is not None:
-        console.detail(f"{kind}: kept as {cache.folder / artifact.source}")
+    if path := cache.path(kind, key):
+        console.detail(f"{kind}: kept as {path}")
     return artifact
 
 

@@ -32,7 +32,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from synth.kernels.loop_store import LoopStore, cache_folder
+from synth.kernels.loop_store import loop_store
 
 __all__ = ["compiled"]
 
@@ -168,7 +168,7 @@ def _name_apart() -> None:
 
 _name_apart()
 os.register_at_fork(after_in_child=_name_apart)
-_store = LoopStore(cache_folder())
+_store = loop_store()
 
 
 def _writable_too(found: Any) -> Any:

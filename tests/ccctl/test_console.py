@@ -119,7 +119,7 @@ from ccctl import console
 console.hear_libraries()
 for quiet in (True, False):
     console.configure(quiet=quiet)
-    logging.getLogger("synth.kernels.loop_store").warning("nothing is kept: %s", quiet)
+    logging.getLogger("probes.files.file_cache").warning("nothing is kept: %s", quiet)
     logging.getLogger("exec.benchmark.runner").info("not shown")
 """
 

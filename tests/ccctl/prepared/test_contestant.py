@@ -14,7 +14,7 @@ SIZES = (1 << 10, 1 << 16)
 @pytest.fixture
 def wanted(tmp_path, monkeypatch, samples):
     """A function that asks for a collective on the two ranks of a profile."""
-    monkeypatch.setattr(contestant, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
 
     def of(**given):
