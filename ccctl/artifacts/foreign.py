@@ -1,32 +1,69 @@
-"""Reports from files: our artifact, or what nccl-tests wrote as text or JSON."""
+"""Reports from files: our artifact, or what nccl-tests, the OSU benchmarks or NCCL's Inspector wrote."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
-from ccctl.artifacts.files import read_input
-from probes.files.bounded_read import MOST_TEXT_BYTES
+from ccctl.artifacts.files import is_folder, read_input
+from ccctl.errors import DataError
+from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
 
-__all__ = ["read_any", "read_report"]
+if TYPE_CHECKING:
+    from exec.benchmark.nccl_inspector import Inspected
+
+__all__ = ["read_any", "read_inspected", "read_report"]
+
+# As the Inspector names its files.
+_INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
 
 
-def read_report(path: str) -> Artifact:
-    """The report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError."""
-    return read_any(path, "report")
+def read_report(path: str, ranks: Callable[[], int] | None = None) -> Artifact:
+    """The report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError.
+
+    ``ranks`` is asked where the file does not say how many ran; without it such a file is refused.
+    """
+    return read_any(path, "report", ranks=ranks)
 
 
-def read_any(path: str, *kinds: str) -> Artifact:
+def read_any(path: str, *kinds: str, ranks: Callable[[], int] | None = None) -> Artifact:
     """An artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
     content, source = read_input(path)
-    foreign = _foreign(content, source)
+    foreign = _foreign(content, source, ranks)
     return foreign or codec.decode(content, source, *kinds)
 
 
-def _foreign(content: bytes, source: str) -> Artifact | None:
+def read_inspected(path: str) -> Inspected | None:
+    """What NCCL's Inspector wrote to a file or a folder; None where a file is something else.
+
+    Raises DataError for a folder without its files, MissingInputError.
+    """
+    from exec.benchmark.nccl_inspector import inspected, is_inspector_text
+
+    if path != "-" and is_folder(path):
+        named = sorted(one for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
+        if not named:
+            raise DataError(path, [f"expected files of NCCL's Inspector, *{' or *'.join(_INSPECTOR_FILES)}"])
+        return inspected({str(one): _lines(str(one)) for one in named})
+    if path == "-":
+        return None
+    content = _lines(path)
+    return inspected({path: content}) if is_inspector_text(content) else None
+
+
+def _lines(path: str) -> bytes:
+    content, source = read_input(path)
+    return inflated(content, source)
+
+
+def _foreign(content: bytes, source: str, ranks: Callable[[], int] | None) -> Artifact | None:
     from exec.benchmark.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+    from exec.benchmark.osu import is_osu_text, parse_osu_text
 
     if len(content) > MOST_TEXT_BYTES:
         return None
@@ -42,4 +79,14 @@ def _foreign(content: bytes, source: str) -> Artifact | None:
         text = content.decode(errors="replace")
         if is_nccl_text(text):
             return Artifact("report", parse_nccl_text(text, source), source, digest)
+    if b"# OSU " in content:
+        text = content.decode(errors="replace")
+        if is_osu_text(text):
+            if ranks is None:
+                raise DataError(
+                    source,
+                    ["the OSU benchmarks do not say how many ranks ran"],
+                    hint="ccctl explain --network says what they ran on.",
+                )
+            return Artifact("report", parse_osu_text(text, source, ranks()), source, digest)
     return None

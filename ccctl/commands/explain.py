@@ -33,6 +33,14 @@ __all__ = ["EXAMPLES", "explain"]
 
 EXAMPLES = (
     ("ccctl explain nccl.log", "one host: the machine is known by its GPUs"),
+    (
+        "ccctl explain osu.txt --network switch:4 --bandwidth 10GB/s",
+        "a table of osu_allreduce, which ran on the ranks of this network",
+    ),
+    (
+        "ccctl explain nccl-inspector/ --network dgx-h100",
+        "what NCCL's Inspector recorded of a job: the network, or waiting for a late rank?",
+    ),
     ("ccctl explain hosts.log --network dgx-a100/4x200", "each host a DGX A100 with 4 NICs of 200G"),
     (
         "ccctl explain nccl.log --at-least 60% --junit explain.xml",
@@ -67,7 +75,8 @@ def explain(
         str,
         typer.Argument(
             metavar="FILE",
-            help="What nccl-tests or rccl-tests printed, or wrote with -J; or a report of bench; - is stdin.",
+            help="What nccl-tests, rccl-tests, or osu_allreduce and its like printed; nccl-tests' -J; a "
+            "report of bench; a file of NCCL's Inspector, or the folder of them all; - is stdin.",
         ),
     ],
     network: Annotated[
@@ -139,32 +148,48 @@ def explain(
     The bound is proven for every schedule whose sums are made at ranks. Beside it stands what NCCL's ring and
     tree, or direct sends, could carry over these links and ports by bytes alone, whatever starting them
     takes. A row is normal from two thirds of the slower one on. Without --network the machine is known by
-    its GPUs, where the report is of one host. --timeout limits the search of --synth.
+    its GPUs, where the report is of one host. Of a job that NCCL's Inspector recorded it says how long ranks
+    waited for the last one, which is no fault of the network. --timeout limits the search of --synth.
     """
-    from ccctl.arguments.networks import network_of
-    from ccctl.artifacts.foreign import read_report
+    from ccctl.arguments.networks import load_network, network_of
+    from ccctl.artifacts.foreign import read_inspected, read_report
     from ccctl.summaries.explained import Explained
     from exec.benchmark.judgement import judged
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
     least = None if at_least is None else _share(at_least)
-    read = read_report(path)
-    before = read_report(baseline).body if baseline is not None else None
-    on = network_of(read.body, network, alpha, bandwidth, unwind=unwind, failed=without)
-    rows = judged(read.body, on)
+    loaded: list[Network] = []
+
+    def ranks() -> int:
+        """Of a benchmark that does not say how many ran: those of the network."""
+        if network is None:
+            raise UsageError(f"{source} does not say how many ranks ran: expected --network, what joins them")
+        loaded.append(load_network(network, alpha, bandwidth, unwind=unwind, failed=without)[0])
+        return loaded[0].ranks
+
+    source = "stdin" if path == "-" else path
+    recorded = read_inspected(path)
+    report = recorded.report if recorded else read_report(path, ranks).body
+    before = read_report(baseline, ranks).body if baseline is not None else None
+    if loaded and loaded[0].ranks == report.ranks:
+        on = loaded[0]
+    else:
+        on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
+    rows = judged(report, on)
     if not rows:
-        raise UsageError(f"{read.source}: it has no row with a collective, a size and a time")
+        raise UsageError(f"{source}: it has no row with a collective, a size and a time")
     counted = _counted(rows, from_size)
     told = Explained(
-        source=read.source,
+        source=source,
         network=on.name,
-        report=read.body,
+        report=report,
         rows=tuple(rows),
         counted=counted,
         least=least,
         made_s=_synthesized(on, rows, counted, timeout) if synth else {},
-        baseline=_compared(before, read.body, tolerance / 100, baseline),
+        baseline=_compared(before, report, tolerance / 100, baseline),
+        recorded=recorded,
     )
     _tell(told, json, markdown, junit)
     if told.failures:

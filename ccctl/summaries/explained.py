@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.render.junit import Case
 from ccctl.render.markdown import cell, markdown_table
-from ccctl.render.units import about, percent
+from ccctl.render.units import about, percent, seconds
 from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.benchmark.judgement import JudgedRow
+    from exec.benchmark.nccl_inspector import Inspected, Waiting
     from exec.benchmark.regression import Change
     from exec.benchmark.report import Report
 
@@ -39,6 +40,8 @@ _MEANS = {
     "or it is another network",
     "impossible": "faster than this network can be: it is not the one that was measured",
 }
+# Beyond this part of a collective, waiting for the last rank is what to look at.
+_MUCH_WAITING = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Explained:
 
     ``counted`` are the places of the rows that the verdict is about; ``least`` is the part of the bound that
     they must reach, where one was asked for; ``made_s`` the time of a synthesized schedule by place.
-    ``baseline`` is the comparison with an older report.
+    ``baseline`` is the comparison with an older report. ``recorded`` is what NCCL's Inspector tells besides.
     """
 
     source: str
@@ -58,6 +61,16 @@ class Explained:
     least: float | None
     made_s: dict[int, float]
     baseline: tuple[Change, ...]
+    recorded: Inspected | None = None
+
+    def waiting(self, at: int) -> Waiting | None:
+        """How long ranks waited for the last of them in the calls of a row, where that was recorded."""
+        row = self.rows[at].row
+        every = self.recorded.waiting if self.recorded else ()
+        return next(
+            (one for one in every if (one.collective, one.size_bytes) == (row.collective, row.size_bytes)),
+            None,
+        )
 
     def failure(self, at: int) -> str:
         """Why a row that counts fails; empty where it does not."""
@@ -160,13 +173,26 @@ def cases_of(told: Explained) -> list[Case]:
 
 
 def sentences(told: Explained) -> list[str]:
-    """What is to be known of each row that counts."""
-    return [_sentence(told, at) for at in told.counted]
+    """What is to be known of each row that counts, and of how they were recorded."""
+    found = [_sentence(told, at) for at in told.counted]
+    recorded = told.recorded
+    if recorded is None:
+        return found
+    if recorded.recorded < told.report.ranks:
+        found.append(
+            f"{recorded.recorded} of {plural(told.report.ranks, 'rank')} recorded: the times hold what "
+            "these waited for others. The folder of all files tells that apart."
+        )
+    if recorded.others:
+        found.append(f"{plural(recorded.others, 'communicator')} with fewer ranks or less time left out.")
+    return found
 
 
 def _title(told: Explained) -> str:
     report = told.report
-    where = f"{plural(report.ranks, 'rank')} on {plural(len(report.hosts), 'host')}"
+    where = plural(report.ranks, "rank")
+    if report.hosts:
+        where += f" on {plural(len(report.hosts), 'host')}"
     return f"{told.source}: {report.library}, {where}, on {told.network}"
 
 
@@ -215,7 +241,24 @@ def _sentence(told: Explained, at: int) -> str:
     if at in told.made_s:
         parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(told.made_s[at]))}.")
     parts.append(f"Verdict: {_MEANS[one.verdict]}.")
+    if waiting := told.waiting(at):
+        parts.append(_waited(waiting))
     return " ".join(parts)
+
+
+def _waited(one: Waiting) -> str:
+    """How long the first rank waited for the last, and who that was."""
+    share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
+    told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
+    if one.share < _MUCH_WAITING:
+        return f"{told}: ranks come together."
+    rank, host, often = one.last[0]
+    if often <= 0.5:
+        return f"{told}, now for one and then for another: compute that differs, or jitter, not the network."
+    return (
+        f"{told}, in {often:.0%} of {plural(one.calls, 'call')} for rank {rank} on {host}: "
+        "look at its compute, not at the network."
+    )
 
 
 def _label(one: JudgedRow) -> str:
@@ -235,7 +278,7 @@ def _slower(change: Change) -> str:
 
 
 def _values(told: Explained, at: int) -> dict[str, Any]:
-    one = told.rows[at]
+    one, waiting = told.rows[at], told.waiting(at)
     return {
         "collective": one.row.collective,
         "size_bytes": one.row.size_bytes,
@@ -260,6 +303,17 @@ def _values(told: Explained, at: int) -> dict[str, Any]:
         },
         "synthesized_us": told.made_s[at] * 1e6 if at in told.made_s else None,
         "verdict": one.verdict,
+        "waiting": None
+        if waiting is None
+        else {
+            "calls": waiting.calls,
+            "waited_us": waiting.waited_s * 1e6,
+            "percent": 100 * waiting.share,
+            "last": [
+                {"rank": rank, "host": host, "percent_of_calls": 100 * often}
+                for rank, host, often in waiting.last
+            ],
+        },
         "counts": at in told.counted,
         "ok": not told.failure(at),
     }

@@ -80,7 +80,7 @@ class Report:
 
     ranks: int
     hosts: tuple[str, ...]
-    executor: Literal["mpi", "sockets", "cuda", "reference", "nccl-tests", "osu"]
+    executor: Literal["mpi", "sockets", "cuda", "reference", "nccl-tests", "nccl-inspector", "osu"]
     library: str
     warmup: int
     iterations: int

@@ -38,6 +38,7 @@ NCCL = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H1
 #  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
    1024    256  float    sum    -1    20.00    0.05    0.05       0    21.00    0.05    0.05       0
 """
+OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)\n1048576  350.50\n"
 
 
 def nccl_log(hosts, gpu):
@@ -48,6 +49,14 @@ def nccl_log(hosts, gpu):
     )
     time_us = 5000 if hosts == 1 else 22000
     return ranks + NCCL.splitlines()[1] + f"\n  1073741824 268435456 float sum -1 {time_us} 0 0 0\n"
+
+
+def inspector_record(rank):
+    """A line of NCCL's Inspector on one rank of eight."""
+    return (
+        f'{{"header":{{"id":"0x1","rank":{rank},"n_ranks":8,"nnodes":1}},"metadata":{{"hostname":"gpu01"}},'
+        '"coll_perf":{"coll":"AllReduce","coll_sn":1,"coll_msg_size_bytes":1073741824,"coll_exec_time_us":6100}}\n'
+    )
 
 
 def lines():
@@ -74,6 +83,10 @@ def folder(tmp_path_factory, samples):
     (place / "nccl.txt").write_text(NCCL)
     for name, hosts, gpu in (("nccl", 1, "H100"), ("old", 1, "H100"), ("hosts", 2, "A100-SXM4-80GB")):
         (place / f"{name}.log").write_text(nccl_log(hosts, gpu))
+    (place / "osu.txt").write_text(OSU)
+    (place / "nccl-inspector").mkdir()
+    for rank in range(8):
+        (place / "nccl-inspector" / f"gpu01-pid{rank}.log").write_text(inspector_record(rank))
     (place / "trace.csv").write_text("0,0.001,0.05\n0.002,0,0.004\n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)

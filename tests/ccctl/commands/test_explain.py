@@ -1,5 +1,6 @@
 """`ccctl explain` as a user runs it: what it says of a log, when it fails, and what it refuses."""
 
+import gzip
 import json
 from xml.etree import ElementTree
 
@@ -166,3 +167,63 @@ def test_refuses_what_is_no_log(tmp_path, run_ccctl):
     done = run_ccctl("explain", path)
     assert done.returncode == 65
     assert str(path) in done.stderr
+
+
+OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)\n1048576  350.50\n"
+
+
+def test_a_table_of_the_osu_benchmarks_takes_its_ranks_from_the_network(run_ccctl, tmp_path):
+    (tmp_path / "osu.txt").write_text(OSU)
+    done = run_ccctl("explain", "osu.txt", "--network", "switch:4", "--bandwidth", "10GB/s", "--json")
+    told = json.loads(done.stdout)
+    assert (told["ranks"], told["hosts"], told["library"]) == (4, [], "OSU MPI 7.4")
+    assert told["rows"][0]["percent_of_bound"] == pytest.approx(44.9, abs=0.1)
+    refused = run_ccctl("explain", "osu.txt")
+    assert refused.returncode == 2
+    assert "osu.txt does not say how many ranks ran: expected --network" in refused.stderr
+    shown = run_ccctl("show", "osu.txt")
+    assert shown.returncode == 65
+    assert "do not say how many ranks ran" in shown.stderr
+
+
+def inspector_file(rank, late_us):
+    record = {
+        "header": {"id": "0xab", "rank": rank, "n_ranks": 8, "nnodes": 1},
+        "metadata": {"hostname": "gpu01"},
+        "coll_perf": {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1 << 30},
+    }
+    record["coll_perf"]["coll_exec_time_us"] = 6000 + (0 if rank == 5 else late_us)
+    return (json.dumps(record) + "\n").encode()
+
+
+def test_a_late_rank_is_told_apart_from_a_slow_network(run_ccctl, tmp_path):
+    folder = tmp_path / "inspector"
+    folder.mkdir()
+    for rank in range(8):
+        content = inspector_file(rank, 4000)
+        name = f"gpu01-pid{rank}.log"
+        if rank % 2:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / name).write_bytes(content)
+    done = run_ccctl("explain", "inspector", "--network", "dgx-h100")
+    assert done.returncode == 0, done.stderr
+    assert "Verdict: normal." in done.stdout
+    assert "for rank 5 on gpu01: look at its compute, not at the network" in done.stdout
+    [row] = json.loads(run_ccctl("explain", "inspector", "--network", "dgx-h100", "--json").stdout)["rows"]
+    assert row["time_us"] == pytest.approx(6000)
+    assert row["waiting"]["percent"] == pytest.approx(40)
+    assert row["waiting"]["last"] == [{"rank": 5, "host": "gpu01", "percent_of_calls": 100}]
+
+
+def test_one_file_of_many_says_that_times_hold_waiting(run_ccctl, tmp_path):
+    (tmp_path / "rank0.jsonl").write_bytes(inspector_file(0, 4000))
+    done = run_ccctl("explain", "rank0.jsonl", "--network", "dgx-h100")
+    assert "1 of 8 ranks recorded: the times hold what these waited for others" in done.stdout
+
+
+def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = run_ccctl("explain", "empty", "--network", "dgx-h100")
+    assert (done.returncode, done.stdout) == (65, "")
+    assert "expected files of NCCL's Inspector" in done.stderr
