@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,7 @@ from synth.fusion.methods import fusion_plan
 from synth.fusion.model import Model
 from synth.fusion.tuning import begun
 from synth.groups.planner import plan_groups
+from synth.kernels.loop_store import cache_folder
 from synth.network import Link, build
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
@@ -41,10 +43,19 @@ settings.load_profile("untimed")
 def pytest_configure(config):
     # Tests run beside each other, and must not wait for each other's locks.
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
+    # Compiled loops stay those of the user; what else is kept goes.
+    loops = cache_folder()
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
+    if loops is not None:
+        loops.mkdir(parents=True, exist_ok=True)
+        kept = Path(os.environ["XDG_CACHE_HOME"], "ccctl")
+        kept.mkdir()
+        (kept / "numba").symlink_to(loops)
 
 
 def pytest_unconfigure(config):
-    shutil.rmtree(os.environ.pop("XDG_STATE_HOME"), ignore_errors=True)
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        shutil.rmtree(os.environ.pop(variable), ignore_errors=True)
 
 
 # A shell lets what it starts in the background ignore Ctrl-C, nohup the end of the terminal, and so would

@@ -54,8 +54,8 @@ _FILES = (
     ("/run/ccctl/labs", "The labs that are up."),
     (
         "~/.cache/ccctl/artifacts",
-        "Profiles and schedules that bench made; may be removed at any time, and go after 30 days. Used as "
-        "compiled loops are.",
+        "Profiles and schedules that bench and training jobs made; may be removed at any time, and go after "
+        "30 days. Used as compiled loops are.",
     ),
     (
         "~/.cache/ccctl/numba",

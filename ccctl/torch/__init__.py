@@ -9,11 +9,15 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from functools import partial
+from collections.abc import Mapping
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from exec.training.backend.known_schedules import KnownSchedules
     from synth.network import Network
+    from synth.schedule import Schedule
 
 # By name the module that has it; each needs torch, which is being imported while this is.
 _WRAPPERS = {
@@ -29,6 +33,7 @@ _WRAPPERS = {
 __all__ = ["register", *_WRAPPERS]
 
 _log = logging.getLogger(__name__)
+_UNSET = "Leave it unset, and links are measured."
 
 
 def __getattr__(name: str) -> Any:
@@ -53,7 +58,12 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """The process group of one rank; what the environment says holds on rank 0."""
+    """The process group of one rank; what the environment says holds on rank 0.
+
+    Raises on all ranks what is wrong with it there.
+    """
+    import torch.distributed as dist
+
     from ccctl.errors import UsageError
     from exec.training.backend.process_group import PREFERENCES, Settings, TorchGroup
 
@@ -61,7 +71,10 @@ def _create(options: Any, backend_options: Any) -> Any:
     if prefer not in PREFERENCES:
         raise UsageError(f"CCCTL_PREFER: expected one of {', '.join(PREFERENCES)}, found {prefer!r}")
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
-    settings = Settings(partial(_network, os.environ.get("CCCTL_PROFILE", ""), ranks), prefer)
+    # The first group of a job is that of all its ranks.
+    world = dist.get_world_size() if dist.is_initialized() else options.group_size
+    network = partial(_network, os.environ.get("CCCTL_PROFILE", ""), ranks, world)
+    settings = Settings(network, prefer, known=_known())
     return TorchGroup(options.store, options.group_rank, options.group_size, options.timeout, settings)
 
 
@@ -72,21 +85,56 @@ def _meet(url: str, **options: Any) -> Any:
     return meet(url, **options)
 
 
-def _network(path: str, ranks: list[int]) -> Network | None:
-    """The network of ``ranks`` in the profile at ``path``; None where there is none."""
+@cache
+def _known() -> KnownSchedules:
+    """The schedules of all groups of this process."""
+    from exec.training.backend.known_schedules import KnownSchedules
+
+    return KnownSchedules(_KeptSchedules())
+
+
+class _KeptSchedules:
+    """Schedules among the artifacts that this user's processes keep; opened where rank 0 first needs it."""
+
+    def read(self, key: Mapping[str, object]) -> Schedule | None:
+        found = _artifacts().read("schedule", key)
+        schedule: Schedule | None = found.artifact.body if found else None
+        return schedule
+
+    def keep(self, key: Mapping[str, object], schedule: Schedule) -> None:
+        _artifacts().keep("schedule", key, schedule)
+
+
+@cache
+def _artifacts() -> Any:
+    from ccctl.artifacts.artifact_cache import ArtifactCache
+
+    return ArtifactCache()
+
+
+def _network(path: str, ranks: list[int], world: int) -> Network | None:
+    """The network of ``ranks`` in the profile of a job of ``world`` at ``path``; None where there is none.
+
+    Raises UsageError with path and reason for what is no profile of these ranks.
+    """
     if not path:
         return None
     from ccctl.arguments.networks import load_network
-    from ccctl.errors import CcctlError, DataError, UsageError
+    from ccctl.errors import CcctlError, UsageError
+    from probes.wording import plural
     from synth.networks.subnetwork import restricted
 
     named = f"CCCTL_PROFILE={path}"
+    if not Path(path).is_file():
+        raise UsageError(f"{named}: there is no such file", hint=_UNSET)
     try:
         network, _ = load_network(path, None, None)
     except CcctlError as error:
-        raise UsageError(f"{named}: {error}", hint="Leave it unset, and links are measured.") from error
-    if network.ranks <= max(ranks):
-        raise DataError(named, [f"it is of {network.ranks} ranks, the job has a rank {max(ranks)}"])
+        raise UsageError(f"{named}: {str(error).removeprefix(f'{path}: ')}", hint=_UNSET) from error
+    if network.ranks != world:
+        raise UsageError(
+            f"{named}: it is of {plural(network.ranks, 'rank')}, the job has {world}", hint=_UNSET
+        )
     return restricted(network, ranks)[0] if len(ranks) < network.ranks else network
 
 

@@ -55,7 +55,7 @@ def _planned(job: Job) -> Groups:
     from ccctl.torch import _network
 
     path = os.environ.get("CCCTL_PROFILE", "")
-    network = _network(path, list(range(job.ranks)))
+    network = _network(path, list(range(job.ranks)), job.ranks)
     groups = planned_for(network or equal_links(job), job)
     known = f"the profile {path}" if network else "links that cost the same (CCCTL_PROFILE is not set)"
     _log.warning("DS-Sync: %s, %s, planned for %s", groups.pattern, plural(groups.period, "iteration"), known)

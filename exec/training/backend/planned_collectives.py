@@ -21,10 +21,12 @@ from exec.mpi.plan import Plan
 from exec.program.dtypes import Array, dtype_of
 from exec.program.layout import Layout
 from exec.sockets.group import Group
+from exec.training.backend.known_schedules import KnownSchedules, place_of
 from probes.errors import CcctlError, UnavailableError, UsageError
 from synth.collective import Kind
 from synth.network import Network
 from synth.program import INPUT, OUTPUT, Program
+from synth.schedule import Schedule
 from synth.stages import compile as compile_
 
 __all__ = ["PlannedCollectives", "size_class"]
@@ -55,12 +57,15 @@ class PlannedCollectives:
     """The planned collectives of ``group``; every method is collective, in one order on all ranks.
 
     ``given`` is the network that rank 0 knows, None to measure it; ``budget_s`` is how long rank 0 may look
-    for one schedule.
+    for one schedule that it does not know yet.
     """
 
-    def __init__(self, group: Group, given: Callable[[], Network | None], budget_s: float) -> None:
-        self.group, self._budget_s = group, budget_s
-        self.network = self._shared(given) or measured_network(group)
+    def __init__(
+        self, group: Group, given: Network | None, budget_s: float, known: KnownSchedules | None = None
+    ) -> None:
+        self.group, self._budget_s, self._known = group, budget_s, known or KnownSchedules()
+        self._place = place_of(group, given)
+        self.network = group.bcast(given) or measured_network(group)
         if self.network.ranks != group.Get_size():
             raise UsageError(
                 f"the network is for {self.network.ranks} ranks, this group has {group.Get_size()}",
@@ -131,11 +136,20 @@ class PlannedCollectives:
         ranks = self.group.Get_size()
         key = (request.kind, request.root, size_class(request.size_bytes(ranks)))
         if key not in self._programs:
-            schedule = self._shared(
-                lambda: good_schedules(self.network, [request], range(ranks), self._budget_s)[request]
-            )
-            self._programs[key] = compile_(schedule)
+            self._programs[key] = compile_(self._shared(lambda: self._schedule(request)))
         return self._programs[key]
+
+    def _schedule(self, request: Request) -> Schedule:
+        """The schedule for this kind, root and class of sizes, known or found now; on rank 0."""
+        ranks = self.group.Get_size()
+        size_bytes = request.size_bytes(ranks)
+        asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}
+        key = {**self._place, **asked, "budget_s": self._budget_s}
+        schedule = self._known.find(key, self.network, size_bytes)
+        if schedule is None:
+            schedule = good_schedules(self.network, [request], range(ranks), self._budget_s)[request]
+            self._known.keep(key, schedule)
+        return schedule
 
     def _shared(self, make: Callable[[], _T]) -> _T:
         """What ``make`` gives on rank 0, on every rank; what it raises there is raised on all."""

@@ -11,7 +11,7 @@ import atexit
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
@@ -36,8 +36,9 @@ from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 from exec.adaptive.messages import REDUCING, Request
 from exec.program.dtypes import Array
 from exec.training.backend.autotune import Autotuner
+from exec.training.backend.known_schedules import KnownSchedules
 from exec.training.backend.planned_collectives import PlannedCollectives, size_class
-from exec.training.backend.rendezvous import Shutdown, rendezvous
+from exec.training.backend.rendezvous import Shutdown, of_rank_0, rendezvous
 from exec.training.backend.tensors import REDUCIBLE, array_of, bytes_of, flat
 from exec.training.backend.works import QueuedWork, WorkQueue
 from synth.collective import Kind
@@ -70,16 +71,18 @@ _Planned = Callable[[PlannedCollectives, Request], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a group works. ``network``: what rank 0 knows of it, None to measure it.
+    """How a group works. ``network``: what rank 0 is given of it, None to measure it.
 
     ``prefer``: "measured" tries both ways on the first calls of each class; "ccctl" and "gloo" take one.
-    ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a schedule.
+    ``least_bytes``: what is smaller goes to gloo. ``budget_s``: how long rank 0 may look for a schedule;
+    ``known``: those that need no search.
     """
 
     network: Callable[[], Network | None] = lambda: None
     prefer: str = "measured"
     least_bytes: int = LEAST_BYTES
     budget_s: float = 5.0
+    known: KnownSchedules = field(default_factory=KnownSchedules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,8 @@ class _Call:
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
     """A process group over ``store``, which waits for the other ranks only as gloo does.
 
-    Ranks meet, measure the network and make schedules when a collective first needs that.
+    Ranks meet, measure the network and make schedules when a collective first needs that. Raises what the
+    settings' ``network`` raises on rank 0, on all ranks.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         super().__init__(rank, size)
         self._settings, self._timeout = settings or Settings(), timeout
         self._store, self._rank, self._size = store, rank, size
+        self._network = of_rank_0(PrefixStore("ccctl", store), rank, size, self._settings.network)
         # Two, as gloo pairs collectives by their order, and two threads have none between them.
         self._direct, self._queued = (self._gloo(name) for name in ("direct", "queued"))
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
@@ -476,7 +481,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if self._plans is None or self._autotuner is None:
             group = rendezvous(PrefixStore("ccctl", self._store), self._rank, self._size)
             self._shutdown = Shutdown(group)
-            self._plans = PlannedCollectives(group, self._settings.network, self._settings.budget_s)
+            self._plans = PlannedCollectives(
+                group, self._network, self._settings.budget_s, self._settings.known
+            )
             self._autotuner = Autotuner(group)
         return self._plans, self._autotuner
 

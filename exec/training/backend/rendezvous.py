@@ -9,14 +9,20 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from exec.sockets.group import Group, join
+from probes.errors import UsageError
 
-__all__ = ["Shutdown", "Store", "rendezvous"]
+__all__ = ["Shutdown", "Store", "of_rank_0", "rendezvous"]
+
+_T = TypeVar("_T")
 
 _TOPIC = "shutdown"
 _LOOK_S = 0.02
+# How long rank 0, which may serve the store, stays so that others can read why it fails.
+_TELLING_S = 20.0
 
 
 class Store(Protocol):
@@ -25,6 +31,28 @@ class Store(Protocol):
     def set(self, key: str, value: str) -> None: ...
 
     def get(self, key: str) -> bytes: ...
+
+    def add(self, key: str, amount: int) -> int: ...
+
+
+def of_rank_0(store: Store, rank: int, size: int, make: Callable[[], _T | None]) -> _T | None:
+    """What ``make`` gives on rank 0, there; None elsewhere. What it raises there is raised on all ranks."""
+    if rank > 0:
+        why = store.get("ccctl/refused").decode()
+        store.add("ccctl/heard", 1)
+        if why:
+            raise UsageError(f"rank 0: {why}")
+        return None
+    try:
+        made = make()
+    except Exception as error:  # Whatever it is, the others wait for it.
+        store.set("ccctl/refused", str(error))
+        until_s = time.monotonic() + _TELLING_S
+        while store.add("ccctl/heard", 0) < size - 1 and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        raise
+    store.set("ccctl/refused", "")
+    return made
 
 
 def rendezvous(store: Store, rank: int, size: int) -> Group:

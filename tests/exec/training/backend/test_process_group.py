@@ -31,6 +31,21 @@ def test_ranks_are_told_that_one_is_lost(prefer):
     assert "told" in said[2]
 
 
+def test_a_bad_profile_is_refused_by_all_ranks_when_the_group_is_made(tmp_path):
+    path = tmp_path / "links.csv"
+    pairs = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
+    path.write_text("".join(f"{src},{dst},1us,1GB/s\n" for src, dst in pairs))
+    for given, why in (
+        (path, "it is of 3 ranks, the job has 2"),
+        (tmp_path / "none", "there is no such file"),
+    ):
+        ranks = started(HELPER, "launched", 2, CCCTL_PROFILE=str(given))
+        for said, rank in zip(outputs(ranks), ranks, strict=True):
+            assert rank.returncode == 1
+            assert f"CCCTL_PROFILE={given}: {why}" in said
+            assert "in init_process_group" in said and "in all_reduce" not in said
+
+
 def test_what_gloo_carries_out_is_said_once_for_all_groups(caplog):
     from exec.training.backend import process_group
 

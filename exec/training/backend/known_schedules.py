@@ -1,0 +1,77 @@
+"""Schedules that were found for a group of ranks, for other groups of its job and for later jobs.
+
+A schedule is known under what its group runs on (a given network, or the hosts of the ranks), its collective
+and the class of its size. Links are measured in each group, which takes a moment, and a schedule is taken
+only where they cost about what they cost when it was made. To search for one takes seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from exec.sockets.group import Group
+from synth.network import Network
+from synth.schedule import Schedule
+from synth.stages import verify
+
+__all__ = ["KnownSchedules", "Store", "place_of"]
+
+# Between two measurements of equal links; what has become slow in a cluster has by more.
+_ALIKE = 1.5
+
+
+class Store(Protocol):
+    """Where schedules outlive the job."""
+
+    def read(self, key: Mapping[str, object]) -> Schedule | None: ...
+
+    def keep(self, key: Mapping[str, object], schedule: Schedule) -> None: ...
+
+
+class KnownSchedules:
+    """The schedules that this process knows, and those in a ``store``; None is without one."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
+        self._found: dict[str, Schedule] = {}
+
+    def find(self, key: Mapping[str, object], network: Network, size_bytes: int) -> Schedule | None:
+        """The schedule for ``key``, proven, where it was made for links that cost what those here do."""
+        schedule = self._found.get(repr(key))
+        if schedule is None and self._store is not None:
+            schedule = self._store.read(key)
+        if schedule is None or not _alike(schedule.network, network, size_bytes) or verify(schedule):
+            return None
+        self._found[repr(key)] = schedule
+        return schedule
+
+    def keep(self, key: Mapping[str, object], schedule: Schedule) -> None:
+        """Know ``schedule`` from now on."""
+        self._found[repr(key)] = schedule
+        if self._store is not None:
+            self._store.keep(key, schedule)
+
+
+def place_of(group: Group, given: Network | None) -> dict[str, object]:
+    """What a group runs on, as a part of keys: the network that was given, or else the hosts of its ranks."""
+    if given is None:
+        return {"hosts": [group.mesh.whereabouts(member).key for member in group.members]}
+    digest = hashlib.sha256(repr((given.hosts, given.ports)).encode())
+    for column in (given.src, given.dst, given.alpha_s, given.beta_s_per_byte):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return {"network": digest.hexdigest()}
+
+
+def _alike(before: Network, now: Network, size_bytes: int) -> bool:
+    """Whether a rank's share of ``size_bytes`` takes about as long on each link now as before."""
+    if before.ranks != now.ranks or not (
+        np.array_equal(before.src, now.src) and np.array_equal(before.dst, now.dst)
+    ):
+        return False
+    share_bytes = max(1, size_bytes // now.ranks)
+    ratio = before.travel_s(share_bytes) / now.travel_s(share_bytes)
+    return bool(((ratio < _ALIKE) & (ratio > 1 / _ALIKE)).all())
