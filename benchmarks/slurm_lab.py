@@ -35,6 +35,7 @@ BIN = Path(sys.executable).parent
 LOGIN, NODES = "login", ("gpu1", "gpu2", "gpu3", "gpu4")
 RATE_BYTES_PER_S = 100e6 / 8
 PATIENCE_S, LIMIT_S = 60.0, 400.0
+SHIPPED = ROOT / "examples" / "slurm" / "ccctl-bench.sbatch"
 PMIX = "srun --mpi=pmix -N4 -n4"
 BENCH = "-b 1M -e 1M --iters 2 -w 1"
 # Two CPUs a node, whatever the machine has: the kernel shares them out.
@@ -228,13 +229,19 @@ def _holds_links(name: str) -> Callable[[str, Path], bool]:
 
 
 def _batch(name: str, command: str) -> str:
-    """A line that has ``command`` run as a batch script on four nodes, and ends as it does with what it said.
+    """A line that has ``command`` run as a batch script on four nodes; see ``_submitted``."""
+    return f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(command)} > {name}.sbatch; " + _submitted(
+        name, f"{name}.sbatch"
+    )
+
+
+def _submitted(name: str, script: str) -> str:
+    """A line that has a batch script run on four nodes, and ends as it does with what it said.
 
     ``sbatch --wait`` would ask only every half a minute.
     """
     return (
-        f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(command)} > {name}.sbatch; "
-        f"job=$(sbatch --parsable -N4 -n4 -o {name}.out {name}.sbatch) || exit; "
+        f"job=$(sbatch --parsable -N4 -n4 -o {name}.out {script}) || exit; "
         'while squeue -h -j "$job" | grep -q .; do sleep 0.2; done; '
         f"cat {name}.out; exit $(scontrol show job $job | sed -n 's/.*ExitCode=\\([0-9]*\\):.*/\\1/p')"
     )
@@ -258,6 +265,7 @@ def cases(torch: str | None) -> list[Case]:
         Case("run", f"{PMIX} ccctl run program.json --input x.npy -o y.npy", 0, _sums),
         Case("adaptive", f"salloc -N4 -n4 {adaptive}", 0, _tells(" 0 wrong elements")),
         Case("adaptive-batch", on_nodes, 0, _tells(" 0 wrong elements")),
+        Case("shipped-batch", _submitted("shipped", f"{SHIPPED} all_reduce 64K"), 0, _reports),
     ]
     if torch is not None:
         modules = f"PYTHONPATH={ROOT}:{_site_packages()} OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1"
@@ -288,6 +296,13 @@ def _drained(node: str) -> Callable[[str, Path], bool]:
 def _sums(_said: str, job: Path) -> bool:
     """Whether every rank has the sums of x.npy's rows."""
     return bool((np.load(job / "y.npy") == np.load(job / "x.npy").sum(0)).all())
+
+
+def _reports(said: str, job: Path) -> bool:
+    """Whether a bench was right, and its job's folder holds all four files."""
+    [folder] = job.glob("ccctl-*/")
+    names = {path.name for path in folder.iterdir()}
+    return "values : 0 OK" in said and names == {"profile.json", "schedule.json", "bench.json", "report.html"}
 
 
 def _tells(words: str) -> Callable[[str, Path], bool]:

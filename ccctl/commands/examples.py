@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -81,13 +82,16 @@ def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
 
 
 def _claim(path: Path) -> str:
-    """The first sentence of an example: of its docstring, or of its comments."""
+    """The first sentence of an example: of its docstring, its comments, or a dashboard's description."""
+    if path.suffix == ".json":
+        return str(json.loads(path.read_text(encoding="utf-8"))["description"]).partition(". ")[0].rstrip(".")
     told: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         words = line.strip("\"'# \t")
         if line.startswith("#!") or (not words and not told):
             continue
-        if not words or (told and line[:1] not in "#" and line[:1].isalpha() and "=" in line):
+        directive = line.startswith("#") and line[1:2].isalpha()
+        if not words or (told and (directive or (line[:1].isalpha() and "=" in line))):
             break
         told.append(words)
     return re.split(r"\.(?:\s+(?=[A-Z])|$)", " ".join(told))[0]
