@@ -14,9 +14,22 @@ from synth.errors import NotApplicableError
 __all__ = ["PartialSteps", "matching_rate"]
 
 # Their steps are divided by the root of mean squares (or sums, or maxima) of gradients.
-_NORMALIZING = ("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adafactor")
+_NORMALIZING = (
+    *("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam"),
+    *("RMSprop", "Adagrad", "Adadelta"),
+)
 # Weights decay by the learning rate, and not through the gradient.
-_DECOUPLED = ("AdamW", "Adafactor")
+_DECOUPLED = ("AdamW", "Adafactor", "Muon")
+# No factor to the learning rate makes the mean of their steps that of the whole batch.
+_WITHOUT_FACTOR = {
+    "Muon": "it normalizes what its momentum has averaged, in which noise may weigh more than the gradient "
+    "or less: the factor is anything from 1 to √ranks",
+    "Adafactor": "it bounds its learning rate by 1/√step, which no factor changes",
+    "Rprop": "it lengthens and shortens its steps by signs of gradients, which the noise of a rank's batch "
+    "turns round",
+}
+# RAdam does not normalize before the variance is known to so many degrees of freedom (Liu et al. 2020).
+_RECTIFIED_FROM = 5.0
 
 
 def matching_rate(optimizer: Any, ranks: int) -> float:
@@ -25,8 +38,15 @@ def matching_rate(optimizer: Any, ranks: int) -> float:
     A rank's gradient is of 1/``ranks`` of the batch, so its noise is √ranks times as large. Adam and its like
     divide by that, and the mean of their steps is by as much too short: the factor is √ranks, as by the
     square root scaling rule (Malladi et al., On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
-    NeurIPS 2022). SGD's step is linear in the gradient: 1.
+    NeurIPS 2022). SGD's step is linear in the gradient: 1. Raises NotApplicableError where there is none.
     """
+    for name, reason in _WITHOUT_FACTOR.items():
+        if ranks > 1 and _is_one_of(optimizer, (name,)):
+            raise NotApplicableError(
+                f"{name}: the mean of the steps of {ranks} ranks is not its step for all of their batches: "
+                f"{reason}",
+                hint="rate_factor= says by what to multiply its learning rate here; 1 leaves it.",
+            )
     return math.sqrt(ranks) if _is_one_of(optimizer, _NORMALIZING) else 1.0
 
 
@@ -101,19 +121,28 @@ class PartialSteps:
         groups = self._optimizer.param_groups
         self._hidden = []
         for group, parameters in zip(groups, kept, strict=True):
-            changed = {"params": parameters, **self._scaled(group)}
+            changed = {"params": parameters, **self._scaled(group, parameters)}
             self._hidden.append({key: group[key] for key in changed})
             group.update(changed)
 
-    def _scaled(self, group: dict[str, Any]) -> dict[str, Any]:
-        """What of a parameter group changes for a step by ``rate_factor`` times its learning rate."""
-        if self._rate_factor == 1 or "lr" not in group:
+    def _scaled(self, group: dict[str, Any], parameters: list[Any]) -> dict[str, Any]:
+        """What of a group changes for a step of ``parameters`` by ``rate_factor`` times its learning rate."""
+        if self._rate_factor == 1 or "lr" not in group or self._is_linear(group, parameters):
             return {}
         found = {"lr": group["lr"] * self._rate_factor}
         decoupled = group.get("decoupled_weight_decay", _is_one_of(self._optimizer, _DECOUPLED))
         if decoupled and "weight_decay" in group:
             found["weight_decay"] = group["weight_decay"] / self._rate_factor
         return found
+
+    def _is_linear(self, group: dict[str, Any], parameters: list[Any]) -> bool:
+        """Whether the next step is one of RAdam's first, which are linear in the gradient as SGD's are."""
+        if not parameters or not _is_one_of(self._optimizer, ("RAdam",)):
+            return False
+        step = 1 + min(int(self._optimizer.state[one].get("step", 0)) for one in parameters)
+        _, beta = group["betas"]
+        freedom = 2 / (1 - beta) - 1 - 2 * step * beta**step / (1 - beta**step)
+        return bool(freedom <= _RECTIFIED_FROM)
 
     def _refuse_common_state(self, before: list[dict[str, Any]]) -> None:
         """Raise NotApplicableError where a step changed what parameters of a group share."""
