@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 import weakref
 from datetime import timedelta
 
@@ -247,6 +248,31 @@ def killed(rank, size):
     os._exit(0)
 
 
+def unlocked(rank, size):
+    """While plans move data, a thread of Python goes on."""
+    from exec.mpi import interpreter
+
+    counted, gained, advance = 0, [], interpreter.advance
+
+    def watched(*arguments):
+        before = counted
+        state = advance(*arguments)
+        gained.append(counted - before)
+        return state
+
+    dist.all_reduce(torch.ones(4_000_000))
+    interpreter.advance = watched
+    # No thread is made to give up Python's lock: another one runs where it is given up.
+    sys.setswitchinterval(1e6)
+    work = dist.all_reduce(data := torch.ones(4_000_000), async_op=True)
+    while not work.is_completed():
+        counted += 1
+        time.sleep(0)
+    work.wait()
+    equal(data, torch.full((4_000_000,), float(size)))
+    assert sum(gained) > 0, f"nothing was counted while data moved in {len(gained)} calls"
+
+
 def reduced(rank, size):
     dist.all_reduce(data := of(rank))
     equal(data, all_of().sum(0))
@@ -257,6 +283,7 @@ CASES = {
     "measured": (measured, arguments),
     "killed": (killed,),
     "launched": (reduced,),
+    "unlocked": (unlocked,),
 }
 
 

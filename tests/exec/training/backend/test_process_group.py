@@ -22,6 +22,10 @@ def test_the_faster_way_is_chosen_by_all_ranks():
     finished(HELPER, "measured", 2)
 
 
+def test_threads_of_python_go_on_while_data_moves():
+    finished(HELPER, "unlocked", 2, CCCTL_PREFER="ccctl")
+
+
 @pytest.mark.parametrize("prefer", ["ccctl", "gloo"])
 def test_ranks_are_told_that_one_is_lost(prefer):
     ranks = started(HELPER, "killed", 3, CCCTL_PREFER=prefer)
