@@ -91,6 +91,9 @@ class _Attention(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.heads = heads
         self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        # Softmax cancels what a bias adds to all keys: its gradient is nothing but rounding, of which Adam
+        # would make steps of full length, other ones for each order of sums.
+        self.inward.bias.register_hook(lambda gradient: _without_keys(gradient, width))
 
     def forward(self, value: Any) -> Any:
         """(batch, length, width) to the same."""
@@ -99,6 +102,13 @@ class _Attention(nn.Module):  # type: ignore[misc]
         query, key, content = parts.permute(2, 0, 3, 1, 4)
         found = nn.functional.scaled_dot_product_attention(query, key, content)
         return self.outward(found.transpose(1, 2).reshape(batch, length, width))
+
+
+def _without_keys(gradient: Any, width: int) -> Any:
+    """The gradient of the bias of queries, keys and contents, with zeros for keys."""
+    kept = gradient.clone()
+    kept[width : 2 * width] = 0
+    return kept
 
 
 class _Block(nn.Module):  # type: ignore[misc]

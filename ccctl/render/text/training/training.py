@@ -65,10 +65,10 @@ def headline(report: TrainingReport) -> str:
 
 def notes(report: TrainingReport) -> Iterator[str]:
     """What the columns mean here, and what has to be known of some modes."""
-    yield (
-        "sent: bytes a rank sends over TCP in an iteration, over those of the model; reached: "
-        f"{percent(report.target)} of held-out data; replicas: their largest difference in a parameter"
-    )
+    yield "sent: bytes a rank sends over TCP in an iteration, over those of the model"
+    yield f"reached: {percent(report.target)} of held-out data classified correctly"
+    beside = "; from ddp: that of the final model to DDP's" if _has_ddp(report) else ""
+    yield f"replicas: the largest difference between ranks in a parameter{beside}"
     shares = report.backend == "ccctl" or any(row.mode == "adaptive" for row in report.rows)
     if shares and len(report.hosts) < report.ranks:
         who = "ranks" if report.backend == "ccctl" else "adaptive: ranks"
@@ -79,6 +79,10 @@ def notes(report: TrainingReport) -> Iterator[str]:
             yield f"{row.label}: {told}"
     if report.interrupted:
         yield f"interrupted: {report.interrupted}"
+
+
+def _has_ddp(report: TrainingReport) -> bool:
+    return any(row.ddp_difference is not None for row in report.rows)
 
 
 def _cells(report: TrainingReport, row: TrainedMode) -> tuple[str, ...]:
