@@ -59,14 +59,24 @@ class Executor:
         self.chosen: dict[str, str] = {}
 
     def ready(
-        self, layout: Layout, send: Array, recv: Array, redop: str, progress: Progress = SILENT
+        self,
+        layout: Layout,
+        send: Array,
+        recv: Array,
+        redop: str,
+        progress: Progress = SILENT,
+        *,
+        traced: bool = False,
     ) -> Call:
-        """The program on these buffers of this rank; on a GPU they are copied there and back untimed."""
+        """The program on these buffers of this rank; on a GPU they are copied there and back untimed.
+
+        With ``traced`` a log of each run is written; on a GPU there is none.
+        """
         if self.name != "cuda":
             from exec.mpi.plan import Plan
 
-            plan = Plan(layout, self._comm, send, recv, redop, progress)
-            return Call(plan.run, recv, close=plan.close)
+            plan = Plan(layout, self._comm, send, recv, redop, progress, traced=traced)
+            return Call(plan.run, recv, close=plan.close, kept=plan.kept if traced else None)
         from exec.cuda.plan import CudaPlan
 
         cuda = CudaPlan(layout, self._comm, send, recv, redop)

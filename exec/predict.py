@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from probes.columns import Floats, floats
 from synth.compiler.lower import lower
 from synth.network import Network
 from synth.program import OPS, Program
 from synth.schedule import Schedule
 from synth.simulation.fair_program import fair_time_s
-from synth.simulation.program import Costs, simulate_program
+from synth.simulation.program import Costs, ProgramTiming, simulate_program
 
-__all__ = ["MOST_SENDS", "predicted_s", "soonest"]
+__all__ = ["MOST_SENDS", "Prediction", "predicted_s", "prediction", "soonest"]
 
 # What a step between hosts costs a rank, and the slots that a connection has there.
 _COSTS = Costs(step_s=10e-6, fifo=8)
@@ -31,8 +33,36 @@ _UNEVEN = 1.2
 MOST_SENDS = 20_000
 
 
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What the time of a program is made of.
+
+    ``in_turn``: transfers that meet at a port wait for each other, in the schedule's order. ``sharing_s``
+    comes to it, or goes, as they slow each other down instead. ``worked_s`` the busiest rank, ``worker``,
+    copies and adds beside; 0 where that was not measured.
+    """
+
+    costs: Costs
+    in_turn: ProgramTiming
+    sharing_s: float
+    worked_s: float
+    worker: int
+
+    @property
+    def time_s(self) -> float:
+        """The predicted seconds."""
+        return self.in_turn.time_s + self.sharing_s + self.worked_s
+
+
 def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
-    """Seconds on ``network`` with chunks of ``chunk_bytes``; the geometric mean of two models.
+    """Seconds on ``network`` with chunks of ``chunk_bytes``; see ``prediction``."""
+    return prediction(program, network, chunk_bytes, costs).time_s
+
+
+def prediction(
+    program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None
+) -> Prediction:
+    """What a program takes on ``network`` with chunks of ``chunk_bytes``; the geometric mean of two models.
 
     ``costs`` are those of steps between hosts, or within one where the network is one host.
 
@@ -45,20 +75,22 @@ def predicted_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
     worked_s = _worked_s(program, network, chunk_bytes)
-    in_turn_s = simulate_program(program, network, chunk_bytes, costs).time_s
+    work = float(worked_s.max(initial=0.0)), int(worked_s.argmax())
+    in_turn = simulate_program(program, network, chunk_bytes, costs)
     if program.steps * network.links > _MOST_WORK:
-        return in_turn_s + worked_s
+        return Prediction(costs, in_turn, 0.0, *work)
     fair_s = fair_time_s(program, network, chunk_bytes, costs)
-    return float((in_turn_s * fair_s) ** 0.5) + worked_s
+    sharing_s = float((in_turn.time_s * fair_s) ** 0.5) - in_turn.time_s
+    return Prediction(costs, in_turn, sharing_s, *work)
 
 
-def _worked_s(program: Program, network: Network, chunk_bytes: int) -> float:
-    """Seconds that the busiest rank copies and adds while all others do; 0 where that was not measured.
+def _worked_s(program: Program, network: Network, chunk_bytes: int) -> Floats:
+    """Seconds that each rank copies and adds while all others do; 0 where that was not measured.
 
     What a byte costs depends on the buffer's size: beyond the caches several times as much.
     """
     if not network.memory or len(set(network.hosts)) > 1:
-        return 0.0
+        return np.zeros(program.ranks)
     memory = network.memory[0]
     sizes = np.log(memory.sizes_bytes)
     size = np.log(max(1, program.collective.total_bytes(chunk_bytes)))
@@ -68,7 +100,7 @@ def _worked_s(program: Program, network: Network, chunk_bytes: int) -> float:
     again_s = min(memory.copy_s_per_byte)
     of_op = [copy_s * (op in _COPY) + add_s * (op in _SUM) + again_s * (op in _AGAIN) for op in OPS]
     step_s = np.array(of_op)[program.op] * program.count * chunk_bytes
-    return float(np.bincount(program.tb_rank[program.tb_of], weights=step_s).max(initial=0.0))
+    return floats(np.bincount(program.tb_rank[program.tb_of], weights=step_s, minlength=program.ranks))
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from exec.benchmark.forecast import forecast
 from exec.benchmark.report import Report
 from exec.benchmark.runner import BenchRequest, bench_all_task
 from exec.executors import parse_device
@@ -76,6 +77,7 @@ def bench(
     warmup: int = 5,
     peers: Sequence[str] = (),
     network: Network | None = None,
+    explain: bool = False,
     device: str = "cpu",
     hosts: str | None = None,
     hostfile: str | None = None,
@@ -88,7 +90,8 @@ def bench(
     Sizes are nccl-tests' (the larger buffer of a rank), as are the bandwidths of the rows, in GB/s (10^9).
     ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or "nccl"; with ``network`` each row has a predicted time,
     too. ``keep`` is given the report of each size as soon as it is measured. Where both placements are
-    possible, each is measured. It takes 2 · (``warmup`` + ``iterations``) runs a size and library.
+    possible, each is measured. With ``explain`` a row's story tells what its time went to. It takes
+    2 · (``warmup`` + ``iterations``) runs a size and library.
 
     Raises what `run` raises; wrong elements raise nothing, they are counted in the rows.
 
@@ -119,6 +122,11 @@ def bench(
         placements=tuple(p for p in (False, True) if (program.in_place if p else program.out_of_place)),
         peers=parse_peers(",".join(peers) or None),
         device=parse_device(device),
+        explain=explain,
+        forecasts=tuple(
+            forecast(program, network, each) if network and explain else None for each in chunk_bytes
+        ),
+        network=network if explain else None,
     )
 
     found: Report = launch(

@@ -14,6 +14,7 @@ from hypothesis import settings
 from racked_networks import racked
 
 from exec.benchmark.report import Measurement, Report, Row, Spread
+from exec.benchmark.story import Forecast, Part, RankTimes, Story
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
@@ -138,7 +139,21 @@ def samples(schedule):
     ranks = (ProfiledRank(0, "host"), ProfiledRank(1, "host"))
     host = Host("host", "test", 2, numa=(NumaNode(0, "test"),), nics=(Nic("eth0", "test"),))
     measured = Measurement(1e-3, 1.1e-3, 1.2e-3, 0, 16.7, 25.1, 0)
-    row = Row("all_reduce", 1024, 256, "float", "sum", -1, "ring", 9e-4, measured, None, {"mpi": measured})
+    story = Story(
+        placement="out of place",
+        iteration=3,
+        time_s=1e-3,
+        slowest_rank=1,
+        forecast=Forecast("a network", "cut", 5e-4, 6e-4, 1e-5, -1e-5, 3e-4, (Part("link", "0 -> 1", 9e-4),)),
+        parts=(Part("link", "0 -> 1", 7e-4), Part("late", "rank 0", 2e-4), Part("add", "rank 1", 1e-4)),
+        ranks=(
+            RankTimes(0, 2e-4, 1e-4, 0.0, 1e-4, 0.0, 1e-5),
+            RankTimes(1, 0.0, 8e-4, 0.0, 1e-4, 5e-5, 5e-5),
+        ),
+    )
+    row = Row(
+        "all_reduce", 1024, 256, "float", "sum", -1, "ring", 9e-4, measured, None, {"mpi": measured}, story
+    )
     algorithm = Algorithm("ring", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
     point = Point(1 << 20, 0, 2e-3, 1e-3, "ingress of rank 0")
     program = Program(

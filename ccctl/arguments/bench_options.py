@@ -22,6 +22,7 @@ __all__ = [
     "Cycles",
     "Dtype",
     "End",
+    "Explain",
     "Factor",
     "Fresh",
     "Iterations",
@@ -176,6 +177,13 @@ Placement = Annotated[
 ]
 Window = Annotated[
     bool, typer.Option("--window", help="Keep the buffers where the ranks of a host read them in place.")
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
+    ),
 ]
 Vs = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from exec.benchmark.runner import BenchRequest
+    from exec.benchmark.runner import BenchRequest, Contender
     from synth.network import Network
     from synth.program import Program
     from synth.selection import Selection
@@ -46,16 +46,25 @@ class Contestant:
         schedule = self.at(size_bytes).schedule
         return f"{self.name}: {schedule.method}" if self.selection and schedule else self.name
 
-    def predicted_s(self, size_bytes: int, count: int, itemsize: int) -> float | None:
-        """The simulated seconds; None for a program without a profile, for it has no network."""
+    def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
+        """What runs at a size, with the simulated seconds: None for a program without a profile.
+
+        With ``explain`` it says what these are made of, too.
+        """
+        from exec.benchmark.forecast import forecast
+        from exec.benchmark.runner import Contender
         from exec.predict import predicted_s
         from exec.program.layout import Layout
 
-        found = self.at(size_bytes)
+        found, name = self.at(size_bytes), self.called(size_bytes)
         network = self.network or (found.schedule.network if found.schedule else None)
         if network is None:
-            return None
-        return predicted_s(found.program, network, Layout(found.program, count).largest * itemsize)
+            return Contender(name, found.program, (None,))
+        chunk_bytes = Layout(found.program, count).largest * itemsize
+        if not explain:
+            return Contender(name, found.program, (predicted_s(found.program, network, chunk_bytes),))
+        told = forecast(found.program, network, chunk_bytes)
+        return Contender(name, found.program, (told.time_s,), (told,), network)
 
 
 def contestants(
@@ -122,6 +131,8 @@ def requests(
     ops: str,
     placement: str,
     how: Callable[..., BenchRequest],
+    *,
+    explain: bool = False,
 ) -> tuple[BenchRequest, ...]:
     """One request for each element type, operator and size; ``how`` makes it of what depends on these."""
     from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
@@ -138,7 +149,7 @@ def requests(
         counts = dict.fromkeys(count_of(collective, size, itemsize) for size in sizes)
         # Nothing is reduced by a gather: one operator stands for all.
         for op in asked_ops if collective.reduces else asked_ops[:1]:
-            once += [_request(found, count, dtype, op, placements, how) for count in counts]
+            once += [_request(found, count, dtype, op, placements, how, explain) for count in counts]
     return tuple(once)
 
 
@@ -149,21 +160,14 @@ def _request(
     op: str,
     placements: tuple[bool, ...],
     how: Callable[..., BenchRequest],
+    explain: bool,
 ) -> BenchRequest:
-    from exec.benchmark.runner import Contender
     from exec.program.dtypes import dtype_of
     from exec.program.layout import size_bytes_of
 
     itemsize = dtype_of(dtype).itemsize
     size_bytes = size_bytes_of(found[0].proven.program.collective, count, itemsize)
-    first, *others = [
-        Contender(
-            one.called(size_bytes),
-            one.at(size_bytes).program,
-            (one.predicted_s(size_bytes, count, itemsize),),
-        )
-        for one in found
-    ]
+    first, *others = [one.contender(size_bytes, count, itemsize, explain=explain) for one in found]
     return how(
         program=first.program,
         counts=(count,),
@@ -173,6 +177,9 @@ def _request(
         placements=placements,
         name=first.name,
         beside=tuple(others),
+        explain=explain,
+        forecasts=first.forecasts,
+        network=first.network,
     )
 
 

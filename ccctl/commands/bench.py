@@ -19,6 +19,7 @@ from ccctl.arguments.bench_options import (
     Cycles,
     Dtype,
     End,
+    Explain,
     Factor,
     Fresh,
     Iterations,
@@ -69,6 +70,10 @@ EXAMPLES = (
         "another collective at two sizes; --fresh takes nothing of earlier runs",
     ),
     ("ccctl bench schedule.json --vs mpi", "eight sizes beside the MPI library's own collective"),
+    (
+        "ccctl bench schedule.json --sizes 1M,16M --explain",
+        "and where the time went, by link, port, core, memory",
+    ),
     ("ccctl bench schedule.json -b 8 -e 1M -f 4 --vs mpi", "choose the sizes as nccl-tests does"),
     ("ccctl bench program.json -b 1M -e 1M -d float64 --json", "one size, as one object"),
     (
@@ -110,6 +115,7 @@ def bench(
     root: Root = None,
     placement: Placement = "both",
     window: Window = False,
+    explain: Explain = False,
     device: Device = "cpu",
     wires: WiresOption = "mpi",
     vs: Vs = None,
@@ -149,6 +155,8 @@ def bench(
 
     sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)
+    if explain and aggregate > 1:
+        raise UsageError(f"--explain tells of one call: leave out -m {aggregate}")
     if sockets and vs is not None:
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     before = read_report(baseline) if baseline is not None else None
@@ -184,7 +192,7 @@ def bench(
         device=parse_device(device),
         peers=parse_peers(vs),
     )
-    asked = requests(found, sizes, dtype, op, placement, how) * cycles
+    asked = requests(found, sizes, dtype, op, placement, how, explain=explain) * cycles
     inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}
     rows = BenchRows(asked, output, inputs, json=json)
     with rescuing(rows.rescue):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from exec.benchmark.regression import Change
     from exec.benchmark.report import Measurement, Report, Row
+    from exec.benchmark.story import Part, Story
 
 __all__ = ["summary_of"]
 
@@ -54,8 +55,55 @@ def _row(row: Row) -> dict[str, Any]:
     values["peers_over_ours"] = {
         name: peer.time_s / shown.time_s for name, peer in row.peers.items() if shown is not None
     }
+    if row.story is not None:
+        values["story"] = _story(row.story)
     values["peers_wrong"] = {name: peer.wrong for name, peer in row.peers.items()}
     return values | {name: _columns(found) for name, found in measured.items() if found}
+
+
+def _story(story: Story) -> dict[str, Any]:
+    """Microseconds; the parts are the time of the run, those of the forecast the predicted one."""
+    from ccctl.render.text.story import largest_difference
+
+    told = story.forecast
+    forecast = told and {
+        "network": told.network,
+        "bound": told.bound,
+        "bound_us": told.bound_s * 1e6,
+        "schedule_us": told.schedule_s * 1e6,
+        "steps_us": told.steps_s * 1e6,
+        "sharing_us": told.sharing_s * 1e6,
+        "memory_us": told.memory_s * 1e6,
+        "predicted_us": told.time_s * 1e6,
+        "parts": _parts(told.parts),
+    }
+    return {
+        "placement": story.placement,
+        "iteration": story.iteration,
+        "time_us": story.time_s * 1e6,
+        "slowest_rank": story.slowest_rank,
+        "forecast": forecast,
+        "parts": _parts(story.parts),
+        "ranks": [
+            {
+                "rank": own.rank,
+                "late_us": own.late_s * 1e6,
+                "waiting_us": own.waiting_s * 1e6,
+                "copying_us": own.copying_s * 1e6,
+                "adding_us": own.adding_s * 1e6,
+                "core_us": own.core_s * 1e6,
+                "other_us": own.other_s * 1e6,
+            }
+            for own in story.ranks
+        ],
+        "largest_difference": largest_difference(story),
+        "clock_error_us": story.clock_error_s * 1e6,
+        "untold": story.untold,
+    }
+
+
+def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [{"kind": part.kind, "where": part.where, "time_us": part.time_s * 1e6} for part in parts]
 
 
 def _columns(measured: Measurement) -> dict[str, Any]:

@@ -52,12 +52,14 @@ class BenchRows:
         self._print(self._so_far())
 
     def finish(self, report: Report) -> None:
-        """Print what is not printed yet of the table."""
+        """Print what is not printed yet of the table, then what explains its rows."""
         from ccctl.render.text.report import draw_foot
+        from ccctl.render.text.story import draw_stories
 
         self._print(report)
         if self._drawn:
             draw_foot(report)
+            draw_stories(report)
 
     def rescue(self, why: str) -> str:
         """Write what there is when the run ended before its time; returns where it is."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exec.benchmark.story import Story
 from synth.collective import Kind
 
 __all__ = ["Measurement", "Report", "Row", "Spread"]
@@ -50,7 +51,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Row:
-    """One size: ours in both placements, the prediction, and each peer measured in the same run."""
+    """One size: ours in both placements, the prediction, and each peer measured in the same run.
+
+    ``story`` tells where the time of what is shown went, where that was asked for.
+    """
 
     collective: Kind
     size_bytes: int
@@ -63,6 +67,7 @@ class Row:
     out_of_place: Measurement | None
     in_place: Measurement | None
     peers: dict[str, Measurement]
+    story: Story | None = None
 
     @property
     def shown(self) -> Measurement | None:
@@ -96,6 +101,10 @@ class Report:
             for at, row in enumerate(self.rows)
             for path, value in _numbers(row)
             if not 0 <= value <= _MOST
+        ] + [
+            f"rows[{at}].story.{path}: expected seconds, found {value}"
+            for at, row in enumerate(self.rows)
+            for path, value in (row.story.problems() if row.story else ())
         ]
 
 

@@ -13,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from exec.benchmark.clocks import clock_offsets
 from exec.benchmark.environment import machine
 from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.story import Forecast, Placement, Story
 from exec.benchmark.timing import Average, Effort, interleaved, measurement
+from exec.benchmark.tracing import Clocks, RunLogs
 from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi.shared_memory import shared_array
 from exec.peers.base import Call, Peer
 from exec.peers.registry import open_peers
 from exec.program.buffers import Buffers
-from exec.program.dtypes import dtype_of
+from exec.program.dtypes import Array, dtype_of
 from exec.program.layout import Layout, size_bytes_of
 from exec.sockets.group import Group
 from probes.errors import UnavailableError
@@ -30,6 +33,7 @@ from probes.live.memory import require_room
 from probes.live.mpi_library import library_name
 from probes.progress import Progress, Safekeeping
 from synth.collective import Collective, Kind
+from synth.network import Network
 from synth.program import Program
 
 __all__ = ["BenchRequest", "Contender", "bench_all_task", "bench_task", "busbw_factor", "gathered"]
@@ -40,11 +44,16 @@ _OWN_WIRES = "wires of ccctl"
 
 @dataclass(frozen=True)
 class Contender:
-    """A program that takes turns with the others, and its predicted time for each count."""
+    """A program that takes turns with the others, and its predicted time for each count.
+
+    Where runs are explained, ``forecasts`` say what it is made of, and ``network`` what links and ports are.
+    """
 
     name: str
     program: Program
     predicted_s: tuple[float | None, ...]
+    forecasts: tuple[Forecast | None, ...] = ()
+    network: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ class BenchRequest:
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
     in; ``peers`` are names that ``exec.peers.registry`` knows. ``beside`` are other programs of the same
     collective; ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read each
-    other's buffers in place; ``device`` is what ``exec.executors`` knows.
+    other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of each
+    contender is told step by step, in the first placement; ``forecasts`` and ``network`` are a `Contender`'s.
     """
 
     program: Program
@@ -74,12 +84,17 @@ class BenchRequest:
     samples: bool = False
     window: bool = False
     device: str = "cpu"
+    explain: bool = False
+    forecasts: tuple[Forecast | None, ...] = ()
+    network: Network | None = None
 
     @property
     def contenders(self) -> tuple[Contender, ...]:
         """Every program, the request's own first."""
         return (
-            Contender(self.name or self.program.name, self.program, self.predicted_s),
+            Contender(
+                self.name or self.program.name, self.program, self.predicted_s, self.forecasts, self.network
+            ),
             *self.beside,
         )
 
@@ -104,6 +119,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     hosts = comm.allgather(socket.gethostname())
     executor = Executor(comm, first.device)
     _require_memory(comm, requests, far=len(set(hosts)) > 1)
+    clocks = Clocks(*clock_offsets(comm)) if any(request.explain for request in requests) else None
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
     # A peer may lack one type of many; of the only one that was asked for it may not.
@@ -126,7 +142,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         for at, count in enumerate(request.counts):
             size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
-            found = _Size(comm, request, at, executor, peers, progress, lenient=several).rows()
+            found = _Size(comm, request, at, executor, peers, progress, clocks, lenient=several).rows()
             rows += found
             whole = replace(whole, machine=whole.machine | executor.chosen)
             if comm.Get_rank() == 0:
@@ -179,12 +195,14 @@ class _Size:
         executor: Executor,
         peers: Sequence[Peer],
         progress: Progress,
+        clocks: Clocks | None,
         *,
         lenient: bool,
     ) -> None:
         self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
         self.contenders, self.peers, self.at = request.contenders, peers, at
-        self.executor = executor
+        self.executor, self.clocks = executor, clocks
+        self.stories: list[Story] = []
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
         self.dtype = dtype_of(request.dtype)
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
@@ -214,6 +232,7 @@ class _Size:
                 out_of_place=found[False][number] if False in found else None,
                 in_place=found[True][number] if True in found else None,
                 peers=theirs,
+                story=self.stories[number] if self.stories else None,
             )
             for number, contender in enumerate(self.contenders)
         ]
@@ -232,7 +251,9 @@ class _Size:
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
         make = shared_array if request.window else np.zeros
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
-        calls = [self._planned(layout, buffers) for layout in self.layouts]
+        told = request.explain and self.clocks is not None and not self.stories
+        calls = [self._planned(layout, buffers, traced=told) for layout in self.layouts]
+        logs = [RunLogs(call) for call in calls]
         for peer in peers:
             try:
                 calls.append(peer.ready(self.layouts[0].program.collective, buffers, request.redop))
@@ -245,7 +266,14 @@ class _Size:
         for call in calls:
             call.place()
         timed = [f"{name} {where}: timing" for name in names]
-        times_s = interleaved(comm, calls, timed, request.effort, self.progress)
+
+        def keep(number: int, iteration: int, begin_s: float, end_s: float) -> None:
+            if told and number < len(logs):
+                logs[number].keep(iteration, begin_s, end_s)
+
+        times_s = interleaved(comm, calls, timed, request.effort, self.progress, keep)
+        if told:
+            self._tell(logs, times_s, in_place=in_place)
         wrong: list[int | None] = [None] * len(calls)
         if request.check:
             self.progress.waiting(-1, f"{where}: checking")
@@ -269,9 +297,19 @@ class _Size:
         ours = len(self.contenders)
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
 
-    def _planned(self, layout: Layout, buffers: Buffers) -> Call:
+    def _planned(self, layout: Layout, buffers: Buffers, *, traced: bool) -> Call:
         both = buffers.send, buffers.recv
-        return self.executor.ready(layout, *both, self.request.redop, self.progress)
+        return self.executor.ready(layout, *both, self.request.redop, self.progress, traced=traced)
+
+    def _tell(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
+        """Tell the story of each contender; collective."""
+        assert self.clocks is not None
+        for entry, log, own_s in zip(self.contenders, logs, times_s, strict=False):
+            forecast = entry.forecasts[self.at] if entry.forecasts else None
+            placement: Placement = "in place" if in_place else "out of place"
+            self.stories.append(
+                log.story(self.comm, own_s.tolist(), placement, self.clocks, forecast, entry.network)
+            )
 
 
 def _wrong(comm: Any, call: Call, buffers: Buffers, redop: str) -> int:

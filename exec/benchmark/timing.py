@@ -31,13 +31,19 @@ class Effort:
 
 
 def interleaved(
-    comm: Any, calls: Sequence[Call], names: Sequence[str], effort: Effort, progress: Progress
+    comm: Any,
+    calls: Sequence[Call],
+    names: Sequence[str],
+    effort: Effort,
+    progress: Progress,
+    keep: Callable[[int, int, float, float], None] = lambda number, iteration, begin_s, end_s: None,
 ) -> Array:
     """(calls, iterations): this rank's seconds for one call; before every turn all ranks meet.
 
     The order of the calls is another in each iteration, on all ranks the same: what a call leaves in the
     caches, which made whoever came after the library up to 40 % slower, is shared out among all others.
-    ``progress`` is told whose turn it is, so that a rank which hangs can say in what.
+    ``progress`` is told whose turn it is, so that a rank which hangs can say in what; ``keep`` is told of
+    each timed turn its call, its iteration, and when it began and ended.
     """
     times_s = np.zeros((len(calls), effort.iterations))
     turns = np.random.default_rng(len(calls))
@@ -50,9 +56,11 @@ def interleaved(
             begin_s = perf_counter()
             for _ in range(effort.aggregate):
                 call.run()
-            if iteration >= 0:
-                times_s[number, iteration] = (perf_counter() - begin_s) / effort.aggregate
+            end_s = perf_counter()
             call.settle()
+            if iteration >= 0:
+                times_s[number, iteration] = (end_s - begin_s) / effort.aggregate
+                keep(number, iteration, begin_s, end_s)
     return times_s
 
 

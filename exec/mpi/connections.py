@@ -45,8 +45,19 @@ class Connections:
     scratch in one window, laid out so that each knows where everything of the others is.
     """
 
-    def __init__(self, layout: Layout, comm: Any, moves: list[Move], send: Array, recv: Array) -> None:
-        self.layout, self.comm, self.moves = layout, comm, moves
+    def __init__(
+        self,
+        layout: Layout,
+        comm: Any,
+        moves: list[Move],
+        send: Array,
+        recv: Array,
+        *,
+        traced: bool = False,
+    ) -> None:
+        self.layout, self.comm, self.moves, self._traced = layout, comm, moves, traced
+        # Of each wire that is traced when its messages were through.
+        self.through_ns: dict[int, Indices] = {}
         self.rank, self.dtype = comm.Get_rank(), recv.dtype
         self.ends = _ends(layout)
         keys = comm.allgather(host_key())
@@ -197,6 +208,9 @@ class Connections:
                 slot = self.window[first : first + self._size_bytes(message, tile)]
                 early.append(message.landed)
                 views.append((self._leaving if outgoing else self._arriving)(message, tile, slot))
+        through_ns = np.zeros(len(views) * self._traced, dtype=np.int64)
+        if self._traced:
+            self.through_ns[number] = through_ns
         return Wire(
             outgoing,
             receiver if outgoing else sender,
@@ -205,6 +219,7 @@ class Connections:
             views,
             depth,
             tuple(early),
+            through_ns,
         )
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:

@@ -7,7 +7,7 @@ cannot go on lets the next one run; a rank that cannot go on lets others have it
 
 from __future__ import annotations
 
-from exec.mpi.intrinsics import copy_bytes, load, pointer, sleep_us, store, yield_core
+from exec.mpi.intrinsics import copy_bytes, load, pointer, read_clock, sleep_us, store, yield_core
 from exec.mpi.reduce import combine
 from exec.program.dtypes import Array
 from probes.columns import Indices
@@ -19,6 +19,7 @@ __all__ = [
     "DONE",
     "HEADER",
     "LINK_COLUMNS",
+    "LOG_COLUMNS",
     "OPTIONAL",
     "PIECE_COLUMNS",
     "STEP_COLUMNS",
@@ -28,8 +29,22 @@ __all__ = [
 
 BLOCKED, MOVED, DONE = range(3)
 # What the columns of the tables mean; all memory is given as addresses. JOINS is where it says whether what
-# is optional is there, JOINED where a word for each piece and tile notes that it was added.
-HEADER = ("RUN", "TILES", "TILE", "ITEM_BYTES", "REDOP", "SPINS", "WIRED", "JOINS", "JOINED")
+# is optional is there, JOINED where a word for each piece and tile notes that it was added. LOG is where a
+# row for each step and tile is noted (0: nowhere), LOGGED how many there are, CLOCK four words for clocks.
+HEADER = (
+    "RUN",
+    "TILES",
+    "TILE",
+    "ITEM_BYTES",
+    "REDOP",
+    "SPINS",
+    "WIRED",
+    "JOINS",
+    "JOINED",
+    "LOG",
+    "LOGGED",
+    "CLOCK",
+)
 BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
 STEP_COLUMNS = (
     "OP",
@@ -49,7 +64,9 @@ STEP_COLUMNS = (
 )
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH")
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
-RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED, JOINS, JOINED = range(len(HEADER))
+# When a step began and ended, and how long this rank had no core before it and during it.
+LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
+RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED, JOINS, JOINED, LOG, LOGGED, CLOCK = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
     OP,
@@ -76,6 +93,11 @@ OPTIONAL = len(OPS)
 _YIELDS, _SLEEPS, _SLEEP_US = 4000, 100, 50
 # What two operands and a result take of the innermost cache.
 _BLOCK_BYTES = 8192
+# Clocks of Linux: of all processes of a host, and of what this thread computes. The second takes a call into
+# the kernel, half a microsecond, so it is read once in a while: whoever loses its core does so for longer.
+_MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
+# Of the words at CLOCK: two that a clock is read into, then when and at what the second one was read last.
+_READ_AT, _READ = 2, 3
 
 
 @compiled
@@ -98,7 +120,12 @@ def advance(
                 if not _ready(header, blocks, steps, waits, links, block, step):
                     left = True
                     break
-                _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample)
+                if header[LOG]:
+                    _begin(header, step, blocks[block, AT_TILE])
+                    _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample)
+                    _end(header)
+                else:
+                    _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample)
                 moved = True
                 blocks[block, AT_STEP] += steps[step, FUSED]
                 if blocks[block, AT_STEP] >= blocks[block, END]:
@@ -269,6 +296,47 @@ def _add_if_there(
         _copy(to, arrived, size_bytes)
     if leaving and to != leaving:
         _copy(leaving, to, size_bytes)
+
+
+@compiled
+def _begin(header: Indices, step: int, tile: int) -> None:
+    """Note in the log that a step begins."""
+    row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
+    store(row, step)
+    store(row + 8, tile)
+    store(row + 16, now_ns)
+    store(row + 32, _off_ns(header, now_ns))
+
+
+@compiled
+def _end(header: Indices) -> None:
+    """Note in the log that the step which began last is over."""
+    row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
+    store(row + 24, now_ns)
+    store(row + 40, _off_ns(header, now_ns))
+    header[LOGGED] += 1
+
+
+@compiled
+def _off_ns(header: Indices, now_ns: int) -> int:
+    """How long this thread had no core since that was asked last; 0 where that is too short ago to matter."""
+    clock = header[CLOCK]
+    passed_ns = now_ns - load(clock + 8 * _READ_AT)
+    if passed_ns < _SELDOM_NS:
+        return 0
+    computed_ns = _now_ns(header, _THREAD_CPU)
+    off_ns: int = max(0, passed_ns - (computed_ns - load(clock + 8 * _READ)))
+    store(clock + 8 * _READ_AT, now_ns)
+    store(clock + 8 * _READ, computed_ns)
+    return off_ns
+
+
+@compiled
+def _now_ns(header: Indices, which: int) -> int:
+    clock = header[CLOCK]
+    read_clock(which, pointer(clock))
+    now_ns: int = load(clock) * 1_000_000_000 + load(clock + 8)
+    return now_ns
 
 
 @compiled

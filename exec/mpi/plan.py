@@ -21,11 +21,13 @@ from exec.mpi.connections import Connections
 from exec.mpi.encode import make_input_optional, tables_of
 from exec.mpi.reduce import REDOP_CODES, sample_of
 from exec.mpi.stalls import Neighbours, waits_for
+from exec.mpi.trace import RunLog
 from exec.mpi.traffic import traffic
 from exec.program.contents import Contents, contents_of
 from exec.program.dtypes import Array, divided, ufunc_of
 from exec.program.layout import Layout
 from exec.program.moves import Span, moves
+from exec.program.trace import KeptRun
 from exec.program.wires import Wire, Wires
 from exec.sockets.group import Group
 from exec.sockets.wires import FlowWires
@@ -52,7 +54,8 @@ class Plan:
     to ``progress``.
 
     With ``may_be_late`` this rank adds nothing of its own in a run, but passes on what comes, until
-    `let_join` is called; `joined` then tells what was added.
+    `let_join` is called; `joined` then tells what was added. With ``traced``, alike on all ranks, `kept`
+    is what the last run did, step by step.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Plan:
         progress: Progress = SILENT,
         *,
         may_be_late: bool = False,
+        traced: bool = False,
     ) -> None:
         program = layout.program
         ufunc_of(redop)
@@ -78,7 +82,7 @@ class Plan:
         self._sums = layout.sums(rank) if redop == "avg" else []
         self._comm = comm.Dup()
         every = moves(layout)
-        self._ends = ends = Connections(layout, self._comm, every, send, recv)
+        self._ends = ends = Connections(layout, self._comm, every, send, recv, traced=traced)
         self._neighbours = Neighbours(ends.neighbours)
         messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
         self._links, wires = ends.linked(messages)
@@ -101,6 +105,9 @@ class Plan:
             "WIRED": int(self._wires is not None),
             "JOINS": self._there.ctypes.data,
             "JOINED": self._added.ctypes.data,
+            "LOG": 0,
+            "LOGGED": 0,
+            "CLOCK": 0,
         }
         self._header = np.array([values[name] for name in interpreter.HEADER], dtype=np.int64)
         tables = self._tables
@@ -114,6 +121,9 @@ class Plan:
             sample_of(recv.dtype),
         )
         self._compile()
+        self._log = RunLog(tables, self._links, ends) if traced else None
+        if self._log is not None:
+            self._log.open(self._header)
 
     def run(self, without: Mask | None = None) -> None:
         """Carry out the collective once on what the buffers hold now.
@@ -129,6 +139,8 @@ class Plan:
         self._header[interpreter.RUN] += 1
         blocks[:, interpreter.AT_TILE] = 0
         blocks[:, interpreter.AT_STEP] = blocks[:, interpreter.FIRST]
+        if self._log is not None:
+            self._log.begin(self._header)
         if self._wires is not None:
             self._wires.begin(int(self._header[interpreter.RUN]))
         state = interpreter.advance(*self._arguments)
@@ -136,6 +148,13 @@ class Plan:
             self._carry_on(state)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
+        if self._log is not None:
+            self._log.end()
+
+    def kept(self) -> KeptRun:
+        """The log of the last run of a plan that is traced."""
+        assert self._log is not None
+        return self._log.kept(self._header)
 
     def follow_chunks(self) -> None:
         """Find out which chunks each step carries, before a run is to leave some out."""

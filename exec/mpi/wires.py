@@ -6,6 +6,7 @@ posted as soon as its memory is free, a send started as soon as its message is t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -93,8 +94,11 @@ class MpiWires:
     def _count(self, at: int) -> None:
         """Messages end in any order; the counter tells how many have without a gap."""
         left, prefix = self._left[at], self._prefix[at]
+        before = prefix
         while prefix < len(left) and not left[prefix]:
             prefix += 1
+        if len(self._wires[at].through_ns):
+            self._wires[at].through_ns[before:prefix] = time.perf_counter_ns()
         self._prefix[at] = prefix
         self._wires[at].counters[1 if self._wires[at].outgoing else 0] = self._base[at] + prefix
 

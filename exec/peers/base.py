@@ -8,6 +8,7 @@ from typing import Protocol
 
 from exec.program.buffers import Buffers
 from exec.program.dtypes import Array
+from exec.program.trace import KeptRun
 from synth.collective import Collective
 
 __all__ = ["Call", "Peer", "nothing"]
@@ -22,7 +23,7 @@ class Call:
     """A collective made ready: ``run`` is timed; ``prepare`` and ``settle`` go round it untimed.
 
     Where the library works on memory of its own, ``place`` brings the input there and ``fetch`` the
-    result to ``result``; ``close`` frees.
+    result to ``result``; ``close`` frees. ``kept`` gives the log of the last run, where one is written.
     """
 
     run: Callable[[], object]
@@ -32,6 +33,7 @@ class Call:
     place: Callable[[], object] = nothing
     fetch: Callable[[], object] = nothing
     close: Callable[[], object] = nothing
+    kept: Callable[[], KeptRun] | None = None
 
 
 class Peer(Protocol):

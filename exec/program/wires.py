@@ -16,6 +16,7 @@ class Wire(NamedTuple):
     """Whom it joins, where it counts (two words: written, read), and the bytes of a run's messages in order.
 
     ``early[n]``: message n arrives where nothing else lies, and need not wait for one of ``depth`` slots.
+    ``through_ns[n]`` is set to when message n was through, by the monotonic clock; empty: nobody asks.
     """
 
     outgoing: bool
@@ -25,6 +26,7 @@ class Wire(NamedTuple):
     messages: list[Array]
     depth: int
     early: tuple[bool, ...]
+    through_ns: Indices
 
 
 class Wires(Protocol):

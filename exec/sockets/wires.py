@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -106,7 +107,7 @@ class _End:
         self.key = wire.outgoing, wire.peer, wire.channel
         self.moved = 0
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
-        self._arrays = wire.messages
+        self._arrays, self._through_ns = wire.messages, wire.through_ns
         self._messages = [memoryview(message.data) for message in self._arrays]
         self._base = self._through = self._offset = 0
 
@@ -163,5 +164,7 @@ class _End:
         return self._through > before
 
     def _done(self, counter: int) -> None:
+        if len(self._through_ns):
+            self._through_ns[self._through] = time.perf_counter_ns()
         self._through, self._offset = self._through + 1, 0
         self._counters[counter] = self._base + self._through

@@ -485,3 +485,36 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     assert "race:" not in again.stderr
     assert "profile: from an earlier run" in again.stderr and "selection: from an earlier run" in again.stderr
     assert all(row["peers"] == {} for row in json.loads(again.stdout)["rows"])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("wires", ["mpi", "sockets"])
+def test_explain_tells_where_the_time_of_each_row_went(run_ccctl, folder, wires):
+    done = run_ccctl(
+        *("bench", "schedule.json", "--sizes", "2K,1M", "--iters", 3, "--explain", "--wires", wires),
+        *("--json", "-o", "report.json"),
+    )
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["rows"]:
+        story = row["story"]
+        assert story["placement"] == "out of place"
+        assert story["forecast"]["predicted_us"] == pytest.approx(row["predicted_us"])
+        assert 0 < story["forecast"]["bound_us"] <= story["forecast"]["schedule_us"] * (1 + 1e-9)
+        assert sum(part["time_us"] for part in story["parts"]) == pytest.approx(story["time_us"])
+        assert row["out_of_place"]["min_us"] <= story["time_us"] * (1 + 1e-3)
+        assert story["time_us"] <= row["out_of_place"]["max_us"] * (1 + 1e-3)
+        assert [own["rank"] for own in story["ranks"]] == [0, 1, 2, 3]
+        assert all(own["copying_us"] > 0 and own["adding_us"] == 0 for own in story["ranks"])
+    report = codec.read(str(folder / "report.json"), "report").body
+    assert all(sum(part.time_s for part in row.story.parts) > 0 for row in report.rows)
+    shown = run_ccctl("show", "report.json")
+    assert shown.stdout.count("# explained") == 2 and "critical path" in shown.stdout
+
+
+@pytest.mark.mpi
+def test_explain_says_what_it_cannot_tell(run_ccctl, folder):
+    done = run_ccctl("bench", "program.json", "--sizes", "1K", "--iters", 2, "--explain")
+    assert done.returncode == 0, done.stderr
+    assert "no network is known" in done.stdout and "together" in done.stdout
+    done = run_ccctl("bench", "program.json", "--explain", "-m", 2)
+    assert done.returncode == 2 and "leave out -m 2" in done.stderr

@@ -28,6 +28,24 @@ def test_a_number_that_no_measurement_gives_is_told_with_its_path(samples, chang
     assert [problem.partition(":")[0] for problem in wrong.problems()] == [path]
 
 
+def test_a_story_holds_seconds(samples):
+    report = samples["report"]
+    row = report.rows[0]
+    rank = replace(row.story.ranks[1], late_s=float("inf"))
+    told = replace(
+        row.story,
+        time_s=float("nan"),
+        ranks=(row.story.ranks[0], rank),
+        forecast=replace(row.story.forecast, bound_s=float("nan")),
+    )
+    wrong = replace(report, rows=(replace(row, story=told),))
+    assert [problem.partition(":")[0] for problem in wrong.problems()] == [
+        "rows[0].story.time_s",
+        "rows[0].story.ranks[1].late_s",
+        "rows[0].story.forecast.bound_s",
+    ]
+
+
 def test_who_was_slowest_may_be_unknown(samples):
     report = samples["report"]
     row = report.rows[0]

@@ -1,0 +1,167 @@
+"""Stories of runs as text: from the proven bound to the measured time, and where the difference arose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ccctl import console
+
+if TYPE_CHECKING:
+    from exec.benchmark.report import Report, Row
+    from exec.benchmark.story import Forecast, Part, Story
+
+__all__ = ["draw_stories", "largest_difference"]
+
+# How many places of a kind are named.
+_MOST_PLACES = 3
+_NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
+
+
+def draw_stories(report: Report) -> None:
+    """Print the story of each row that has one; times are microseconds."""
+    for row in report.rows:
+        if row.story is not None:
+            _draw(row, row.story)
+
+
+def _draw(row: Row, story: Story) -> None:
+    console.data("")
+    console.data(f"# explained: {row.program}, {row.collective} of {row.size_bytes} bytes, {story.placement}")
+    console.data(
+        f"# run {story.iteration + 1}, the nearest to the median; slowest: rank {story.slowest_rank}; in us"
+    )
+    told = story.forecast
+    if told is None:
+        console.data("# no network is known, so nothing is predicted: --profile FILE names one")
+    else:
+        _draw_steps(told, story)
+    if story.parts:
+        _draw_kinds(told, story)
+        _draw_ranks(story)
+    if story.untold:
+        console.data(f"# where the time went is not known: {story.untold}")
+    if story.clock_error_s:
+        console.data(
+            f"# clocks of the hosts may be {_us(story.clock_error_s)} us apart: parts are that uncertain"
+        )
+
+
+def _draw_steps(told: Forecast, story: Story) -> None:
+    """Each line the one before and what comes to it."""
+    memory = "copies and sums of the busiest rank"
+    steps = [
+        ("bound", told.bound_s, told.bound),
+        ("schedule", told.schedule_s, f"its transfers on {told.network}, one at a time at a port"),
+        ("+ steps", told.schedule_s + told.steps_s, "what each step costs a rank"),
+        ("+ sharing", told.time_s - told.memory_s, "transfers that meet at ports slow each other down"),
+        (
+            "+ memory",
+            told.time_s,
+            memory if told.memory_s else "not measured, or between hosts: not predicted",
+        ),
+        ("measured", story.time_s, ""),
+    ]
+    before = [None, *(time_s for _, time_s, _ in steps)]
+    rows = [
+        [name, _us(time_s), "-" if last is None else _signed(time_s - last), why]
+        for (name, time_s, why), last in zip(steps, before, strict=False)
+    ]
+    console.table(["", "time", "more", "what comes to it"], rows)
+
+
+def _draw_kinds(told: Forecast | None, story: Story) -> None:
+    rows = []
+    for name, predicted_s, measured_s, parts in _kinds(told, story):
+        difference = "-" if told is None else _signed(measured_s - (predicted_s or 0.0))
+        predicted = "-" if predicted_s is None else _us(predicted_s)
+        rows.append([name, predicted, _us(measured_s), difference, _places(parts)])
+    whole_s = sum(part.time_s for part in story.parts)
+    rows.append(
+        [
+            "together",
+            "-" if told is None else _us(told.time_s),
+            _us(whole_s),
+            "-" if told is None else _signed(whole_s - told.time_s),
+            "",
+        ]
+    )
+    console.data("")
+    console.table(["critical path", "predicted", "measured", "more", "measured at"], rows)
+    if said := largest_difference(story):
+        console.data(f"# {said}")
+
+
+def largest_difference(story: Story) -> str:
+    """Where most of the difference between predicted and measured arose; "" where nothing was predicted."""
+    told = story.forecast
+    if told is None or not story.parts:
+        return ""
+    kinds = [
+        (measured_s - (predicted_s or 0.0), name, parts)
+        for name, predicted_s, measured_s, parts in _kinds(told, story)
+    ]
+    whole_s = story.time_s - told.time_s
+    # Of what made it slower than predicted, or faster where it was that.
+    most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
+    at = f", most at {_place(parts[0])}" if parts else ""
+    return f"most of the difference of {_signed(whole_s)}: {name} {_signed(most_s)}{at}"
+
+
+def _kinds(told: Forecast | None, story: Story) -> list[tuple[str, float | None, float, list[Part]]]:
+    """(name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
+
+    None: it is not predicted.
+    """
+    from exec.benchmark.story import GROUPS
+
+    found = []
+    for name, kinds in GROUPS.items():
+        parts = [part for part in story.parts if part.kind in kinds]
+        expected = [part.time_s for part in (told.parts if told else ()) if part.kind in kinds]
+        predicted_s = sum(expected) if expected else None
+        found.append((name, predicted_s, sum(part.time_s for part in parts), parts))
+    return found
+
+
+def _draw_ranks(story: Story) -> None:
+    columns = ["rank", "late", "waiting", "copying", "adding", "no core", "other", "together"]
+    rows = [
+        [
+            str(own.rank),
+            *(
+                _us(time_s)
+                for time_s in (
+                    own.late_s,
+                    own.waiting_s,
+                    own.copying_s,
+                    own.adding_s,
+                    own.core_s,
+                    own.other_s,
+                    own.time_s,
+                )
+            ),
+        ]
+        for own in story.ranks
+    ]
+    console.data("")
+    console.table(columns, rows)
+
+
+def _places(parts: Sequence[Part]) -> str:
+    named = [f"{_place(part)} {_us(part.time_s)}" for part in parts[:_MOST_PLACES]]
+    return ", ".join(named) + (f", {len(parts) - _MOST_PLACES} more" if len(parts) > _MOST_PLACES else "")
+
+
+def _place(part: Part) -> str:
+    noun = _NOUNS.get(part.kind)
+    return f"{part.where} {noun}" if noun else part.where
+
+
+def _us(time_s: float) -> str:
+    return f"{time_s * 1e6:.1f}"
+
+
+def _signed(time_s: float) -> str:
+    return f"{time_s * 1e6:+.1f}"

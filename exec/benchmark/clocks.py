@@ -1,0 +1,46 @@
+"""How far the clocks of the ranks' hosts are apart."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["clock_offsets", "offsets_of"]
+
+_MEETINGS = 30
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
+    """(for each rank the nanoseconds that its monotonic clock is ahead of rank 0's, how wrong they may be).
+
+    All ranks meet several times: nobody leaves a meeting before everybody has come. Within one kernel there
+    is only one clock. Collective, the same on all ranks.
+    """
+    kernels = comm.allgather(_BOOT_ID.read_text() if _BOOT_ID.exists() else "")
+    if len(set(kernels)) == 1:
+        return (0,) * comm.Get_size(), 0
+    stamps = []
+    for _ in range(_MEETINGS):
+        came_ns = time.perf_counter_ns()
+        comm.Barrier()
+        stamps.append((came_ns, time.perf_counter_ns()))
+    return offsets_of(np.array(comm.allgather(stamps)), kernels)
+
+
+def offsets_of(stamps: np.ndarray, kernels: list[str]) -> tuple[tuple[int, ...], int]:
+    """The same from when each rank came to each meeting and left it: (ranks, meetings, 2)."""
+    came, left = stamps[..., 0], stamps[..., 1]
+    found, error = [], 0
+    for rank, kernel in enumerate(kernels):
+        if kernel == kernels[0]:
+            found.append(0)
+            continue
+        # Rank 0 had come before this one left, and the other way round.
+        least, most = int((came[rank] - left[0]).max()), int((left[rank] - came[0]).min())
+        found.append((least + most) // 2)
+        error = max(error, (most - least + 1) // 2)
+    return tuple(found), error

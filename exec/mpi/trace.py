@@ -1,0 +1,151 @@
+"""The log that the interpreter and the wires of one rank write while a program runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from exec.mpi import interpreter
+from exec.mpi.connections import Connections
+from exec.mpi.encode import Tables
+from exec.program.trace import CONNECTION_BITS, Ends, KeptRun, RankTrace
+from probes.columns import Indices, offsets
+
+__all__ = ["RunLog"]
+
+_ADDING = np.array([interpreter.RE, interpreter.RRC, interpreter.RRS, interpreter.RRCS])
+
+
+class _Raw(NamedTuple):
+    """The log of one run as it was written."""
+
+    start_ns: int
+    rows: Indices
+    through_ns: dict[int, Indices]
+    item_bytes: int
+    off_after_ns: int
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return self.rows.nbytes + sum(times_ns.nbytes for times_ns in self.through_ns.values())
+
+
+class RunLog:
+    """Where the interpreter and the wires of one rank note what they do; room for one run."""
+
+    def __init__(self, tables: Tables, links: Indices, connections: Connections) -> None:
+        self._tables, self._links, self._connections = tables, links, connections
+        size = len(tables.steps) * connections.tiling.tiles, len(interpreter.LOG_COLUMNS)
+        self._rows = np.zeros(size, dtype=np.int64)
+        self._clock = np.zeros(4, dtype=np.int64)
+
+    def open(self, header: Indices) -> None:
+        """Tell the interpreter where to write."""
+        header[interpreter.LOG] = self._rows.ctypes.data
+        header[interpreter.CLOCK] = self._clock.ctypes.data
+
+    def begin(self, header: Indices) -> None:
+        """Forget the last run: the next begins now, on this thread."""
+        header[interpreter.LOGGED] = 0
+        self._clock[2:] = time.perf_counter_ns(), time.thread_time_ns()
+        self._start_ns = int(self._clock[2])
+
+    def end(self) -> None:
+        """The run is over, on this thread."""
+        off_ns = time.perf_counter_ns() - time.thread_time_ns() - int(self._clock[2] - self._clock[3])
+        self._off_after_ns = max(0, off_ns)
+
+    def kept(self, header: Indices) -> KeptRun:
+        """The last run, which the next would overwrite."""
+        through_ns = {number: times_ns.copy() for number, times_ns in self._connections.through_ns.items()}
+        rows = self._rows[: header[interpreter.LOGGED]].copy()
+        item_bytes = int(header[interpreter.ITEM_BYTES])
+        raw = _Raw(self._start_ns, rows, through_ns, item_bytes, self._off_after_ns)
+        return KeptRun(raw.nbytes, partial(self._trace, raw))
+
+    def _trace(self, raw: _Raw) -> RankTrace:
+        """What a run did."""
+        rows = raw.rows
+        step, tile, begin_ns, end_ns, off_before_ns, off_ns = rows.T
+        steps, ends = self._tables.steps, self._connections
+        op = steps[step, interpreter.OP]
+        takes = self._messages(steps[step, interpreter.IN], tile, steps[step, interpreter.IN_NUMBER])
+        gives = self._messages(steps[step, interpreter.OUT], tile, steps[step, interpreter.OUT_NUMBER])
+        moved = self._moved(step, tile) * raw.item_bytes
+        reader_step, reader_message = self._readers(step, tile)
+        return RankTrace(
+            start_ns=raw.start_ns,
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            off_before_ns=off_before_ns,
+            off_ns=off_ns,
+            adds=np.isin(op, _ADDING) | (op >= interpreter.OPTIONAL),
+            takes=takes,
+            there_ns=_through(takes, raw.through_ns),
+            gives=gives,
+            left_ns=_through(gives, raw.through_ns),
+            given_bytes=np.where(gives >= 0, moved, 0),
+            reader_step=reader_step,
+            reader_message=reader_message,
+            reader_ns=_through(reader_message, raw.through_ns),
+            off_after_ns=raw.off_after_ns,
+            ends={
+                number: Ends(
+                    *ends.ends[number][:2], ends.wired(number), bool(self._links[row, interpreter.SETTLE])
+                )
+                for number, row in ends.rows.items()
+            },
+        )
+
+    def _messages(self, link: Indices, tile: Indices, number: Indices) -> Indices:
+        """The name of each message, by its row in the table of links (-1: none) and its number there."""
+        if not len(self._links):
+            return np.full(len(link), -1, dtype=np.int64)
+        # The rows of connections rise as their numbers are listed.
+        connection = np.array(list(self._connections.rows), dtype=np.int64)[link]
+        before = tile * self._links[link, interpreter.PER_TILE] + number
+        return np.where(link >= 0, (connection << CONNECTION_BITS) + before, -1)
+
+    def _moved(self, step: Indices, tile: Indices) -> Indices:
+        """Elements that each row moved of its tile."""
+        steps, tiling = self._tables.steps, self._connections.tiling
+        first, end = steps[:, interpreter.PIECE_FIRST], steps[:, interpreter.PIECE_END]
+        lengths = self._tables.pieces[:, interpreter.LENGTH]
+        found = np.zeros(len(step), dtype=np.int64)
+        for number in np.unique(tile).tolist():
+            upto = offsets(np.clip(lengths - number * tiling.tile, 0, tiling.tile))
+            rows = tile == number
+            found[rows] = (upto[end] - upto[first])[step[rows]]
+        return found
+
+    def _readers(self, step: Indices, tile: Indices) -> tuple[Indices, Indices]:
+        """(row, message): what must have been read before each row, as its memory is written anew."""
+        steps, links, waits = self._tables.steps, self._links, self._tables.waits
+        found = []
+        out = steps[step, interpreter.OUT]
+        for row in np.flatnonzero((out >= 0) & (steps[step, interpreter.OUT_SLOT] > 0)).tolist():
+            link = int(out[row])
+            before = tile[row] * links[link, interpreter.PER_TILE] + steps[step[row], interpreter.OUT_NUMBER]
+            if before >= links[link, interpreter.DEPTH]:
+                found.append((row, link, 0, before - links[link, interpreter.DEPTH]))
+        last = step + steps[step, interpreter.FUSED] - 1
+        first, end = steps[step, interpreter.WAIT_FIRST], steps[last, interpreter.WAIT_END]
+        for row in np.flatnonzero(end > first).tolist():
+            for link, number in waits[first[row] : end[row]].tolist():
+                found.append((row, link, tile[row], number))
+        rows, link_of, tile_of, number_of = np.array(found, dtype=np.int64).reshape(-1, 4).T
+        return rows, self._messages(link_of, tile_of, number_of)
+
+
+def _through(messages: Indices, through_ns: Mapping[int, Indices]) -> Indices:
+    """When each message was through its wire; 0 for those that go over none."""
+    found = np.zeros(len(messages), dtype=np.int64)
+    for number, times_ns in through_ns.items():
+        rows = messages >> CONNECTION_BITS == number
+        found[rows] = times_ns[messages[rows] & ((1 << CONNECTION_BITS) - 1)]
+    return found

@@ -1,0 +1,109 @@
+"""Stories of runs on real ranks."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import joined
+import pytest
+from joined import run_joined
+
+from exec.benchmark.tracing import RunLogs
+from exec.peers.base import Call
+
+# A ring of 1 MiB on every rank; as the plans see it a host has so many ranks. Rank 1 sleeps in each run.
+SCRIPT = """
+    import json, time
+    from dataclasses import asdict
+    import numpy as np
+    from exec.benchmark.timing import Effort, interleaved
+    from exec.benchmark.tracing import Clocks, RunLogs
+    from exec.mpi import connections
+    from exec.mpi.plan import Plan
+    from exec.peers.base import Call
+    from exec.program.layout import Layout
+    from probes.live.host_key import host_key
+    from probes.progress import SILENT
+    from sample_schedules import ring_all_reduce
+    from synth.compiler.lower import lower
+
+    per_host, sleep_s = int(sys.argv[4]), float(sys.argv[5])
+    connections.host_key = lambda: (*host_key(), rank // per_host)
+    layout = Layout(lower(ring_all_reduce(size)), 1 << 18)
+    send, recv = (np.ones(1 << 18, np.float32) for _ in range(2))
+    plan = Plan(layout, comm, send, recv, traced=True)
+
+    def run():
+        if rank == 1:
+            time.sleep(sleep_s)
+        plan.run()
+
+    call = Call(run, recv, close=plan.close, kept=plan.kept)
+    logs = RunLogs(call)
+    keep = lambda number, *run: logs.keep(*run)
+    times_s = interleaved(comm, [call], ["ring"], Effort(1, 5), SILENT, keep)
+    clocks = Clocks((0,) * size, 0)
+    story = logs.story(comm, times_s[0].tolist(), "out of place", clocks, None, None)
+    again = comm.allgather(story)
+    assert all(each == story for each in again)
+    assert (recv == size).all()
+    call.close()
+    print(json.dumps([times_s[0].tolist(), asdict(story)]))
+"""
+
+
+OVER_MPI = f"""
+import sys
+sys.path.insert(0, {str(Path(joined.__file__).parent)!r})
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+print = lambda said: open(sys.argv[3] + "/" + str(rank), "w").write(said)
+"""
+
+
+@pytest.mark.parametrize("per_host", [3, 1], ids=["one host", "three hosts"])
+def test_a_rank_that_sleeps_is_late_and_the_parts_are_the_time(tmp_path, per_host):
+    examine(run_joined(tmp_path, 3, SCRIPT, str(per_host), "0.3"), per_host)
+
+
+@pytest.mark.mpi
+def test_it_is_the_same_over_wires_of_mpi(tmp_path):
+    words = [sys.executable, "-P", "-c", OVER_MPI + textwrap.dedent(SCRIPT), "-", "-", tmp_path, "1", "0.3"]
+    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
+    done = subprocess.run([*mpirun, "-n", "3", *words], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    examine([(tmp_path / str(rank)).read_text() for rank in range(3)], 1)
+
+
+def examine(said, per_host):
+    """Whether the story that three ranks tell is that of rank 1, which slept."""
+    told = [json.loads(each) for each in said]
+    story = told[0][1]
+    slowest_s = [max(each) for each in zip(*(times_s for times_s, _ in told), strict=True)]
+    assert story["time_s"] == pytest.approx(slowest_s[story["iteration"]], abs=1e-6)
+    assert sorted(slowest_s)[2] == pytest.approx(slowest_s[story["iteration"]])
+    assert sum(part["time_s"] for part in story["parts"]) == pytest.approx(story["time_s"])
+    assert (story["parts"][0]["kind"], story["parts"][0]["where"]) == ("late", "rank 1")
+    late = [own["late_s"] for own in story["ranks"]]
+    assert max(late) == late[1] > late[0] + late[2]
+    assert all(own["adding_s"] > 0 and own["copying_s"] > 0 for own in story["ranks"])
+    links = {part["where"] for part in story["parts"] if part["kind"] == "link"}
+    assert links <= ({"0 -> 1", "1 -> 2", "2 -> 0"} if per_host == 1 else set())
+
+
+class _Alone:
+    """A world of one rank."""
+
+    def allgather(self, value):
+        return [value]
+
+
+def test_where_no_log_is_written_the_story_says_so():
+    logs = RunLogs(Call(lambda: None, None))
+    logs.keep(0, 0.0, 1.0)
+    story = logs.story(_Alone(), [3.0, 1.0, 2.0], "in place", None, None, None)
+    assert (story.time_s, story.iteration, story.parts, story.ranks) == (2.0, 2, (), ())
+    assert "no log" in story.untold
