@@ -1,12 +1,13 @@
 """An all_reduce in two halves, a reduce_scatter and an all_gather, on any backend (DeAR, Sec. III).
 
-NCCL and ccctl have a reduce_scatter of their own. Gloo's moves as much as an all_reduce (measured by the
-bytes on its sockets), so there, and on any other backend, blocks are exchanged by all_to_all and summed
-here, in pieces of at most 4 MiB: larger ones take longer a byte.
+NCCL has a reduce_scatter of its own, and so has ccctl for what it does not leave to gloo. Gloo's moves as
+much as an all_reduce (measured by the bytes on its sockets), so there, and on any other backend, blocks are
+exchanged by all_to_all and summed here, in pieces of at most 4 MiB: larger ones take longer a byte.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,9 +16,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from exec.training.backend.process_group import LEAST_BYTES
+
 __all__ = ["Exchange", "Halves"]
 
-_NATIVE = ("ccctl", "nccl")
+# By backend the least bytes of a row that its own reduce_scatter takes.
+_NATIVE_FROM = {"ccctl": LEAST_BYTES, "nccl": 0}
 _PIECE_BYTES = 4 << 20
 
 
@@ -27,19 +31,24 @@ class Halves:
     def __init__(self, group: Any, device: Any) -> None:
         self.group = group if group is not None else dist.group.WORLD
         self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-        self.native = _backend(self.group, device.type) in _NATIVE
+        self._native_from = _NATIVE_FROM.get(_backend(self.group, device.type), math.inf)
 
     def lengths(self, count: int, itemsize: int) -> list[int]:
         """The pieces, in elements, of a row of at least ``count``: each is a multiple of the ranks."""
         whole = -(-count // self.size) * self.size
-        if self.native:
+        if self._is_native(whole * itemsize):
             return [whole]
         most = max(1, _PIECE_BYTES // itemsize // self.size) * self.size
         return [most] * (whole // most) + ([whole % most] if whole % most else [])
 
     def exchange(self, row: Any) -> Exchange:
         """What carries the elements of ``row``, whose length is a sum of `lengths`."""
-        return (_Native if self.native else _Summed)(self, row)
+        native = self._is_native(row.numel() * row.element_size())
+        return (_Native if native else _Summed)(self, row)
+
+    def _is_native(self, row_bytes: int) -> bool:
+        """Whether the backend's reduce_scatter takes a row of so many bytes."""
+        return row_bytes >= self._native_from
 
 
 class Exchange(ABC):

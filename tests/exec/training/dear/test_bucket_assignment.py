@@ -1,5 +1,7 @@
 """Which parameters share a bucket."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -47,12 +49,12 @@ def test_what_is_no_plan_is_refused(plan):
         buckets_of(named(4), plan)
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("native_from", [0, 64 << 10, math.inf])
 @pytest.mark.parametrize(("count", "size"), [(1, 3), (1 << 20, 4), (3_000_001, 7)])
-def test_pieces_are_multiples_of_the_ranks_and_small_where_they_are_exchanged(count, size, native):
+def test_pieces_are_multiples_of_the_ranks_and_small_where_they_are_exchanged(count, size, native_from):
     halves = Halves.__new__(Halves)
-    halves.size, halves.native = size, native
+    halves.size, halves._native_from = size, native_from
     pieces = halves.lengths(count, 4)
     assert count <= sum(pieces) < count + size
     assert all(piece % size == 0 for piece in pieces)
-    assert len(pieces) == 1 if native else max(pieces) * 4 <= 4 << 20
+    assert len(pieces) == 1 if sum(pieces) * 4 >= native_from else max(pieces) * 4 <= 4 << 20
