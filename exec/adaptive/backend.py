@@ -133,7 +133,9 @@ class Backend:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._left = threading.Event()
-        self._building: queue.SimpleQueue[Install | InstallLate | Contexts] = queue.SimpleQueue()
+        self._building: queue.SimpleQueue[Install | tuple[InstallLate, Contexts] | Contexts] = (
+            queue.SimpleQueue()
+        )
         for run in (self._run, self._build):
             threading.Thread(target=run, name=f"session {run.__name__}", daemon=True).start()
 
@@ -308,8 +310,12 @@ class Backend:
             self._go(decision)
         elif isinstance(decision, Resume):
             self._resume(decision)
-        elif isinstance(decision, Install | InstallLate):
+        elif isinstance(decision, Install):
             self._building.put(decision)
+        elif isinstance(decision, InstallLate):
+            # Decisions come in one order, so that it is the version in use on all ranks, or on none.
+            if self._contexts.version.number == decision.version:
+                self._building.put((decision, self._contexts))
         elif isinstance(decision, Swap):
             self._swap(decision)
         elif isinstance(decision, Reveal):
@@ -504,36 +510,33 @@ class Backend:
         self._session.tell("measured", seconds, stood_s=seconds, detail={"number": measure.number})
 
     def _build(self) -> None:
-        """Make the contexts of new schedules beside the work, in the order of the coordinator's decisions."""
-        latest: Contexts | None = None
+        """Make contexts beside the work, in the order of the coordinator's decisions."""
         while not self._left.is_set():
-            install = self._building.get()
-            if isinstance(install, Contexts):
+            item = self._building.get()
+            if isinstance(item, Contexts):
                 # Nobody uses them any more; to free them takes a while.
-                install.close()
+                item.close()
                 continue
+            install = item if isinstance(item, Install) else item[0]
             if install.epoch != self.epoch:
                 continue
-            started_s, now = time.monotonic(), self.group
+            started_s, group = time.monotonic(), self.group
             try:
-                if isinstance(install, Install):
-                    latest = None
-                    group = now.named(f"version {install.version}")
-                    schedules = {**self._contexts.version.schedules, **install.schedules}
-                    places = [self._first.index(rank) for rank in group.members]
-                    latest = self._made(Contexts(group, Version(install.version, schedules), places), install)
-                elif latest is not None and latest.version.number == install.version:
-                    latest.prepare_beside(
-                        now.named(f"version {install.version}, late"), unpacked(install.parts)
-                    )
+                if isinstance(item, Install):
+                    self._make(item, group.named(f"version {install.version}"))
+                else:
+                    late = group.named(f"version {install.version}, late")
+                    item[1].prepare_beside(late, unpacked(install.parts))
             except (CcctlError, OSError):
                 # The epoch is over, or a rank has no room: whoever uses them closes them.
                 continue
-            if latest is not None and latest.version.number == install.version:
-                self._built(install, started_s, late=isinstance(install, InstallLate))
+            self._built(install, started_s, late=isinstance(install, InstallLate))
 
-    def _made(self, contexts: Contexts, install: Install) -> Contexts:
-        """``contexts`` with those of all ranks; closed if that fails."""
+    def _make(self, install: Install, group: Group) -> None:
+        """Make contexts of all ranks for new schedules; they are closed if that fails."""
+        schedules = {**self._contexts.version.schedules, **install.schedules}
+        places = [self._first.index(rank) for rank in group.members]
+        contexts = Contexts(group, Version(install.version, schedules), places)
         try:
             contexts.take(unpacked(install.parts))
             for request in contexts.version.schedules:
@@ -542,7 +545,6 @@ class Backend:
             contexts.close()
             raise
         self._ready[install.version] = contexts
-        return contexts
 
     def _built(self, install: Install | InstallLate, started_s: float, *, late: bool) -> None:
         detail = {"version": install.version, "late": late}

@@ -2,6 +2,10 @@
 
 In go schedules, out come phases and proven programs by request, part, and whether the part is the first;
 ranks are those of the schedules. What is sent to all ranks is packed: columns of programs repeat themselves.
+
+To compile the parts for late ranks takes a core for a while, and so time from the runs beside it. Before a
+version of the schedules has contexts for them, nobody goes on without a late rank: all would wait while each
+rank compiled what that takes. `LateContexts` follows which versions have.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +26,7 @@ from synth.stages import compile as compile_
 
 __all__ = [
     "CompiledPart",
+    "LateContexts",
     "PartKey",
     "compiled_part",
     "late_parts",
@@ -36,6 +41,8 @@ PartKey = tuple[Request, tuple[int, ...], bool]
 
 # Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
+# What failed to be compiled is tried again after so long: the process for it has died, and is started again.
+_REST_S = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +110,58 @@ def packed(value: Any) -> bytes:
 def unpacked(content: bytes) -> Any:
     """What was packed, by a rank of this job: its messages are authenticated before."""
     return pickle.loads(zlib.decompress(content))
+
+
+class LateContexts:
+    """Which versions have contexts for late ranks, and for which one they are asked for. Times are monotonic.
+
+    ``made`` have them from the start. Each question has a number of its own, by which late answers to
+    earlier ones are known.
+    """
+
+    def __init__(self, made: Iterable[int] = ()) -> None:
+        self._made = set(made)
+        self._version: int | None = None
+        self._number = 0
+        self._rested_s = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an answer, or the contexts after it, are waited for."""
+        return self._version is not None
+
+    def begin_anew(self) -> None:
+        """Other members have none."""
+        self._made.clear()
+        self.cancel()
+
+    def exist(self, version: int) -> bool:
+        """Whether all ranks have made those of ``version``."""
+        return version in self._made
+
+    def are_due(self, version: int, now_s: float) -> bool:
+        """Whether those of ``version`` are to be asked for."""
+        return not self.exist(version) and self._version != version and now_s >= self._rested_s
+
+    def ask(self, version: int) -> int:
+        """Note that those of ``version`` are asked for, and of no other; the number of the question."""
+        self._version, self._number = version, self._number + 1
+        return self._number
+
+    def version_of(self, number: int) -> int | None:
+        """The version that question ``number`` was about; None where nobody waits for its answer any more."""
+        return self._version if number == self._number else None
+
+    def cancel(self) -> None:
+        """Note that nothing is asked for any more."""
+        self._version = None
+
+    def failed(self, now_s: float) -> None:
+        """Note that there is no answer: it is asked again later."""
+        self._version, self._rested_s = None, now_s + _REST_S
+
+    def made(self, version: int) -> None:
+        """Note that all ranks have made those of ``version``."""
+        self._made.add(version)
+        if self._version == version:
+            self._version = None

@@ -128,6 +128,11 @@ class Coordinator:
         """Whether an epoch has begun, and not all members have said where they stand."""
         return self._states is not None
 
+    @property
+    def is_between(self) -> bool:
+        """Whether all parts of the last request were decided on, and none of the next."""
+        return not self._round.parts
+
     def hear(self, rank: int, message: object, now_s: float) -> list[Decision]:
         """What is decided because of a worker's message."""
         if isinstance(message, Join):

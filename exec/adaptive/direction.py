@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exec.adaptive.compiled_parts import LateContexts
 from exec.adaptive.coordinator import Coordinator
 from exec.adaptive.drift import Level
 from exec.adaptive.links_now import LinkNow, with_links
@@ -41,7 +42,6 @@ from exec.relays.ski_rental import CYCLE_S
 from exec.sockets.group import Group
 from synth.network import Network
 from synth.networks.subnetwork import restricted
-from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
 if TYPE_CHECKING:
@@ -90,11 +90,12 @@ class Direction:
         self._slow, self._slow_of = SlowParts(self._links_of(session.capability)), self.coordinator.members
         self._replanner = Replanner(self._planned, session.replan_s)
         self._warmed = False
-        # What searches found, and the epochs that these began in.
-        self._plans: list[tuple[int, Replanned]] = []
-        # Schedules of the last version that was found; packed parts of an epoch and version, once compiled.
-        self._schedules: dict[Request, Schedule] = {}
-        self._late: list[tuple[int, int, bytes]] = []
+        # What searches found, and the epochs and versions that these began in.
+        self._plans: list[tuple[tuple[int, int], Replanned]] = []
+        # The first schedules of a session are set up with contexts for late ranks. Answers about those of
+        # later ones: the number of the question, and packed parts, none where it failed.
+        self._late = LateContexts(made=() if epoch else (0,))
+        self._compiled: list[tuple[int, bytes]] = []
         self._guard = SwapGuard()
         # The newest version, that in use, and the one before it, whose contexts are kept.
         self._version, self._in_use = 0, 0
@@ -109,9 +110,10 @@ class Direction:
         self._rows: dict[int, Measured] = {}
         self._levels: dict[Request, Level] = {}
         self._is_measuring = False
-        # The gains of the version whose contexts are being made, and since when.
+        # The gains of the version whose contexts are being made, and since when; what all have made of it.
         self._gains: dict[int, Mapping[Request, float]] = {}
         self._installing_s = 0.0
+        self._made: int | None = None
         # When links may be measured again although it is not their turn.
         self._rested_s = 0.0
         # Requests whose last part is under way, the version in use then, and whether it is the only one; what
@@ -121,7 +123,7 @@ class Direction:
         self._costs: dict[Request, SimulatedCosts] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
-        self._searched_epoch = -1
+        self._searched_for = -1, -1
 
     @property
     def wait_s(self) -> float:
@@ -131,6 +133,7 @@ class Direction:
     def hear(self, rank: int, message: Any) -> None:
         """Take a worker's message."""
         now_s = time.monotonic()
+        self._swap_if_made()
         if isinstance(message, Measured):
             self._gather(rank, message)
         elif isinstance(message, Installed):
@@ -154,14 +157,12 @@ class Direction:
             self._replanner.warm(self._network(), self._session.schedules)
         while self._plans:
             self._install(*self._plans.pop())
-        while self._late:
-            epoch, version, parts = self._late.pop(0)
-            if (epoch, version) == (self.coordinator.epoch, self._version) and version == self._in_use:
-                self._send([InstallLate(epoch, version, parts)])
+        self._swap_if_made()
         if self._gains and now_s - self._installing_s > _GIVEN_UP_S:
             self._gains.clear()
         if self._anew and self._is_settled():
             self._replan()
+        self._make_late(now_s)
         self._send(self.coordinator.decide(now_s))
         self._sever_and_heal(now_s)
         self._probe_silent(now_s)
@@ -188,6 +189,8 @@ class Direction:
         """What was under way ends with its epoch, whose members go on with first schedules."""
         self._version, self._in_use, self._before, self._doubtful = 0, 0, None, None
         self._guard.begin_anew()
+        self._late.begin_anew()
+        self._made = None
         self._installing.clear()
         self._gains.clear()
         self._levels.clear()
@@ -228,11 +231,13 @@ class Direction:
         self._replanner.close()
 
     def _is_settled(self) -> bool:
-        """Whether the members of this epoch work with schedules of their own."""
-        ranks = len(self.coordinator.members)
-        if self.coordinator.gathering or self._session.epoch != self.coordinator.epoch:
+        """Whether the members of this epoch work with schedules of their own, and this rank with the last."""
+        ranks, session = len(self.coordinator.members), self._session
+        if self.coordinator.gathering or session.epoch != self.coordinator.epoch:
             return False
-        return all(schedule.network.ranks == ranks for schedule in self._session.schedules.values())
+        if session.version != self._in_use:
+            return False
+        return all(schedule.network.ranks == ranks for schedule in session.schedules.values())
 
     def _probe_silent(self, now_s: float) -> None:
         """Have the hosts of ranks that say nothing acknowledge something, or not, before it is asked."""
@@ -371,12 +376,12 @@ class Direction:
 
     def _replan(self) -> None:
         # What is looked for has to be faster than what will be in use.
-        if self._replanner.busy or self._gains:
+        if self._replanner.busy or self._gains or not self._is_settled():
             self._anew = True
             return
         self._doubtful = None
         self._replan_started_s = time.monotonic()
-        self._searched, self._searched_epoch = self._network(), self.coordinator.epoch
+        self._searched, self._searched_for = self._network(), (self.coordinator.epoch, self._in_use)
         self._replanner.start(self._searched, self._session.schedules)
         self._anew = False
 
@@ -392,16 +397,21 @@ class Direction:
         return restricted(network, [self._session.slots.index(rank) for rank in members])[0]
 
     def _planned(self, found: Replanned) -> None:
-        self._plans.append((self._searched_epoch, found))
+        self._plans.append((self._searched_for, found))
 
-    def _install(self, epoch: int, found: Replanned) -> None:
+    def _install(self, of: tuple[int, int], found: Replanned) -> None:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
         self._session.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
-        # What was found for other members is of no use; a search for these follows.
-        if changed and epoch == self.coordinator.epoch:
-            self._doubtful, self._waited = found, 0
-            self._install_if_believed()
+        # What was found for other members, or is faster than what is not in use any more, is of no use; a
+        # search for these follows.
+        if of != (self.coordinator.epoch, self._in_use):
+            return
+        if not changed:
+            self._guard.explained()
+            return
+        self._doubtful, self._waited = found, 0
+        self._install_if_believed()
 
     def _install_if_believed(self) -> None:
         """Have contexts made for what was found, once runs are as slow as links are measured to be."""
@@ -411,15 +421,15 @@ class Direction:
         if not self._guard.explains(found.before_s):
             if self._waited >= _AWAITED:
                 self._disbelieve(found, "unexplained")
-                self._guard.doubt(now_s)
+                self._guard.unexplained(now_s)
             return
+        self._guard.explained()
         if found.gain < self._guard.least_gain(now_s):
             self._disbelieve(found, "too small")
             return
         self._doubtful = None
         self._version += 1
         self._gains[self._version], self._installing_s = found.gains, now_s
-        self._schedules = {**self._session.schedules, **found.schedules}
         self._send([Install(self.coordinator.epoch, self._version, found.schedules, found.parts)])
 
     def _disbelieve(self, found: Replanned, why: str) -> None:
@@ -433,23 +443,61 @@ class Direction:
             return
         ranks = self._installing.setdefault(message, set())
         ranks.add(rank)
-        if ranks == set(self.coordinator.members):
-            del self._installing[message]
-            if message.late:
-                self._send([Reveal(message.epoch, message.version)])
-                return
-            if message.version not in self._gains:
-                return
-            gains = self._gains.pop(message.version)
-            self._before = self._in_use, dict(self._levels)
-            for request, gain in gains.items():
-                self._levels[request] = self._level(request).changed(gain)
-            self._guard.swapped()
-            self._in_use = message.version
-            self._send([Swap(message.epoch, message.version)])
-            if self._session.policy.relays:
-                of = message.epoch, message.version
-                self._replanner.compile_late(self._schedules, lambda parts: self._late.append((*of, parts)))
+        if ranks != set(self.coordinator.members):
+            return
+        del self._installing[message]
+        if message.late:
+            self._send([Reveal(message.epoch, message.version)])
+            self._late.made(message.version)
+        else:
+            self._made = message.version
+            self._swap_if_made()
+
+    def _swap_if_made(self) -> None:
+        """Change to the version that all have made, between two requests.
+
+        Within one, later parts would need contexts for late ranks that the version does not have yet.
+        """
+        version = self._made
+        if version is None or self.coordinator.gathering or not self.coordinator.is_between:
+            return
+        self._made = None
+        gains = self._gains.pop(version, None)
+        if gains is None:
+            return
+        self._before = self._in_use, dict(self._levels)
+        for request, gain in gains.items():
+            self._levels[request] = self._level(request).changed(gain)
+        self._guard.swapped()
+        self._in_use = version
+        if self._late.under_way:
+            # To compile what is not in use any more would disturb the trial.
+            self._late.cancel()
+            self._replanner.stop_compiling()
+        self._send([Swap(self.coordinator.epoch, version)])
+
+    def _make_late(self, now_s: float) -> None:
+        """Have contexts made for late ranks where there are none, once no other schedules are on their way.
+
+        That takes time from the runs: none is on trial then.
+        """
+        session, version = self._session, self._in_use
+        changes = self._anew or self._replanner.busy or self._gains or self._doubtful is not None
+        if changes or self._guard.on_trial or not session.policy.relays or not self._is_settled():
+            return
+        while self._compiled:
+            number, parts = self._compiled.pop(0)
+            if self._late.version_of(number) != version:
+                continue
+            if parts:
+                self._send([InstallLate(self.coordinator.epoch, version, parts)])
+            else:
+                self._late.failed(now_s)
+        if not session.schedules or not self._late.are_due(version, now_s):
+            return
+        self._replanner.warm(self._network(), session.schedules)
+        number = self._late.ask(version)
+        self._replanner.compile_late(session.schedules, lambda parts: self._compiled.append((number, parts)))
 
     def _watch(self, rank: int, done: PartDone) -> None:
         """Measure when runs have become slower or faster for good."""
@@ -463,18 +511,14 @@ class Direction:
             return
         # A run takes as long as on the slowest rank, which is another one when other links are slow.
         longest_s = sum(max(took_s.values()) for took_s in parts.values())
-        if not alone:
-            self._guard.ran_in_parts(request, longest_s)
-            self._waited += 1
-            self._install_if_believed()
-            return
         # What looks for schedules or makes contexts takes time from the runs beside it.
         disturbed = self._replanner.busy or bool(self._gains)
         self._guard.ran(request, longest_s, disturbed=disturbed)
         self._judge_swap()
         self._waited += 1
         self._install_if_believed()
-        if disturbed or version != self._in_use or self._gains:
+        # A level is that of runs in one part.
+        if not alone or disturbed or version != self._in_use or self._gains:
             return
         level = self._level(request)
         has_left = level.take(longest_s)
@@ -494,16 +538,23 @@ class Direction:
             if trial.has_gained:
                 self._guard.doubt(time.monotonic())
             return
+        if trial.has_gained:
+            self._guard.trust(time.monotonic())
         if not trial.has_failed:
             return
         detail = {"version": self._in_use, "before_s": trial.before_s, "after_s": trial.after_s}
         self._in_use, self._levels = self._before
         self._before = None
-        # What is under way would replace what is no longer in use.
+        # What was found, or is looked for, is faster than what is no longer in use.
+        self._anew |= self._replanner.busy or bool(self._gains) or self._doubtful is not None
+        self._doubtful = None
         self._gains.clear()
         self._guard.swapped()
         self._session.tell("rolled back", detail=detail)
         self._send([Swap(self.coordinator.epoch, self._in_use)])
+        if self._late.exist(self._in_use):
+            # They may have been made after the other schedules came into use.
+            self._send([Reveal(self.coordinator.epoch, self._in_use)])
 
     def _level(self, request: Request) -> Level:
         """What runs take; at first as simulated, as links may differ from the profile from the start."""
@@ -515,9 +566,9 @@ class Direction:
         """What going on without the late ranks costs beyond the collective of all, in measure with real runs.
 
         Both phases are simulated. At least a cycle: so long the news of a rank may be on its way. Infinite
-        while this rank has no schedules for the members yet.
+        while this rank has no schedules for the members yet, or they lack contexts for late ranks.
         """
-        if not self._is_settled():
+        if not self._is_settled() or not self._late.exist(self._in_use):
             return math.inf
         costs = self._costs_of(request)
         members = self.coordinator.members

@@ -152,24 +152,28 @@ class Replanner:
     def compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
         """Have the process compile the `late_parts` of ``schedules``; ``made`` gets them packed, on a thread.
 
-        It gets nothing where the process ends before, or is asked for others.
+        It gets b"" where there is no process, it ends before, or it is asked for others.
         """
         work = threading.Thread(target=self._compile_late, args=(schedules, made), daemon=True)
         work.start()
 
+    def stop_compiling(self) -> None:
+        """Have the process give up on late parts."""
+        self.compile_late({}, lambda parts: None)
+
     def _compile_late(self, schedules: Mapping[Request, Schedule], made: Callable[[bytes], None]) -> None:
-        pipe = self._parts_pipe
+        pipe, parts = self._parts_pipe, b""
         with contextlib.suppress(OSError, EOFError):
-            with self._asking:
-                pipe.send(dict(schedules))
-                # Answers come in the order of questions.
-                self._answered.acquire()
-            try:
-                parts = pipe.recv_bytes()
-            finally:
-                self._answered.release()
-            if parts:
-                made(parts)
+            if pipe is not None:
+                with self._asking:
+                    pipe.send(dict(schedules))
+                    # Answers come in the order of questions.
+                    self._answered.acquire()
+                try:
+                    parts = pipe.recv_bytes()
+                finally:
+                    self._answered.release()
+        made(parts)
 
     def close(self) -> None:
         """End the process, if there is one."""

@@ -4,14 +4,16 @@ A prediction is made from links that were measured within a moment. Flows of oth
 out the short trains of a measurement, or have moved on by the time that a new schedule is in use. So a
 prediction has to explain the runs that it is made for, every swap is on trial, one that has made runs slower
 is taken back. Where that helps, the prediction was wrong; the more were wrong of late, the more the next
-one has to promise.
+one has to promise. One that comes true makes good for one that was wrong.
+
+Runs count in one part or in several: where a host is slow, most go without it first.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from exec.adaptive.messages import Request
@@ -20,6 +22,8 @@ __all__ = ["SwapGuard", "Trial"]
 
 # So many runs of each request tell what they take; the middle one of three is no chance of one rank's.
 _RUNS = 3
+# A trial ends after so many runs: a search may be under way all the time, or what ran before runs no more.
+_LONGEST = 10 * _RUNS
 # Runs may be faster than predicted by so much, as schedules are where links are shared.
 _EXPLAINED = 1.5
 # Runs of equal schedules differ by as much on a busy host.
@@ -52,37 +56,51 @@ class SwapGuard:
     """Remembers the last runs of each request, and the predictions that were wrong. Times are monotonic."""
 
     def __init__(self) -> None:
-        # Runs in one part, and all.
         self._runs: dict[Request, deque[float]] = {}
-        self._recent: dict[Request, deque[float]] = {}
+        # What runs took before the swap that is on trial; how many there were since, and those on their own.
         self._before: dict[Request, float] | None = None
+        self._since: Counter[Request] = Counter()
+        self._alone: dict[Request, deque[float]] = {}
         self._doubts: deque[float] = deque(maxlen=_MOST)
+        # Whether the last prediction did not explain the runs.
+        self._unexplained = False
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether it is not known yet what the last swap has come to."""
+        return self._before is not None
 
     def begin_anew(self) -> None:
         """Other members run other schedules."""
         self._runs.clear()
-        self._recent.clear()
         self._before = None
+        self._unexplained = False
 
     def ran(self, request: Request, seconds: float, *, disturbed: bool = False) -> None:
-        """Note what a run of the schedule in use took; one beside a search is no trial of a swap."""
-        self.ran_in_parts(request, seconds)
-        if disturbed and self._before is not None:
-            return
+        """Note what the parts of a run took together; ``disturbed``: beside a search or the like."""
         self._runs.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
-
-    def ran_in_parts(self, request: Request, seconds: float) -> None:
-        """Note what the parts of a run took together: more than in one part, where late ranks came later."""
-        self._recent.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
+        self._since[request] += 1
+        if not disturbed:
+            self._alone.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
 
     def explains(self, before_s: Mapping[Request, float]) -> bool:
         """Whether runs are as slow as the schedules in use are predicted to be on the measured links.
 
         What has not run yet says nothing.
         """
-        runs = {request: self._recent.get(request, ()) for request in before_s}
-        known = {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}
+        runs = {request: self._runs.get(request, ()) for request in before_s}
+        known = _usual_s(runs)
         return sum(before_s[request] for request in known) <= _EXPLAINED * sum(known.values())
+
+    def explained(self) -> None:
+        """Note that the last prediction explains the runs, or promised nothing."""
+        self._unexplained = False
+
+    def unexplained(self, now_s: float) -> None:
+        """Note that a prediction did not explain the runs: once is chance, twice in a row one was wrong."""
+        if self._unexplained:
+            self.doubt(now_s)
+        self._unexplained = True
 
     def least_gain(self, now_s: float) -> float:
         """How many times as fast a schedule has to be predicted: squared for each recent wrong prediction."""
@@ -98,24 +116,37 @@ class SwapGuard:
         """Note that a prediction was wrong."""
         self._doubts.append(now_s)
 
+    def trust(self, now_s: float) -> None:
+        """Note that a prediction came true: the oldest recent wrong one is forgotten."""
+        if self.caution(now_s) > 1:
+            self._doubts.popleft()
+
     def swapped(self) -> None:
         """Another schedule is in use from now on, on trial."""
-        self._before = {request: self._usual_s(request) for request in self._runs}
-        self._runs.clear()
+        self._before = {request: statistics.median(runs) for request, runs in self._runs.items()}
+        self._since.clear()
+        self._alone.clear()
 
     def judged(self) -> Trial | None:
-        """What the last swap has come to; None before that is known, and once it was told."""
-        if self._before is None or not self._runs or not all(map(self._is_known, self._runs)):
-            return None
-        both = [request for request in self._runs if request in self._before]
-        if not both:
-            return None
-        trial = Trial(sum(self._before[one] for one in both), sum(map(self._usual_s, both)))
-        self._before = None
-        return trial
+        """What the last swap has come to; None before that is known, once it was told, and if never known.
 
-    def _is_known(self, request: Request) -> bool:
-        return len(self._runs.get(request, ())) == _RUNS
+        Runs on their own tell it, others only where there are too few of these for long.
+        """
+        if self._before is None:
+            return None
+        is_over = self._since.total() >= _LONGEST
+        known = _usual_s(self._alone)
+        if is_over:
+            known = (
+                _usual_s({one: self._runs[one] for one in self._since if self._since[one] >= _RUNS}) | known
+            )
+        both = known.keys() & self._before.keys()
+        if not is_over and (not both or len(known) < len(self._since)):
+            return None
+        before_s, self._before = self._before, None
+        return Trial(sum(before_s[one] for one in both), sum(known[one] for one in both)) if both else None
 
-    def _usual_s(self, request: Request) -> float:
-        return statistics.median(self._runs[request])
+
+def _usual_s(runs: Mapping[Request, Collection[float]]) -> dict[Request, float]:
+    """The median of the last runs of each request, where there are enough."""
+    return {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}

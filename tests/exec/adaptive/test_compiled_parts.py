@@ -1,8 +1,20 @@
 """Parts that are compiled for all ranks are what each rank would compile itself."""
 
+import dataclasses
+import queue
+import time
+
 import pytest
 
-from exec.adaptive.compiled_parts import compiled_part, late_parts, packed, part_key, unpacked, whole_parts
+from exec.adaptive.compiled_parts import (
+    LateContexts,
+    compiled_part,
+    late_parts,
+    packed,
+    part_key,
+    unpacked,
+    whole_parts,
+)
 from exec.adaptive.messages import Request
 from exec.adaptive.replanner import Replanner, first_schedules
 from synth.msccl.write import write_xml
@@ -67,3 +79,71 @@ def test_the_process_beside_the_job_compiles_them(schedules):
     finally:
         replanner.close()
     assert [unpacked(parts).keys() for parts in found] == [dict(late_parts(schedules)).keys()]
+
+
+def test_a_process_that_is_asked_for_others_gives_up_on_what_it_compiles(schedules):
+    found, replanner = queue.SimpleQueue(), Replanner(lambda plan: None, 1.0)
+    try:
+        replanner.compile_late(schedules, found.put)
+        # There is no process yet.
+        assert found.get(timeout=200) == b""
+        replanner.warm(schedules[REQUEST].network, schedules)
+        many = {
+            dataclasses.replace(REQUEST, count=count): schedules[REQUEST] for count in range(1024, 1024 + 200)
+        }
+        replanner.compile_late(many, found.put)
+        while not replanner._answered.locked():
+            time.sleep(0.01)
+        replanner.stop_compiling()
+        assert found.get(timeout=200) == b""
+        replanner._compile_late(schedules, found.put)
+        assert unpacked(found.get(timeout=200)).keys() == dict(late_parts(schedules)).keys()
+    finally:
+        replanner.close()
+
+
+def test_they_are_asked_for_once_and_exist_when_all_ranks_have_made_them():
+    late = LateContexts()
+    assert late.are_due(1, 0.0)
+    number = late.ask(1)
+    assert late.under_way and not late.are_due(1, 0.0)
+    assert late.version_of(number) == 1 and not late.exist(1)
+    late.made(1)
+    assert late.exist(1) and not late.under_way and not late.are_due(1, 0.0)
+
+
+def test_those_of_the_first_schedules_may_be_there_from_the_start():
+    late = LateContexts(made=[0])
+    assert late.exist(0) and not late.are_due(0, 0.0)
+    late.begin_anew()
+    assert not late.exist(0) and late.are_due(0, 0.0)
+
+
+def test_an_answer_to_an_earlier_question_is_none():
+    late = LateContexts()
+    first = late.ask(1)
+    late.cancel()
+    assert late.version_of(first) is None and late.are_due(1, 0.0)
+    second = late.ask(1)
+    assert late.version_of(first) is None and late.version_of(second) == 1
+    late.begin_anew()
+    assert late.version_of(second) is None
+
+
+def test_another_version_is_due_while_one_is_under_way():
+    late = LateContexts()
+    first = late.ask(1)
+    assert late.are_due(2, 0.0)
+    late.ask(2)
+    assert late.version_of(first) is None
+    # Ranks that were asked before have made theirs: that is worth something if they go back to it.
+    late.made(1)
+    assert late.exist(1) and late.under_way
+
+
+def test_what_failed_is_asked_for_again_after_a_rest():
+    late = LateContexts()
+    late.ask(1)
+    late.failed(100.0)
+    assert not late.under_way
+    assert not late.are_due(1, 101.0) and late.are_due(1, 110.0)

@@ -127,7 +127,7 @@ for seq in range(100_000):
     if seq == 5 and direction is not None:
         request, schedule = next(iter(session.schedules.items()))
         worse = {request: cut(schedule, 2)}
-        direction._searched_epoch = 0
+        direction._searched_for = 0, 0
         direction._planned(Replanned(worse, packed(whole_parts(worse)), {request: 2.0}, {request: 0.0}))
     found = comm.named("versions").allgather((session.version, time.monotonic() > until_s))
     seen |= {version for version, _ in found}
@@ -143,6 +143,69 @@ if direction is not None:
     assert direction._guard.caution(time.monotonic()) == 2
 session.close()
 """
+
+# Rank 2 is late each time. Nobody may compile a part without it on the spot, while all wait.
+NO_PART_WITHOUT_CONTEXTS = """
+from exec.adaptive import contexts
+from exec.adaptive.compiled_parts import compiled_part, packed, whole_parts
+from exec.adaptive.replanner import Replanned
+from synth.relays.pieces import cut
+def whole_only(schedule, part, *given, **named):
+    assert len(part) == schedule.network.ranks, part
+    return compiled_part(schedule, part, *given, **named)
+contexts.compiled_part = whole_only
+direction, until_s = session._direction, time.monotonic() + 250
+
+def run_until(over, first):
+    "Requests until rank 0 says that it is over; the number of the next."
+    for seq in range(first, 100_000):
+        if rank == 2:
+            time.sleep(0.1)
+        members = session.members
+        found = session.all_reduce(data(seq, rank)).wait(300)
+        assert (found == expected(seq, session.members)).all() or (found == expected(seq, members)).all()
+        verdict = (over(seq) or time.monotonic() > until_s) if rank == 0 else None
+        if session.survivors(f"over {seq}").bcast(verdict):
+            assert time.monotonic() < until_s, session.events
+            return seq + 1
+
+def relayed_since(seq):
+    return any(len(seen.parts) > 1 for seen in session.seen if seen.seq > seq)
+"""
+
+NEW_VERSION = (
+    NO_PART_WITHOUT_CONTEXTS
+    + """
+following = run_until(lambda seq: relayed_since(0), 0)
+if direction is not None:
+    request, schedule = next(iter(session.schedules.items()))
+    other = {request: cut(schedule, 2)}
+    direction._searched_for = 0, 0
+    direction._planned(Replanned(other, packed(whole_parts(other)), {request: 2.0}, {request: 0.0}))
+following = run_until(lambda seq: session.version == 1, following)
+if rank == 0:
+    swapped = following
+following = run_until(lambda seq: direction._late.exist(1) and relayed_since(seq - 5), following)
+if rank == 0:
+    whats = [event.what + " late" * event.detail.get("late", False) for event in session.events]
+    assert whats.index("built late") > whats.index("swapped"), whats
+    alone = [seen.seq for seen in session.seen if seen.seq >= swapped and len(seen.parts) == 1]
+    # The three runs of the trial, at least, waited for rank 2.
+    assert len(alone) >= 3, alone
+session.close()
+"""
+)
+
+AFTER_A_LOSS = (
+    NO_PART_WITHOUT_CONTEXTS
+    + """
+following = run_until(lambda seq: relayed_since(0), 0)
+if rank == 3:
+    os.kill(os.getpid(), 9)
+following = run_until(lambda seq: session.epoch == 1 and relayed_since(following + 3), following)
+session.close()
+"""
+)
 
 # A rank that gets no core for longer than `silent_s`, on what the others take for another host, at whose
 # processes they cannot look: the kernel acknowledges what it is sent.
@@ -217,6 +280,14 @@ def test_all_ranks_change_to_better_schedules_between_the_same_requests(tmp_path
 
 def test_all_ranks_go_back_from_schedules_that_are_slower(tmp_path):
     run_joined(tmp_path, 3, START.replace("silent_s", "relays=False, silent_s") + WORSE)
+
+
+def test_new_schedules_have_contexts_for_late_ranks_after_their_trial_and_before_anybody_relays(tmp_path):
+    run_joined(tmp_path, 4, START + NEW_VERSION)
+
+
+def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_path):
+    run_joined(tmp_path, 4, START + AFTER_A_LOSS)
 
 
 @pytest.mark.mpi

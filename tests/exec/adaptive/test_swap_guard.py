@@ -29,20 +29,6 @@ def test_a_prediction_has_to_explain_the_runs() -> None:
     assert guard.explains({ONE: 2.0})
 
 
-def test_runs_in_parts_explain_too_but_are_no_trial() -> None:
-    guard = _guard(1.0, 1.0, 1.0)
-    for _ in range(2):
-        guard.ran_in_parts(ONE, 3.0)
-    assert guard.explains({ONE: 4.0})
-    guard.swapped()
-    for _ in range(3):
-        guard.ran_in_parts(ONE, 9.0)
-    assert guard.judged() is None
-    for _ in range(3):
-        guard.ran(ONE, 1.0)
-    assert guard.judged() == Trial(1.0, 1.0)
-
-
 def test_what_has_not_run_yet_does_not_count() -> None:
     assert SwapGuard().explains({ONE: 1e9})
     assert _guard(1.0, 1.0).explains({ONE: 1e9})
@@ -106,6 +92,96 @@ def test_other_members_begin_anew() -> None:
     for _ in range(3):
         guard.ran(ONE, 9.0)
     assert guard.judged() is None
+
+
+def test_a_trial_without_a_verdict_ends() -> None:
+    guard = _guard(1.0, 1.0, 1.0)
+    assert not guard.on_trial
+    guard.swapped()
+    for _ in range(30):
+        assert guard.on_trial
+        # What ran before does not any more.
+        guard.ran(OTHER, 10.0)
+        assert guard.judged() is None
+    assert not guard.on_trial
+
+
+def test_a_request_that_ran_once_does_not_hold_up_the_verdict_for_ever() -> None:
+    guard = _guard(1.0, 1.0, 1.0)
+    guard.swapped()
+    guard.ran(OTHER, 10.0)
+    for _ in range(29):
+        assert guard.judged() is None
+        guard.ran(ONE, 2.0)
+    assert guard.judged() == Trial(1.0, 2.0)
+    assert not guard.on_trial
+
+
+def test_runs_beside_a_search_are_a_trial_where_there_are_no_others() -> None:
+    guard = _guard(1.0, 1.0, 1.0)
+    guard.swapped()
+    for _ in range(29):
+        guard.ran(ONE, 9.0, disturbed=True)
+        assert guard.judged() is None
+    guard.ran(ONE, 2.0, disturbed=True)
+    assert guard.judged() == Trial(1.0, 9.0)
+    assert not guard.on_trial
+
+
+def test_runs_beside_a_search_explain_what_was_measured() -> None:
+    guard = _guard(1.0, 1.0, 1.0)
+    guard.swapped()
+    for _ in range(2):
+        guard.ran(ONE, 3.0, disturbed=True)
+    assert guard.explains({ONE: 4.0})
+
+
+def test_a_swap_on_trial_may_be_followed_by_another() -> None:
+    guard = _guard(1.0, 1.0, 1.0)
+    guard.swapped()
+    for _ in range(2):
+        guard.ran(ONE, 3.0)
+    assert guard.judged() is None
+    guard.swapped()
+    for _ in range(3):
+        guard.ran(ONE, 2.0)
+    assert guard.judged() == Trial(3.0, 2.0)
+
+
+def test_unexplained_once_is_chance_and_twice_in_a_row_a_wrong_prediction() -> None:
+    guard = SwapGuard()
+    guard.unexplained(0.0)
+    assert guard.caution(0.0) == 1
+    guard.explained()
+    guard.unexplained(1.0)
+    assert guard.caution(1.0) == 1
+    guard.unexplained(2.0)
+    assert guard.caution(2.0) == 2
+    guard.unexplained(3.0)
+    assert guard.caution(3.0) == 4
+
+
+def test_other_members_do_not_continue_a_row() -> None:
+    guard = SwapGuard()
+    guard.unexplained(0.0)
+    guard.begin_anew()
+    guard.unexplained(1.0)
+    assert guard.caution(1.0) == 1
+
+
+def test_a_prediction_that_came_true_takes_back_the_oldest_doubt() -> None:
+    guard = SwapGuard()
+    guard.trust(0.0)
+    assert guard.caution(0.0) == 1
+    for at_s in (0.0, 500.0, 550.0):
+        guard.doubt(at_s)
+    guard.trust(560.0)
+    assert guard.caution(560.0) == 4
+    # That was the one of 0 s: what is left counts from 500 s on.
+    assert guard.caution(1090.0) == 4
+    # What is too old to count is no doubt that could be taken back.
+    guard.trust(1120.0)
+    assert guard.caution(1120.0) == 1
 
 
 @given(st.lists(st.floats(0, 3000), max_size=12).map(sorted), st.floats(0, 3000))
