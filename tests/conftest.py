@@ -14,7 +14,7 @@ from hypothesis import settings
 from racked_networks import racked
 
 from exec.benchmark.report import Measurement, Report, Row, Spread
-from exec.benchmark.story import Forecast, Part, RankTimes, Story
+from exec.benchmark.story import Busy, Forecast, Part, RankTimes, Story
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
@@ -150,6 +150,7 @@ def samples(schedule):
             RankTimes(0, 2e-4, 1e-4, 0.0, 1e-4, 0.0, 1e-5),
             RankTimes(1, 0.0, 8e-4, 0.0, 1e-4, 5e-5, 5e-5),
         ),
+        busy=(Busy("port", "nic", 2048, 9e-4), Busy("link", "0 -> 1", 1024, 4.5e-4)),
     )
     row = Row(
         "all_reduce", 1024, 256, "float", "sum", -1, "ring", 9e-4, measured, None, {"mpi": measured}, story

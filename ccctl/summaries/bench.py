@@ -96,6 +96,16 @@ def _story(story: Story) -> dict[str, Any]:
             }
             for own in story.ranks
         ],
+        "busy": [
+            {
+                "kind": one.kind,
+                "where": one.where,
+                "carried_bytes": one.carried_bytes,
+                "needed_us": one.needed_s * 1e6,
+                "percent": 100 * one.needed_s / story.time_s,
+            }
+            for one in story.busy
+        ],
         "largest_difference": largest_difference(story),
         "clock_error_us": story.clock_error_s * 1e6,
         "untold": story.untold,

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from exec.benchmark.forecast import link_name, parts_of
-from exec.benchmark.story import Part, PartKind, RankTimes
+from exec.benchmark.story import Busy, Part, PartKind, RankTimes
 from exec.program.trace import Ends, RankTrace, connection_of
 from probes.columns import Floats, Indices
 from synth.network import Network, fastest_links
 
-__all__ = ["RankRun", "critical_path", "on_one_clock", "rank_times", "slowest"]
+__all__ = ["RankRun", "busiest", "critical_path", "on_one_clock", "rank_times", "slowest"]
 
 # The size by which the fastest of parallel links is taken.
 _TYPICAL_BYTES = 1 << 20
@@ -76,13 +76,18 @@ def rank_times(runs: Sequence[RankRun]) -> tuple[RankTimes, ...]:
     return tuple(walk.times(rank, first_ns) for rank in range(len(runs)))
 
 
+def busiest(runs: Sequence[RankRun], network: Network | None) -> tuple[Busy, ...]:
+    """What each link between hosts and each of their ports carried, the busiest first."""
+    return () if network is None else _Wires(runs, _givers(runs), network).busy(network)
+
+
 class _Walk:
     """Goes back through the logs of all ranks; ``spent`` are nanoseconds by kind and place."""
 
     def __init__(self, runs: Sequence[RankRun], network: Network | None) -> None:
         self.runs = runs
         self.spent: defaultdict[tuple[PartKind, str], float] = defaultdict(float)
-        self._giver = _by_message(runs, [run.trace.gives for run in runs])
+        self._giver = _givers(runs)
         self._taker = _by_message(runs, [run.trace.takes for run in runs])
         self._readers = [_by_row(run.trace) for run in runs]
         self._wires = _Wires(runs, self._giver, network)
@@ -253,6 +258,23 @@ class _Wires:
                 best = network.ports[port], shared_ns
         return best
 
+    def busy(self, network: Network) -> tuple[Busy, ...]:
+        """What each link and port carried, and the time that takes."""
+        found = []
+        ports: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
+        for pair, (_, upto) in self._came.items():
+            row = self._rows.get(pair)
+            if row is None:
+                continue
+            load = int(upto[-1]), float(upto[-1] * network.beta_s_per_byte[row])
+            found.append(Busy("link", link_name(*pair), *load))
+            for port in network.ports_of(row).tolist():
+                ports[port].append(load)
+        for port, loads in ports.items():
+            carried_bytes, needed_s = map(sum, zip(*loads, strict=True))
+            found.append(Busy("port", network.ports[port], int(carried_bytes), float(needed_s)))
+        return tuple(sorted(found, key=lambda one: (-one.needed_s, one.kind, one.where)))
+
     def _taken_ns(self, pair: tuple[int, int], from_ns: int, to_ns: int) -> float:
         """What a link takes for the bytes that came over it meanwhile."""
         if pair not in self._came or pair not in self._rows or self._network is None:
@@ -261,6 +283,11 @@ class _Wires:
         first, end = np.searchsorted(times_ns, (from_ns, to_ns), side="right")
         beta = float(self._network.beta_s_per_byte[self._rows[pair]])
         return float(upto[end] - upto[first]) * beta / _S_PER_NS
+
+
+def _givers(runs: Sequence[RankRun]) -> dict[int, tuple[int, int]]:
+    """(rank, row) that gives each message."""
+    return _by_message(runs, [run.trace.gives for run in runs])
 
 
 def _by_message(runs: Sequence[RankRun], columns: Sequence[Indices]) -> dict[int, tuple[int, int]]:

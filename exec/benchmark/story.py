@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GROUPS", "Forecast", "Part", "PartKind", "Placement", "RankTimes", "Story"]
+__all__ = ["GROUPS", "Busy", "Forecast", "Part", "PartKind", "Placement", "RankTimes", "Story"]
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
@@ -67,6 +67,16 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class Busy:
+    """A link between hosts, or a port: what it carried, and the seconds that takes by the network's rates."""
+
+    kind: Literal["link", "port"]
+    where: str
+    carried_bytes: int
+    needed_s: float
+
+
+@dataclass(frozen=True)
 class RankTimes:
     """What one rank did from when the first one began until it was through itself: these seconds together.
 
@@ -93,8 +103,9 @@ class Story:
     """One run, that whose slowest rank took the time nearest to the median of all.
 
     ``parts`` are its ``time_s``. Empty, and ``untold`` says why, where the executor keeps no log. Clocks of
-    different hosts may be ``clock_error_s`` apart, and parts between them wrong by as much. ``forecast``
-    None: no network was known.
+    different hosts may be ``clock_error_s`` apart, and parts between them wrong by as much. ``busy`` are
+    links and ports between hosts, the busiest first. ``forecast`` None: no network was known, and nobody is
+    known to be busy.
     """
 
     placement: Placement
@@ -104,6 +115,7 @@ class Story:
     forecast: Forecast | None
     parts: tuple[Part, ...]
     ranks: tuple[RankTimes, ...]
+    busy: tuple[Busy, ...] = ()
     clock_error_s: float = 0.0
     untold: str = ""
 
@@ -121,6 +133,8 @@ class Story:
         for at, own in enumerate(self.ranks):
             for name in sorted({*RankTimes.__dataclass_fields__} - {"rank"}):
                 yield f"ranks[{at}].{name}", getattr(own, name)
+        for at, one in enumerate(self.busy):
+            yield f"busy[{at}].needed_s", one.needed_s
         if (told := self.forecast) is not None:
             for name in ("bound_s", "schedule_s", "steps_s", "sharing_s", "memory_s"):
                 yield f"forecast.{name}", getattr(told, name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from exec.benchmark.critical_path import RankRun, critical_path, on_one_clock, rank_times, slowest
+from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
 from exec.benchmark.story import Forecast, Placement, Story
 from exec.peers.base import Call
 from exec.program.trace import KeptRun
@@ -102,4 +102,5 @@ def _told(
         forecast=forecast,
         parts=critical_path(runs, network),
         ranks=rank_times(runs),
+        busy=busiest(runs, network),
     )

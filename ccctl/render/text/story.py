@@ -39,6 +39,8 @@ def _draw(row: Row, story: Story) -> None:
         _draw_steps(told, story)
     if story.parts:
         _draw_kinds(told, story)
+        if story.busy:
+            console.data(f"# busiest by the network's rates: {_busiest(story)}")
         _draw_ranks(story)
     if story.untold:
         console.data(f"# where the time went is not known: {story.untold}")
@@ -147,6 +149,15 @@ def _draw_ranks(story: Story) -> None:
     ]
     console.data("")
     console.table(columns, rows)
+
+
+def _busiest(story: Story) -> str:
+    """The share of the run that links and ports need for what they carried."""
+    named = [
+        f"{one.kind} {one.where} {100 * one.needed_s / story.time_s:.0f} %"
+        for one in story.busy[:_MOST_PLACES]
+    ]
+    return ", ".join(named)
 
 
 def _places(parts: Sequence[Part]) -> str:

@@ -19,6 +19,7 @@ from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.summaries.bench_rows import BenchRows
 from exec.benchmark.runner import BenchRequest
 from synth.kernels.loop_store import cache_folder
+from synth.network import Link, build
 from synth.selection import Range
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -518,3 +519,33 @@ def test_explain_says_what_it_cannot_tell(run_ccctl, folder):
     assert "no network is known" in done.stdout and "together" in done.stdout
     done = run_ccctl("bench", "program.json", "--explain", "-m", 2)
     assert done.returncode == 2 and "leave out -m 2" in done.stderr
+
+
+@pytest.mark.netns
+@pytest.mark.mpi
+@pytest.mark.parametrize("wires", ["mpi", "sockets"])
+def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule, wires):
+    nics = [Link(rank, (rank + 1) % 4, 1e-4, 8e-8, (f"nic{rank}",)) for rank in range(4)]
+    apart = replace(schedule, network=build("ring:4", list("abcd"), nics), outcome=None)
+    codec.write(str(folder / "apart.json"), "schedule", apart)
+    lab = f"story-{os.getpid()}-{wires}"
+    (folder / "lab.toml").write_text(f'name = "{lab}"\nhosts = "h[1-4]"\nrate = "100Mbit/s"\n')
+    try:
+        made = run_ccctl("lab", "up", "lab.toml")
+        assert made.returncode == 0, made.stderr
+        bench = ("bench", "apart.json", "--sizes", "4M", "--iters", 3, "--explain", "--json")
+        line = [sys.executable, "-P", "-m", "ccctl", *bench, "--wires", wires]
+        done = run_ccctl("lab", "run", "--", *line, CCCTL_LAB=lab)
+        assert done.returncode == 0, done.stderr
+    finally:
+        run_ccctl("lab", "down", lab)
+    (row,) = json.loads(done.stdout)["rows"]
+    story = row["story"]
+    assert sum(part["time_us"] for part in story["parts"]) == pytest.approx(story["time_us"])
+    # The wires take nearly all of it, and every NIC carries the same.
+    on_wires = sum(part["time_us"] for part in story["parts"] if part["kind"] in ("link", "port"))
+    assert on_wires > story["time_us"] / 2
+    rings = {f"{rank} -> {(rank + 1) % 4}" for rank in range(4)}
+    assert {part["where"] for part in story["parts"] if part["kind"] == "link"} <= rings
+    assert {one["where"] for one in story["busy"]} == rings | {f"nic{rank}" for rank in range(4)}
+    assert {one["carried_bytes"] for one in story["busy"]} == {3 << 20}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exec.benchmark.critical_path import RankRun, critical_path, on_one_clock, rank_times, slowest
+from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
 from exec.program.trace import CONNECTION_BITS, Ends, RankTrace
 from synth.network import Link, build
 
@@ -124,6 +124,17 @@ def test_a_message_on_its_way_is_its_links_and_what_others_take_of_the_port_is_t
     assert spent_us(runs, network)["link", "0 -> 1"] == 100
     assert spent_us(runs) == {("link", "0 -> 1"): 190, ("copy", "rank 1"): 10}
     assert spent_us(wired()[0], network) == {("link", "0 -> 1"): 190, ("copy", "rank 1"): 10}
+
+
+def test_ports_carry_what_their_links_carry():
+    runs, network = wired(others_bytes=500)
+    found = [(one.kind, one.where, one.carried_bytes, one.needed_s) for one in busiest(runs, network)]
+    assert found == [
+        ("port", "nic of 0", 1500, pytest.approx(150e-6)),
+        ("link", "0 -> 1", 1000, pytest.approx(100e-6)),
+        ("link", "0 -> 2", 500, pytest.approx(50e-6)),
+    ]
+    assert busiest(runs, None) == ()
 
 
 def test_a_sender_waits_until_its_last_message_has_left():
