@@ -15,7 +15,7 @@ from ccctl.errors import DataError
 from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
 
 if TYPE_CHECKING:
-    from exec.benchmark.nccl_inspector import Inspected
+    from exec.benchmark.foreign.nccl_inspector import Inspected
 
 __all__ = ["read_any", "read_inspected", "read_report"]
 
@@ -43,7 +43,7 @@ def read_inspected(path: str) -> Inspected | None:
 
     Raises DataError for a folder without its files, MissingInputError.
     """
-    from exec.benchmark.nccl_inspector import inspected, is_inspector_text
+    from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
 
     if path != "-" and is_folder(path):
         named = sorted(one for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
@@ -62,8 +62,8 @@ def _lines(path: str) -> bytes:
 
 
 def _foreign(content: bytes, source: str, ranks: Callable[[], int] | None) -> Artifact | None:
-    from exec.benchmark.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
-    from exec.benchmark.osu import is_osu_text, parse_osu_text
+    from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+    from exec.benchmark.foreign.osu import is_osu_text, parse_osu_text
 
     if len(content) > MOST_TEXT_BYTES:
         return None

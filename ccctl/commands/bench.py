@@ -304,7 +304,7 @@ def _show(report: Report, before: Report | None, tolerance: float, *, json: bool
         console.summary(summary_of(report, changes))
         return
     if changes is not None:
-        from ccctl.render.text.side_by_side import draw_changes
+        from ccctl.render.text.benchmark.side_by_side import draw_changes
 
         draw_changes(changes)
 

@@ -244,7 +244,7 @@ def _compared(before: Report | None, now: Report, tolerance: float, path: str | 
 
 def _tell(told: Explained, json: bool, markdown: str | None, junit: str | None) -> None:
     from ccctl.render.junit import junit as document
-    from ccctl.render.text.side_by_side import draw_changes
+    from ccctl.render.text.benchmark.side_by_side import draw_changes
     from ccctl.summaries.explained import cases_of, draw, markdown_of, summary_of
 
     if markdown is not None:

@@ -29,6 +29,8 @@ EXAMPLES = (
 
 _JUDGED = ("schedule", "selection", "groups")
 _TRAINING = ("model", "fusion", "tuning", "groups", "training")
+# Below ccctl/render/text, for kinds that have a folder there.
+_FOLDERS = {**dict.fromkeys(_TRAINING, "training."), "report": "benchmark."}
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
@@ -76,8 +78,7 @@ def show(
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    home = "training." if found.kind in _TRAINING else ""
-    picture = importlib.import_module(f"ccctl.render.text.{home}{found.kind}")
+    picture = importlib.import_module(f"ccctl.render.text.{_FOLDERS.get(found.kind, '')}{found.kind}")
     limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings
@@ -102,7 +103,7 @@ def _findings(found: codec.Artifact) -> list[str]:
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
     from ccctl.artifacts.foreign import read_report
-    from ccctl.render.text.side_by_side import draw_side_by_side
+    from ccctl.render.text.benchmark.side_by_side import draw_side_by_side
 
     if output is not None or json:
         raise UsageError(f"{'-o' if output is not None else '--json'} is for one file", hint="Name one.")

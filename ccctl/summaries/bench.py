@@ -63,7 +63,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _story(story: Story) -> dict[str, Any]:
     """Microseconds; the parts are the time of the run, those of the forecast the predicted one."""
-    from ccctl.render.text.story import largest_difference
+    from ccctl.render.text.benchmark.story import largest_difference
 
     told = story.forecast
     forecast = told and {

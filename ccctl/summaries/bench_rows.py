@@ -12,7 +12,7 @@ from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
 
 if TYPE_CHECKING:
-    from ccctl.render.text.report import Table
+    from ccctl.render.text.benchmark.report import Table
     from exec.benchmark.report import Report, Row
     from exec.benchmark.runner import BenchRequest
 
@@ -53,8 +53,8 @@ class BenchRows:
 
     def finish(self, report: Report) -> None:
         """Print what is not printed yet of the table, then what explains its rows."""
-        from ccctl.render.text.report import draw_foot
-        from ccctl.render.text.story import draw_stories
+        from ccctl.render.text.benchmark.report import draw_foot
+        from ccctl.render.text.benchmark.story import draw_stories
 
         self._print(report)
         if self._drawn:
@@ -115,7 +115,7 @@ class BenchRows:
             self._drawn = False
 
     def _print_row(self, report: Report, rows: Sequence[Row], row: Row) -> None:
-        from ccctl.render.text.report import Table, draw_head
+        from ccctl.render.text.benchmark.report import Table, draw_head
 
         if self._table is None:
             draw_head(report)

@@ -12,8 +12,8 @@ from ccctl.render.units import about, percent, seconds
 from probes.wording import plural
 
 if TYPE_CHECKING:
+    from exec.benchmark.foreign.nccl_inspector import Inspected, Waiting
     from exec.benchmark.judgement import JudgedRow
-    from exec.benchmark.nccl_inspector import Inspected, Waiting
     from exec.benchmark.regression import Change
     from exec.benchmark.report import Report
 

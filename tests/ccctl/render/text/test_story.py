@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ccctl.render.text.report import draw
-from ccctl.render.text.story import largest_difference
+from ccctl.render.text.benchmark.report import draw
+from ccctl.render.text.benchmark.story import largest_difference
 
 
 def drawn(report, capsys):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.text.story import draw_stories
+from ccctl.render.text.benchmark.story import draw_stories
 
 if TYPE_CHECKING:
     from exec.benchmark.report import Measurement, Report, Row

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from exec.benchmark.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
 from probes.errors import DataError
 
 HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1

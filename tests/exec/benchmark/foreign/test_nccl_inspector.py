@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exec.benchmark.nccl_inspector import inspected, is_inspector_text
+from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
 from probes.errors import DataError
 
 RANKS = 4

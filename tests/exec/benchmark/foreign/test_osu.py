@@ -2,7 +2,7 @@
 
 import pytest
 
-from exec.benchmark.osu import is_osu_text, parse_osu_text
+from exec.benchmark.foreign.osu import is_osu_text, parse_osu_text
 from probes.errors import DataError
 
 PLAIN = """

@@ -1,0 +1,1 @@
+"""Files of other tools as reports: nccl-tests, the OSU benchmarks, NCCL's Inspector."""
