@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 
-.PHONY: help run test coverage fuzz check docs clean
+.PHONY: help run test coverage fuzz check docs wheel clean
 
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
 	@echo 'make check   ruff, mypy --strict, import-linter'
 	@echo 'make docs    write man/ and completions/ anew from the command line'
+	@echo 'make wheel   compile the loops, and build dist/ccctl-….whl with them'
 	@echo 'make clean   remove .venv, out/, dist/ and every cache'
 
 run:
@@ -56,6 +57,12 @@ docs:
 	$(BIN)/python -P -m ccctl.docs.manpages man
 	$(BIN)/python -P -m ccctl.docs.completions completions
 
+# Whose versions of Python and numba are those of .venv compiles no loop; others compile them as they need them.
+wheel:
+	@.ci/venv
+	$(BIN)/python -P -m ccctl.compile_loops
+	$(BIN)/python -P -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 clean:
-	rm -rf .venv out dist .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv out dist synth/kernels/loops .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -167,12 +167,21 @@ def _solver() -> Iterator[Check]:
 
 
 def _compiled_loops() -> Iterator[Check]:
+    from synth.kernels.compiled import fitting_loops
     from synth.kernels.loop_store import cache_folder, loop_store
 
-    if problem := loop_store().problem:
-        yield Check("compiled loops", "note", problem, "else each command compiles anew, which takes seconds")
+    shipped, fitting = fitting_loops()
+    if fitting:
+        yield Check("compiled loops", "ok", f"{fitting} came with ccctl")
     else:
-        yield Check("compiled loops", "ok", f"kept in {cache_folder()}")
+        found = "those that came with ccctl are for other versions" if shipped else "none came with ccctl"
+        once = f"{sys.executable} -m ccctl.compile_loops"
+        hint = f"first commands compile for a minute; for all users: {once}"
+        yield Check("compiled loops", "note", found, hint)
+    if problem := loop_store().problem:
+        yield Check("more loops", "note", problem, "else each command compiles anew, which takes seconds")
+    else:
+        yield Check("more loops", "ok", f"kept in {cache_folder()}")
 
 
 def _permissions() -> Iterator[Check]:

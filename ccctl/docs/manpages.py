@@ -59,7 +59,13 @@ _FILES = (
     ),
     (
         "~/.cache/ccctl/numba",
-        "Compiled loops; may be removed at any time. Used only where no other user could change them.",
+        "Compiled loops beyond those that came with ccctl, for all installations of a user; may be removed "
+        "at any time. Used only where no other user could change them.",
+    ),
+    (
+        "synth/kernels/loops, among the packages",
+        "Loops that came compiled, for CPUs from x86-64-v3 on or any of aarch64; may be read-only. "
+        "python -m ccctl.compile_loops makes them anew, as for another version of Python or numba.",
     ),
 )
 

@@ -7,9 +7,13 @@ cannot go on lets the next one run; a rank that cannot go on lets others have it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from exec.mpi.intrinsics import copy_bytes, load, pointer, read_clock, sleep_us, store, yield_core
-from exec.mpi.reduce import combine
-from exec.program.dtypes import Array
+from exec.mpi.reduce import combine, sample_of
+from exec.program.dtypes import Array, dtype_of
 from probes.columns import Indices
 from synth.kernels.compiled import compiled
 from synth.program import OPS
@@ -24,6 +28,7 @@ __all__ = [
     "PIECE_COLUMNS",
     "STEP_COLUMNS",
     "advance",
+    "compile_for",
     "let_join",
 ]
 
@@ -66,6 +71,7 @@ PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH")
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
 # When a step began and ended, and how long this rank had no core before it and during it.
 LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
+_TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
 RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED, JOINS, JOINED, LOG, LOGGED, CLOCK = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
@@ -98,6 +104,17 @@ _BLOCK_BYTES = 8192
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
 # Of the words at CLOCK: two that a clock is read into, then when and at what the second one was read last.
 _READ_AT, _READ = 2, 3
+
+
+def compile_for(dtypes: Iterable[str]) -> None:
+    """Compile, or load, what runs programs on elements of these types."""
+    blocks, steps, pieces, links = [np.zeros((0, len(names)), np.int64) for names in _TABLES]
+    for name in dtypes:
+        there = np.zeros(1, np.int64)
+        header = np.zeros(len(HEADER), np.int64)
+        header[JOINS] = there.ctypes.data
+        advance(header, blocks, steps, pieces, np.zeros((0, 2), np.int64), links, sample_of(dtype_of(name)))
+        let_join(header)
 
 
 @compiled

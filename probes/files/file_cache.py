@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["FileCache", "user_folder"]
+__all__ = ["FileCache", "ShippedFiles", "user_folder"]
 
 _log = logging.getLogger(__name__)
 # Without a handler of the application's, nothing is printed: the processes of a command share one stderr.
@@ -87,15 +87,9 @@ class FileCache:
         if (folder := self._open()) is None:
             return None
         try:
-            content = _content(folder / name)
+            return _labelled(_content(folder / name), label)
         except OSError:
             return None
-        head = len(label).to_bytes(8, "little") + label
-        start = len(_MAGIC) + _DIGEST_BYTES
-        found = content[start : start + len(head)]
-        if found != head or content[:start] != _MAGIC + _digest(memoryview(content)[start:]):
-            return None
-        return content[start + len(head) :]
 
     def write(self, name: str, label: bytes, content: bytes) -> None:
         """Keep ``content``, whole or not at all."""
@@ -174,6 +168,32 @@ class FileCache:
                     left.unlink()
 
 
+class ShippedFiles:
+    """Files of the same form that came with a package, in a folder of it that may be read-only.
+
+    Whoever can change them can change the package's sources, too: nothing is asked about their owner.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, name: str, label: bytes) -> bytes | None:
+        """What came as ``name`` with this label; None where it is not there and whole."""
+        try:
+            return _labelled((self._folder / name).read_bytes(), label)
+        except OSError:
+            return None
+
+    def labels(self) -> Iterator[bytes]:
+        """The labels of all files that are whole."""
+        start = len(_MAGIC) + _DIGEST_BYTES + 8
+        for path in sorted(self._folder.glob("*")):
+            content = path.read_bytes()
+            label = content[start : start + int.from_bytes(content[start - 8 : start], "little")]
+            if _labelled(content, label) is not None:
+                yield label
+
+
 def _distrusted(folder: Path) -> str:
     """Who but this user and root could change what lies in ``folder``; "" where nobody could.
 
@@ -241,6 +261,16 @@ def _content(path: Path) -> bytes:
         if not ours or _others_write(status) or status.st_size > _MOST_BYTES:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
         return stream.read(status.st_size)
+
+
+def _labelled(content: bytes, label: bytes) -> bytes | None:
+    """What a file holds after its head; None where it is cut off, damaged or labelled otherwise."""
+    head = len(label).to_bytes(8, "little") + label
+    start = len(_MAGIC) + _DIGEST_BYTES
+    found = content[start : start + len(head)]
+    if found != head or content[:start] != _MAGIC + _digest(memoryview(content)[start:]):
+        return None
+    return content[start + len(head) :]
 
 
 def _make(folder: Path) -> None:

@@ -1,5 +1,10 @@
 """The decorator of compiled loops: numba compiles each once, and ``loop_store`` keeps it.
 
+A loop is looked up by what it was compiled from, wherever that lies: the sources of the loop and of all that
+it calls, the versions of Python and of the compiler, the processor. So all installations of a user share
+their loops, and those that come with the package are found by every one of the same versions. They are
+compiled for a baseline processor.
+
 Importing this module costs numba's import; only modules with a hot loop do so, and only when a
 command needs them.
 """
@@ -23,18 +28,33 @@ from typing import Any, TypeVar, cast
 
 import llvmlite
 import numba
+import numpy as np
 from numba import types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from synth.kernels.loop_store import loop_store
+from synth.kernels.loop_store import loop_store, shipped_loops
 
-__all__ = ["compiled"]
+__all__ = ["BASELINES", "compiled", "fitting_loops"]
+
+# For each architecture the processor, as LLVM calls it, that loops to be shipped are compiled for, and what
+# a processor must have to run them.
+BASELINES: dict[str, tuple[str, frozenset[str]]] = {
+    "x86_64": (
+        "x86-64-v3",
+        frozenset(
+            ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3")
+        )
+        | {"sse4.1", "sse4.2", "ssse3", "xsave"},
+    ),
+    "aarch64": ("generic", frozenset()),
+}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,6 +64,14 @@ _dumped: Any = dumps
 _rebuilt: Any = CompileResult._rebuild
 _named_tuple: Any = types.BaseNamedTuple
 _tuple_of: Any = types.BaseTuple.from_types
+
+
+# Another minor version of Python has other bytecode and another layout of its objects.
+_VERSIONS = (
+    f"{sys.implementation.cache_tag}{sys.abiflags}",
+    f"numba {numba.__version__}",
+    f"llvmlite {llvmlite.__version__}",
+)
 
 
 @contextmanager
@@ -67,24 +95,31 @@ class _Kept(NullCache):
     Before it looks a loop up, numba's own cache imports all that numba can compile, 0.15 s of every command;
     a loop that is there already needs just the runtime that allocates its arrays.
 
-    A loop has the loops that it calls inside it, so it is stale, too, where the file of one of them changed:
-    with tables that others lay out anew it would read past their ends.
+    A loop has the loops that it calls inside it, so it is another, too, where the source of one of them
+    changed: with tables that others lay out anew it would read past their ends.
 
     Processes that need the same loop at once, as the ranks of a host do, wait for one that compiles it.
     """
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._stamps = _stamps(function.__module__, function.__globals__)
+        # Now: by the time of the first call another version may lie there.
+        _digest_of_file(function.__globals__["__file__"])
         self._turns = ExitStack()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
-        name, label = self._labelled(sig, target_context.codegen())
-        found = self._look_up(name, label, sig, target_context)
+        processor = target_context.codegen().magic_tuple()
+        baseline, shipped = _baseline(processor), shipped_loops()
+        if baseline is not None and shipped is not None:
+            content = shipped.read(*self._labelled(sig, baseline))
+            if (found := self._rebuilt_from(content, sig, target_context)) is not None:
+                return found
+        name, label = self._labelled(sig, processor)
+        found = self._rebuilt_from(_store.read(name, label), sig, target_context)
         if found is None:
             self._turns.enter_context(_store.turn(name))
-            found = self._look_up(name, label, sig, target_context)
+            found = self._rebuilt_from(_store.read(name, label), sig, target_context)
             if found is None:
                 _log.info("compiling %s, once on this machine", self._function.__qualname__)
         return found
@@ -92,7 +127,7 @@ class _Kept(NullCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         # What holds addresses of this process is of no use to another.
         if not data.lifted and not data.library.has_dynamic_globals:
-            _store.write(*self._labelled(sig, data.codegen), _dumped((sig, data._reduce())))
+            _store.write(*self._labelled(sig, data.codegen.magic_tuple()), _dumped((sig, data._reduce())))
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -105,9 +140,8 @@ class _Kept(NullCache):
             finally:
                 self._turns = before
 
-    def _look_up(self, name: str, label: bytes, sig: Any, target_context: Any) -> Any:
-        """None where it is not there, or not what it says."""
-        content = _store.read(name, label)
+    def _rebuilt_from(self, content: bytes | None, sig: Any, target_context: Any) -> Any:
+        """None where there is none, or not what it says."""
         if content is None:
             return None
         try:
@@ -118,42 +152,81 @@ class _Kept(NullCache):
             _log.info("%s is compiled anew: %s", self._function.__qualname__, error)
             return None
 
-    def _labelled(self, sig: Any, codegen: Any) -> tuple[str, bytes]:
-        """The name of the file for these types on this processor, and what else must be as it was."""
+    def _labelled(self, sig: Any, processor: Any) -> tuple[str, bytes]:
+        """The name of the file for these types on this processor, and all that it was made from."""
         function = self._function
+        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
         identity = (
-            function.__code__.co_filename,
+            function.__module__,
             function.__qualname__,
             str(sig),
-            codegen.magic_tuple(),
-            sys.version,
-            numba.__version__,
-            llvmlite.__version__,
+            processor,
+            _VERSIONS,
+            hashlib.sha256(function.__code__.co_code + _dumped(cells)).hexdigest(),
+            _sources(function.__module__),
         )
-        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
-        code = hashlib.sha256(function.__code__.co_code + _dumped(cells)).hexdigest()
-        short = hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
+        label = json.dumps(identity).encode()
         readable = re.sub(r"[^\w.]", "_", f"{function.__module__}.{function.__qualname__}")[:120]
-        return f"{readable}-{short}.loop", json.dumps([identity, code, self._stamps]).encode()
+        return f"{readable}-{hashlib.sha256(label).hexdigest()[:32]}.loop", label
 
 
-def _stamps(module: str, names: dict[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    """What the module's file, those of all loops that it can call, and this are now: name, time, size."""
-    found = {module: _stamp(names["__file__"]), __name__: _stamp(__file__)}
-    waiting = [names]
-    while waiting:
-        for called in tuple(waiting.pop().values()):
-            if isinstance(called, Dispatcher) and called.__module__ not in found:
-                there = called.py_func.__globals__
-                found[called.__module__] = _stamp(there["__file__"])
-                waiting.append(there)
-    return tuple((name, *stamp) for name, stamp in sorted(found.items()))
+def fitting_loops() -> tuple[int, int]:
+    """How many loops came with the package, and how many of them fit this processor and these versions."""
+    baseline = _baseline(cpu_target.target_context.codegen().magic_tuple())
+    here = [baseline and [*baseline], [*_VERSIONS]]
+    shipped = shipped_loops()
+    made_for = [json.loads(label)[3:5] for label in shipped.labels()] if shipped is not None else []
+    return len(made_for), made_for.count(here)
+
+
+def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
+    """What a shipped loop for a processor like this one was compiled for; None where it could not run."""
+    triple, name, features = processor
+    baseline, needed = BASELINES.get(triple.partition("-")[0], ("", frozenset[str]()))
+    has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    return (triple, baseline, "") if baseline and (name == baseline or needed <= has) else None
 
 
 @functools.cache
-def _stamp(path: str) -> tuple[int, int]:
-    status = Path(path).stat()
-    return status.st_mtime_ns, status.st_size
+def _sources(module: str) -> tuple[tuple[str, str, str], ...]:
+    """Digests of what decides the code of a module's loops: of its file, of those of all loops and helpers
+    that they can call, and of this one; and of the numbers that each imports, which are compiled in.
+    """
+    found = {__name__: (_digest_of_file(__file__), "")}
+    waiting = [vars(sys.modules[module])]
+    while waiting:
+        names = waiting.pop()
+        if names["__name__"] not in found:
+            found[names["__name__"]] = (_digest_of_file(names["__file__"]), _constants(names))
+            waiting += filter(None, map(_called_by_loops, tuple(names.values())))
+    return tuple((name, *digests) for name, digests in sorted(found.items()))
+
+
+def _called_by_loops(value: Any) -> dict[str, Any] | None:
+    """The names in the module of a loop, or of a helper that numba was taught; None for anything else."""
+    if isinstance(value, Dispatcher):
+        return cast(dict[str, Any], value.py_func.__globals__)
+    names: dict[str, Any] | None = getattr(getattr(value, "_defn", value), "__globals__", None)
+    if names is None or names["__name__"].startswith("numba."):
+        return None
+    teaches = any(
+        getattr(other, "__module__", "") == "numba.core.extending" for other in tuple(names.values())
+    )
+    return names if teaches else None
+
+
+def _constants(names: dict[str, Any]) -> str:
+    constants = [
+        (name, value.tobytes() if isinstance(value, np.ndarray) else value)
+        for name, value in sorted(names.items())
+        if name.isupper() and isinstance(value, int | float | str | tuple | np.ndarray | np.generic)
+    ]
+    return hashlib.sha256(repr(constants).encode()).hexdigest()
+
+
+@functools.cache
+def _digest_of_file(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _name_apart() -> None:

@@ -2,10 +2,15 @@
 
 import ast
 import os
+import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
+
+from synth.kernels.compiled import BASELINES, _baseline
 
 CALLED = """
 from synth.kernels.compiled import compiled
@@ -24,6 +29,13 @@ def caller(x):
 
 if __name__ != "__main__":
     print(caller(1), sum(caller.stats.cache_hits.values()))
+"""
+HELPER = """
+from numba.extending import register_jitable
+
+@register_jitable
+def called(x):
+    return x + {addend}
 """
 SORTING = """
 import numpy as np
@@ -45,8 +57,8 @@ values = np.arange(50.0)[::-1].copy()
 """
 
 
-def run(folder, code="import caller"):
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+def run(folder, code="import caller", **variables):
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | variables
     path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
     done = subprocess.run(
         [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
@@ -61,6 +73,86 @@ def test_a_loop_is_compiled_anew_when_one_that_it_calls_in_another_file_has_chan
     assert run(tmp_path) == ["22", "1"]
     (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
     assert run(tmp_path) == ["2002", "0"]
+
+
+def test_a_loop_is_compiled_anew_when_a_number_that_its_module_imports_has_changed(tmp_path):
+    (tmp_path / "caller.py").write_text(
+        CALLER.replace("2 *", "FACTOR *").replace("from called", "from factor import FACTOR\nfrom called")
+    )
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    for factor, expected in ((2, ["22", "0"]), (2, ["22", "1"]), (3, ["33", "0"])):
+        (tmp_path / "factor.py").write_text(f"FACTOR = {factor}")
+        assert run(tmp_path) == expected
+
+
+def test_a_loop_is_compiled_anew_when_a_helper_that_numba_was_taught_has_changed(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    for addend in (10, 20):
+        (tmp_path / "called.py").write_text(HELPER.format(addend=addend))
+        assert run(tmp_path) == [str(2 + 2 * addend), "0"]
+        assert run(tmp_path) == [str(2 + 2 * addend), "1"]
+
+
+def test_equal_sources_share_their_loops_wherever_they_lie(tmp_path):
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "caller.py").write_text(CALLER)
+        (tmp_path / place / "called.py").write_text(CALLED.format(addend=10))
+        (tmp_path / place / "cache").symlink_to(tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+    assert run(tmp_path / "here") == ["22", "0"]
+    for source in (tmp_path / "there").glob("*.py"):
+        os.utime(source, (0, 0))
+    assert run(tmp_path / "there") == ["22", "1"]
+
+
+@pytest.fixture
+def shipped(tmp_path):
+    """A read-only folder of shipped loops of `caller`; and how to run with it, with an empty cache."""
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    name, _ = BASELINES[platform.machine()]
+    made = run(tmp_path, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="")
+    assert made == ["22", "0"]
+    folder = tmp_path / "shipped"
+    (tmp_path / "cache" / "ccctl" / "numba").rename(folder)
+    folder.chmod(0o555)
+    there = "from pathlib import Path; from synth.kernels import loop_store; loop_store.SHIPPED_LOOPS = "
+    code = f"{there}Path({str(folder)!r}); import caller"
+    yield folder, lambda **variables: run(tmp_path, code, **variables)
+    folder.chmod(0o755)
+
+
+def test_loops_that_come_with_the_package_are_used_and_not_copied(shipped, tmp_path):
+    _, again = shipped
+    assert again() == ["22", "1"]
+    assert not (tmp_path / "cache" / "ccctl" / "numba").exists()
+    assert again(CCCTL_HIDE_SHIPPED_LOOPS="1") == ["22", "0"]
+
+
+def test_a_damaged_loop_of_the_package_is_compiled_into_the_cache(shipped):
+    folder, again = shipped
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert again() == ["22", "0"]
+    assert again() == ["22", "1"]
+
+
+def test_a_loop_of_the_package_for_other_sources_is_not_used(shipped, tmp_path):
+    _, again = shipped
+    (tmp_path / "called.py").write_text(CALLED.format(addend=1000))
+    assert again() == ["2002", "0"]
+
+
+def test_loops_of_the_package_need_a_processor_that_can_run_them():
+    name, needed = BASELINES["x86_64"]
+    can = ",".join(f"+{feature}" for feature in sorted(needed))
+    linux = "x86_64-unknown-linux-gnu"
+    assert _baseline((linux, "znver4", f"{can},+avx512f,-amx")) == (linux, name, "")
+    assert _baseline((linux, name, "")) == (linux, name, "")
+    for feature in needed:
+        assert _baseline((linux, "old", can.replace(f"+{feature}", f"-{feature}"))) is None
+    assert _baseline(("riscv64-linux-gnu", "generic", can)) is None
 
 
 def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_path):

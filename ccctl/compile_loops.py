@@ -1,0 +1,147 @@
+"""Compiles the loops that come with the package: ``python -m ccctl.compile_loops`` fills synth/kernels/loops.
+
+For before a wheel is built, in a container image, or where many share an installation: what finds its loops
+there compiles nothing at its first command, whoever runs it and wherever it may write.
+
+A loop is compiled for the types that it is called with, so commands are run that call all loops in all the
+ways that users do; they also show that each loop works. They share what they compile and run side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+__all__ = ["CASES", "compile_into"]
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+# As a profile writes them: each link with ports that others share.
+_LINKS = "src,dst,alpha,bandwidth,port\n" + "".join(
+    f"{src},{dst},{1 + (src ^ dst)}us,{10 + src}GB/s,out{src // 2}\n"
+    for src in range(4)
+    for dst in range(4)
+    if src != dst
+)
+_COST = "--alpha 0.5us --bandwidth 50GB/s"
+_RANKS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "all_to_all",
+    "scatter",
+    "gather",
+)
+# Each is a chain of commands, which need each other's files; those that take longest come first. ``exec`` is
+# what runs programs on ranks, for each type of element.
+CASES: tuple[tuple[str, ...], ...] = (
+    (
+        f"synth --network mesh:4x4 {_COST} -o mesh.json",
+        "verify mesh.json",
+        "simulate mesh.json --trace mesh.trace.json",
+        "compile mesh.json -o mesh-program.json",
+        "verify mesh-program.json",
+        "simulate mesh-program.json",
+        "show mesh.json",
+    ),
+    (
+        "synth --network links.csv -o links.json",
+        "compile links.json -o links-program.json",
+        "simulate links-program.json --network links.csv --size 1M",
+        "verify links-program.json --same-bits",
+    ),
+    ("exec float32 float16 bfloat16 float64",),
+    ("exec int32 int64 int16 int8 uint8",),
+    *(
+        (f"synth --network links.csv --collective {kind} --sizes 64K:16M -f 16 -o {kind}.json",)
+        for kind in _RANKS
+    ),
+    (
+        "synth --network dgx-a100:2 --sizes 1K:64M -f 16 -o dgx.json",
+        "simulate dgx.json --size 1M",
+    ),
+    (f"synth --network switch:8 {_COST} --hold-alpha",),
+    (f"synth --network switch:64 {_COST} --without rank:3 --ranks 0-40",),
+    (f"synth --network fat_tree:4x4/2 {_COST} --collective all_to_all",),
+    (f"synth --network dragonfly:4x4 {_COST}",),
+    (f"synth --network mesh:4x4 {_COST} --collective broadcast:0-7,all_reduce:8-15 --chunk 1M",),
+    (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
+    (f"fusion resnet-50 --ranks 4 {_COST}",),
+)
+_EXEC = "import sys; from exec.mpi.interpreter import compile_for; compile_for(sys.argv[1:])"
+
+
+def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
+    """Fill a folder with all loops for the baseline processor; returns how many. What was there goes.
+
+    Raises RuntimeError with the output of a command that fails; then the folder is as it was.
+    """
+    from synth.kernels.compiled import BASELINES
+    from synth.kernels.loop_store import HIDE_SHIPPED
+
+    if platform.machine() not in BASELINES:
+        raise RuntimeError(f"no baseline is known for a processor of the kind {platform.machine()}")
+    processor, _ = BASELINES[platform.machine()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".loops-") as name:
+        place = Path(name)
+        (place / "links.csv").write_text(_LINKS, encoding="utf-8")
+        environment = os.environ | {
+            "NUMBA_CACHE_DIR": name,
+            "NUMBA_CPU_NAME": processor,
+            "NUMBA_CPU_FEATURES": "",
+            "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")])),
+            HIDE_SHIPPED: "1",
+        }
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for done, chain in enumerate(pool.map(partial(_carry_out, place, environment), cases), 1):
+                print(f"{done} of {len(cases)}: {chain}", file=sys.stderr, flush=True)
+        made = sorted((place / "ccctl").glob("*.loop"))
+        new = place / "new"
+        new.mkdir(mode=0o755)
+        for path in made:
+            path.rename(new / path.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+    return len(made)
+
+
+def _carry_out(place: Path, environment: dict[str, str], chain: tuple[str, ...]) -> str:
+    for command in chain:
+        words = command.split()
+        what = ["-c", _EXEC, *words[1:]] if words[0] == "exec" else ["-m", "ccctl", *words]
+        done = subprocess.run(
+            [sys.executable, "-P", *what], cwd=place, env=environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command}: status {done.returncode}: {done.stderr}")
+    return chain[0]
+
+
+def main() -> None:
+    """Fill the folder named on the command line, or that of the package."""
+    from synth.kernels.loop_store import SHIPPED_LOOPS
+
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED_LOOPS
+    started_s = time.monotonic()
+    print(f"compiling into {folder}, a minute or two", file=sys.stderr, flush=True)
+    try:
+        count = compile_into(folder.absolute())
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"compile_loops: {error}")
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{folder}: {count} loops, {size / 1e6:.1f} MB, in {time.monotonic() - started_s:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

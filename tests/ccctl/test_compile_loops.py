@@ -1,0 +1,42 @@
+"""Loops compiled ahead serve who may write nowhere; a failure leaves those that were there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccctl.compile_loops import compile_into
+
+USE = """
+from pathlib import Path
+from synth.kernels import loop_store
+loop_store.SHIPPED_LOOPS = Path({folder!r})
+from exec.mpi import interpreter
+interpreter.compile_for(["uint8"])
+print(sum(interpreter.advance.stats.cache_misses.values()))
+"""
+
+
+def test_who_finds_compiled_loops_compiles_and_keeps_nothing(tmp_path):
+    folder = tmp_path / "package" / "loops"
+    count = compile_into(folder, (("exec uint8",),))
+    assert count == len(list(folder.iterdir())) > 5
+    assert [path.name for path in folder.parent.iterdir()] == ["loops"]
+    folder.chmod(0o555)
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(Path.cwd())}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-P", "-c", USE.format(folder=str(folder))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    folder.chmod(0o755)
+    assert done.stdout.split() == ["0"] and not done.stderr
+    assert not list((tmp_path / "cache").rglob("*.loop"))
+
+
+def test_a_command_that_fails_is_told_and_leaves_the_loops_that_were_there(tmp_path):
+    (tmp_path / "loops").mkdir()
+    (tmp_path / "loops" / "old.loop").touch()
+    with pytest.raises(RuntimeError, match="synth --network nowhere: status"):
+        compile_into(tmp_path / "loops", (("synth --network nowhere",),))
+    assert [path.name for path in tmp_path.rglob("*")] == ["loops", "old.loop"]
