@@ -538,7 +538,8 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
         done = run_ccctl("lab", "run", "--", *line, CCCTL_LAB=lab)
         assert done.returncode == 0, done.stderr
     finally:
-        run_ccctl("lab", "down", lab)
+        gone = run_ccctl("lab", "down", CCCTL_LAB=lab)
+    assert gone.returncode == 0, gone.stderr
     (row,) = json.loads(done.stdout)["rows"]
     story = row["story"]
     assert sum(part["time_us"] for part in story["parts"]) == pytest.approx(story["time_us"])
