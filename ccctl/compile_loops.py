@@ -46,12 +46,11 @@ _RANKS = (
 # what runs programs on ranks, for each type of element.
 CASES: tuple[tuple[str, ...], ...] = (
     (
-        f"synth --network mesh:4x4 {_COST} -o mesh.json",
+        f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
         "verify mesh.json",
         "simulate mesh.json --trace mesh.trace.json",
         "compile mesh.json -o mesh-program.json",
         "verify mesh-program.json",
-        "simulate mesh-program.json",
         "show mesh.json",
     ),
     (
@@ -70,6 +69,7 @@ CASES: tuple[tuple[str, ...], ...] = (
         "synth --network dgx-a100:2 --sizes 1K:64M -f 16 -o dgx.json",
         "simulate dgx.json --size 1M",
     ),
+    (f"synth --network ring:4 {_COST}",),
     (f"synth --network switch:8 {_COST} --hold-alpha",),
     (f"synth --network switch:64 {_COST} --without rank:3 --ranks 0-40",),
     (f"synth --network fat_tree:4x4/2 {_COST} --collective all_to_all",),
