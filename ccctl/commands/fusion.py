@@ -281,7 +281,7 @@ class _Asked:
 
 def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tuning | None:
     """The search that is asked for, with the trials of its file; None where none is."""
-    from ccctl.tuning_run import resumed
+    from ccctl.runs.tuning import resumed
     from synth.fusion.methods import DEFAULT_BUFFER_BYTES
     from synth.fusion.tuning import STRATEGIES, begun
 
@@ -322,7 +322,7 @@ def _search(asked: _Asked, method: str, model: Model, costs: RingCosts) -> Tunin
 
 def _run(asked: _Asked, search: Tuning, plan: Callable[[int], FusionPlan]) -> Tuning:
     """The search after all its trials, simulated or on real runs."""
-    from ccctl.tuning_run import tuned
+    from ccctl.runs.tuning import tuned
     from exec.launcher.signals import unwinding
     from exec.timed_command import seconds_of, words_of
 

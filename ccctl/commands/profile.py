@@ -28,9 +28,9 @@ from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import by_default, world_of
-from ccctl.profile_run import Measurement
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
+from ccctl.runs.profile import Measurement
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile

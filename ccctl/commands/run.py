@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.adaptive_run import run_adaptively
 from ccctl.arguments.options import (
     MOST_COUNT,
     Device,
@@ -26,6 +25,7 @@ from ccctl.arguments.options import (
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import over_sockets, run_ranks, world_of
+from ccctl.runs.adaptive import run_adaptively
 
 if TYPE_CHECKING:
     from exec.run_once import RunRequest

@@ -43,7 +43,7 @@ from ccctl.arguments.units import parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 from ccctl.launching import Drawn, by_default, world_of
-from ccctl.race_run import Course
+from ccctl.runs.race import Course
 from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from ccctl.arguments.units import parse_seconds
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi, world_of
-from ccctl.profile_run import Measurement
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
+from ccctl.runs.profile import Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from ccctl.artifacts import codec
 from ccctl.artifacts.artifact_cache import ArtifactCache
 from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
 from ccctl.launching import Drawn, World, placed, started_by_mpi
-from ccctl.profile_run import Measurement
-from ccctl.race_run import Course
+from ccctl.runs.profile import Measurement
+from ccctl.runs.race import Course
 from probes.wording import plural
 
 if TYPE_CHECKING:

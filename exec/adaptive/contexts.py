@@ -248,11 +248,11 @@ class Contexts:
             self._compiled[key] = compiled_part(self.version.schedules[request], part, first=first)
         phase, program, rank = self._compiled[key].phase, self._compiled[key].program, self.group.Get_rank()
         count = request.count
-        if request.kind == "all_reduce":
+        if program.collective.kind == "custom":
+            count = _padded_count(phase, request.count) // phase.whole.share
+        elif request.kind == "all_reduce":
             # Parts are cut into equal chunks, and all of them use the same buffers.
             count = _padded_count(phase, request.count)
-        if program.collective.kind == "custom":
-            count //= phase.whole.share
         layout = Layout(program, count)
         send = self._shared("in", request.dtype, layout.elements(rank, INPUT))
         recv = self._shared("out", request.dtype, layout.elements(rank, OUTPUT))

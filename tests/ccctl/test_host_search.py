@@ -7,8 +7,9 @@ from itertools import permutations
 
 import pytest
 
-from ccctl import host_search, profile_run
+from ccctl import host_search
 from ccctl.errors import TimeoutExpired
+from ccctl.runs import profile
 from exec.launcher.run import World
 from probes.detection.gather import Look, Request
 from probes.errors import LostRankError, UnavailableError
@@ -123,9 +124,9 @@ class Measured(Cluster):
 
 def measured(monkeypatch, world, down, timeout_s=None):
     ranks = Measured(down=down)
-    for module in (host_search, profile_run):
+    for module in (host_search, profile):
         monkeypatch.setattr(module, "run_ranks", ranks)
-    measurement = profile_run.Measurement(Effort(), world, timeout_s)
+    measurement = profile.Measurement(Effort(), world, timeout_s)
     return measurement, measurement.result(), ranks
 
 
@@ -152,10 +153,10 @@ def test_where_every_host_answers_the_first_error_stands(monkeypatch):
             raise error
         return ranks(task, *arguments, **options)
 
-    for module in (host_search, profile_run):
+    for module in (host_search, profile):
         monkeypatch.setattr(module, "run_ranks", refusing)
     with pytest.raises(UnavailableError) as caught:
-        profile_run.Measurement(Effort(), World(hosts="n[1-4]"), None).result()
+        profile.Measurement(Effort(), World(hosts="n[1-4]"), None).result()
     assert caught.value is error
 
 

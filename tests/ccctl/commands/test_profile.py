@@ -10,11 +10,11 @@ import time
 import psutil
 import pytest
 
-from ccctl import profile_run
 from ccctl.artifacts import codec
 from ccctl.commands.profile import profile
 from ccctl.errors import TimeoutExpired
 from ccctl.render.text.profile import draw
+from ccctl.runs import profile as runs
 from exec.errors import RankFailed
 from probes.columns import floats
 from probes.errors import CcctlError, LostRankError, UnavailableError
@@ -203,7 +203,7 @@ ENDS = [
 @pytest.mark.parametrize(("error", "why"), ENDS)
 @pytest.mark.parametrize("written", [True, False])
 def test_any_end_leaves_what_was_measured(tmp_path, monkeypatch, capsys, error, why, written):
-    monkeypatch.setattr(profile_run, "run_ranks", Interrupted(error))
+    monkeypatch.setattr(runs, "run_ranks", Interrupted(error))
     path = str(tmp_path / "profile.json") if written else None
     with pytest.raises(type(error)) as caught:
         profile(ranks=3, output=path)
