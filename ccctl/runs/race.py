@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ccctl import console
 from ccctl.errors import UsageError
 from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.race import Entrant
+    from exec.benchmark.race import Entrant, Table
     from synth.network import Network
     from synth.portfolio.size_sweep import Candidates, Swept
     from synth.portfolio.synthesize import Request, Synthesis
+    from synth.program import Program
     from synth.schedule import Race, Schedule
 
 __all__ = ["Course"]
@@ -73,7 +75,12 @@ class Course:
         from synth.portfolio.size_sweep import measured
 
         at_sizes = [found.at(size) for size in found.sizes]
-        sizes = [(size, entrants(every)) for size, every in zip(found.sizes, at_sizes, strict=True)]
+        programs: dict[Table, Program] = {}
+        with console.progress("race", len(at_sizes)) as bar:
+            sizes: list[tuple[int, list[Entrant]]] = []
+            for size, every in zip(found.sizes, at_sizes, strict=True):
+                bar.update(len(sizes), f"predicting {plural(len(every), 'schedule')}")
+                sizes.append((size, entrants(every, programs)))
         winners, races = [], []
         for (winner, race), every in zip(self._raced(sizes), at_sizes, strict=True):
             winners.append(next(at for at, one in enumerate(every) if one is winner.schedule))

@@ -20,8 +20,12 @@ from probes.errors import UsageError
 from synth.compiler.lower import lower
 from synth.program import Program
 from synth.schedule import Race, Raced, Schedule
+from synth.simulation.schedule import replay
 
-__all__ = ["Entrant", "asked", "entrants", "judged"]
+__all__ = ["Entrant", "Table", "asked", "entrants", "judged"]
+
+# The chunks of a schedule, and the columns that say what is sent in which order.
+Table = tuple[int, bytes, bytes, bytes]
 
 _DTYPE = "float32"
 # What is measured differs from predictions by so much at most, on one host and between several; and so many
@@ -29,6 +33,8 @@ _DTYPE = "float32"
 _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
 # Iterations of a race, by what they are predicted to take altogether, and turns to warm up before many.
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
+# Of each method so many are predicted: those soonest by links alone, and those with the fewest sends.
+_SOONEST, _SHORTEST = 3, 2
 # By so little may the winner of the size before be slower, and stay.
 _HARDLY = 1.03
 
@@ -48,21 +54,20 @@ class Entrant:
         return f"{one.method}, {one.collective.chunks} chunks, {one.sends} sends"
 
 
-def entrants(found: Sequence[Schedule]) -> list[Entrant]:
+def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
     """Which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
 
-    Left out are those too long to be predicted, those predicted to take several times as long as the soonest,
-    and those that send the same in the same order as one before.
+    Predicted are of each method the few that are soonest with links alone, and the shortest, for compiling
+    hundreds of candidates would take longer than the race. Left out are those too long to be predicted, those
+    predicted to take several times as long as the soonest, and those that send the same in the same order as
+    one before. ``programs`` keeps what was compiled, for the same schedules at other sizes.
     """
+    programs = {} if programs is None else programs
     best: dict[str, Entrant] = {}
-    known_tables: set[tuple[int, bytes, bytes, bytes]] = set()
-    for schedule in found:
-        columns = (schedule.chunk.tobytes(), schedule.link.tobytes(), schedule.op.tobytes())
-        table = (schedule.collective.chunks, *columns)
-        if schedule.sends > MOST_SENDS or table in known_tables:
-            continue
-        known_tables.add(table)
-        program = lower(schedule)
+    for table, schedule in _promising(found):
+        if table not in programs:
+            programs[table] = lower(schedule)
+        program = programs[table]
         time_s = predicted_s(program, schedule.network, schedule.chunk_bytes)
         known = best.get(schedule.method)
         if known is None or (time_s, schedule.sends) < (known.predicted_s, known.schedule.sends):
@@ -73,6 +78,24 @@ def entrants(found: Sequence[Schedule]) -> list[Entrant]:
     several = len(set(ranked[0].schedule.network.hosts)) > 1
     most_s = ranked[0].predicted_s * (_ERROR if several else _ERROR_ON_ONE_HOST)
     return _alike([one for one in ranked if one.predicted_s <= most_s])[:_MOST_ENTRANTS]
+
+
+def _promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
+    """The soonest and the shortest schedules of each method, each table of sends once."""
+    by_method: dict[str, dict[Table, Schedule]] = {}
+    known: set[Table] = set()
+    for schedule in found:
+        columns = (schedule.chunk.tobytes(), schedule.link.tobytes(), schedule.op.tobytes())
+        table = (schedule.collective.chunks, *columns)
+        if schedule.sends <= MOST_SENDS and table not in known:
+            known.add(table)
+            by_method.setdefault(schedule.method, {})[table] = schedule
+    for alike in by_method.values():
+        time_s = {table: replay(one).time_s for table, one in alike.items()}
+        soonest = sorted(alike, key=lambda table: (time_s[table], alike[table].sends))[:_SOONEST]
+        shortest = sorted(alike, key=lambda table: (alike[table].sends, time_s[table]))[:_SHORTEST]
+        for table in dict.fromkeys(soonest + shortest):
+            yield table, alike[table]
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:

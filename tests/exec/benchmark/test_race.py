@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from exec.benchmark import race
 from exec.benchmark.race import asked, entrants, judged
 from exec.benchmark.report import Measurement, Report, Row, Spread
+from exec.predict import predicted_s
+from synth.compiler.lower import lower
 from synth.networks.families import family
 from synth.portfolio.synthesize import Request, library_schedules
+from synth.stages import synthesize
 
 SIZE = 1 << 16
 
@@ -106,3 +110,30 @@ def test_wrong_elements_are_a_bug(schedules):
     sizes = [(SIZE, entrants(schedules))]
     with pytest.raises(RuntimeError, match="wrong elements"):
         list(judged(sizes, report_of(asked(sizes), lambda name, count: 1.0, wrong=1)))
+
+
+def test_what_was_compiled_for_one_size_serves_at_others_and_changes_nothing(schedules, monkeypatch):
+    programs = {}
+    first = entrants(schedules, programs)
+    assert len(first) <= len(programs) <= len(schedules)
+    assert [one.schedule for one in entrants(schedules)] == [one.schedule for one in first]
+    monkeypatch.setattr(race, "lower", None)
+    again = entrants(schedules, programs)
+    assert [one.schedule for one in again] == [one.schedule for one in first]
+    assert all(one.program is other.program for one, other in zip(first, again, strict=True))
+
+
+def test_of_many_schedules_of_a_method_few_are_compiled_and_the_soonest_is_among_them():
+    network = family("fully_connected:4", [1e-6], [1e10])
+    many = [
+        replace(ring, method="ring")
+        for chunks in (1, 2, 3, 4, 5, 6, 7, 8)
+        for ring in [
+            synthesize(network, chunk_bytes=SIZE / 4 / chunks, chunks=chunks, method="ring").schedule
+        ]
+    ]
+    programs = {}
+    [found] = entrants(many, programs)
+    assert len(programs) == 5
+    times_s = [predicted_s(lower(one), network, one.chunk_bytes) for one in many]
+    assert found.predicted_s == min(times_s)
