@@ -90,7 +90,7 @@ def bench(
     Sizes are nccl-tests' (the larger buffer of a rank), as are the bandwidths of the rows, in GB/s (10^9).
     ``peers`` are "mpi", "mpi:ALGORITHM", "gloo" or "nccl"; with ``network`` each row has a predicted time,
     too. ``keep`` is given the report of each size as soon as it is measured. Where both placements are
-    possible, each is measured. With ``explain`` a row's story tells what its time went to. It takes
+    possible, each is measured. With ``explain`` a row's breakdown tells what its time went to. It takes
     2 · (``warmup`` + ``iterations``) runs a size and library.
 
     Raises what `run` raises; wrong elements raise nothing, they are counted in the rows.

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 from racked_networks import racked
 
+from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
-from exec.benchmark.story import Busy, Forecast, Part, RankTimes, Story
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.columns import bytes_of, floats, ints, longs
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
@@ -139,7 +139,7 @@ def samples(schedule):
     ranks = (ProfiledRank(0, "host"), ProfiledRank(1, "host"))
     host = Host("host", "test", 2, numa=(NumaNode(0, "test"),), nics=(Nic("eth0", "test"),))
     measured = Measurement(1e-3, 1.1e-3, 1.2e-3, 0, 16.7, 25.1, 0)
-    story = Story(
+    breakdown = Breakdown(
         placement="out of place",
         iteration=3,
         time_s=1e-3,
@@ -153,7 +153,18 @@ def samples(schedule):
         busy=(Busy("port", "nic", 2048, 9e-4), Busy("link", "0 -> 1", 1024, 4.5e-4)),
     )
     row = Row(
-        "all_reduce", 1024, 256, "float", "sum", -1, "ring", 9e-4, measured, None, {"mpi": measured}, story
+        "all_reduce",
+        1024,
+        256,
+        "float",
+        "sum",
+        -1,
+        "ring",
+        9e-4,
+        measured,
+        None,
+        {"mpi": measured},
+        breakdown,
     )
     algorithm = Algorithm("ring", 0, schedule.collective, schedule.chunk, schedule.link, schedule.op)
     point = Point(1 << 20, 0, 2e-3, 1e-3, "ingress of rank 0")

@@ -170,7 +170,7 @@ def network_of(
     from exec.benchmark.judgement import fitted
     from synth.networks.dgx import hosts_named, is_pod
 
-    hosts = max(1, len(report.hosts))
+    hosts = len(report.hosts)
     if spec is None:
         spec = _guessed(report)
     if is_pod(spec) and not exists(spec) and hosts_named(spec) is None and hosts > 1:

@@ -16,8 +16,9 @@ from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
 
 if TYPE_CHECKING:
     from exec.benchmark.foreign.nccl_inspector import Inspected
+    from exec.benchmark.report import Report
 
-__all__ = ["read_any", "read_inspected", "read_report"]
+__all__ = ["read_any", "read_recorded", "read_report"]
 
 # As the Inspector names its files.
 _INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
@@ -33,32 +34,34 @@ def read_report(path: str, ranks: Callable[[], int] | None = None) -> Artifact:
 
 def read_any(path: str, *kinds: str, ranks: Callable[[], int] | None = None) -> Artifact:
     """An artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
-    content, source = read_input(path)
-    foreign = _foreign(content, source, ranks)
-    return foreign or codec.decode(content, source, *kinds)
+    return _decoded(*read_input(path), kinds, ranks)
 
 
-def read_inspected(path: str) -> Inspected | None:
-    """What NCCL's Inspector wrote to a file or a folder; None where a file is something else.
+def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspected | None]:
+    """(the report in a file, or of the folder of NCCL's Inspector; what that tells besides, else None).
 
-    Raises DataError for a folder without its files, MissingInputError.
+    Raises what `read_report` raises, and DataError for a folder without the Inspector's files.
     """
     from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
 
     if path != "-" and is_folder(path):
-        named = sorted(one for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
+        named = sorted(str(one) for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
         if not named:
             raise DataError(path, [f"expected files of NCCL's Inspector, *{' or *'.join(_INSPECTOR_FILES)}"])
-        return inspected({str(one): _lines(str(one)) for one in named})
-    if path == "-":
-        return None
-    content = _lines(path)
-    return inspected({path: content}) if is_inspector_text(content) else None
-
-
-def _lines(path: str) -> bytes:
+        found = inspected({name: inflated(*read_input(name)) for name in named})
+        return found.report, found
+    # Once: what comes through a pipe is gone afterwards.
     content, source = read_input(path)
-    return inflated(content, source)
+    if is_inspector_text(lines := inflated(content, source)):
+        found = inspected({source: lines})
+        return found.report, found
+    return _decoded(content, source, ("report",), ranks).body, None
+
+
+def _decoded(
+    content: bytes, source: str, kinds: tuple[str, ...], ranks: Callable[[], int] | None
+) -> Artifact:
+    return _foreign(content, source, ranks) or codec.decode(content, source, *kinds)
 
 
 def _foreign(content: bytes, source: str, ranks: Callable[[], int] | None) -> Artifact | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,31 +152,22 @@ def explain(
     its GPUs, where the report is of one host. Of a job that NCCL's Inspector recorded it says how long ranks
     waited for the last one, which is no fault of the network. --timeout limits the search of --synth.
     """
-    from ccctl.arguments.networks import load_network, network_of
-    from ccctl.artifacts.foreign import read_inspected, read_report
+    from ccctl.arguments.networks import network_of
+    from ccctl.artifacts.foreign import read_recorded, read_report
     from ccctl.summaries.explained import Explained
     from exec.benchmark.judgement import judged
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
     least = None if at_least is None else _share(at_least)
-    loaded: list[Network] = []
-
-    def ranks() -> int:
-        """Of a benchmark that does not say how many ran: those of the network."""
-        if network is None:
-            raise UsageError(f"{source} does not say how many ranks ran: expected --network, what joins them")
-        loaded.append(load_network(network, alpha, bandwidth, unwind=unwind, failed=without)[0])
-        return loaded[0].ranks
-
     source = "stdin" if path == "-" else path
-    recorded = read_inspected(path)
-    report = recorded.report if recorded else read_report(path, ranks).body
-    before = read_report(baseline, ranks).body if baseline is not None else None
-    if loaded and loaded[0].ranks == report.ranks:
-        on = loaded[0]
-    else:
+    declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
+    report, recorded = read_recorded(path, lambda: declared().ranks)
+    before = read_report(baseline, lambda: declared().ranks).body if baseline is not None else None
+    if report.hosts:
         on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
+    else:
+        on = declared()
     rows = judged(report, on)
     if not rows:
         raise UsageError(f"{source}: it has no row with a collective, a size and a time")
@@ -195,6 +187,25 @@ def explain(
     if told.failures:
         raise FoundProblem("\n".join(told.failures))
     console.next_step(f"ccctl synth --network {network or on.name}")
+
+
+def _declared(
+    source: str,
+    network: str | None,
+    alpha: str | None,
+    bandwidth: str | None,
+    unwind: str | None,
+    without: str | None,
+) -> Network:
+    """The network as it was named, for a benchmark that does not say how many ranks ran.
+
+    Raises UsageError where none was named.
+    """
+    from ccctl.arguments.networks import load_network
+
+    if network is None:
+        raise UsageError(f"{source} does not say how many ranks ran: expected --network, what joins them")
+    return load_network(network, alpha, bandwidth, unwind=unwind, failed=without)[0]
 
 
 def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from exec.benchmark.breakdown import Breakdown, Part
     from exec.benchmark.regression import Change
     from exec.benchmark.report import Measurement, Report, Row
-    from exec.benchmark.story import Part, Story
 
 __all__ = ["summary_of"]
 
@@ -55,17 +55,17 @@ def _row(row: Row) -> dict[str, Any]:
     values["peers_over_ours"] = {
         name: peer.time_s / shown.time_s for name, peer in row.peers.items() if shown is not None
     }
-    if row.story is not None:
-        values["story"] = _story(row.story)
+    if row.breakdown is not None:
+        values["breakdown"] = _breakdown(row.breakdown)
     values["peers_wrong"] = {name: peer.wrong for name, peer in row.peers.items()}
     return values | {name: _columns(found) for name, found in measured.items() if found}
 
 
-def _story(story: Story) -> dict[str, Any]:
+def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
     """Microseconds; the parts are the time of the run, those of the forecast the predicted one."""
-    from ccctl.render.text.benchmark.story import largest_difference
+    from ccctl.render.text.benchmark.breakdown import largest_difference
 
-    told = story.forecast
+    told = breakdown.forecast
     forecast = told and {
         "network": told.network,
         "bound": told.bound,
@@ -78,12 +78,12 @@ def _story(story: Story) -> dict[str, Any]:
         "parts": _parts(told.parts),
     }
     return {
-        "placement": story.placement,
-        "iteration": story.iteration,
-        "time_us": story.time_s * 1e6,
-        "slowest_rank": story.slowest_rank,
+        "placement": breakdown.placement,
+        "iteration": breakdown.iteration,
+        "time_us": breakdown.time_s * 1e6,
+        "slowest_rank": breakdown.slowest_rank,
         "forecast": forecast,
-        "parts": _parts(story.parts),
+        "parts": _parts(breakdown.parts),
         "ranks": [
             {
                 "rank": own.rank,
@@ -94,7 +94,7 @@ def _story(story: Story) -> dict[str, Any]:
                 "core_us": own.core_s * 1e6,
                 "other_us": own.other_s * 1e6,
             }
-            for own in story.ranks
+            for own in breakdown.ranks
         ],
         "busy": [
             {
@@ -102,13 +102,13 @@ def _story(story: Story) -> dict[str, Any]:
                 "where": one.where,
                 "carried_bytes": one.carried_bytes,
                 "needed_us": one.needed_s * 1e6,
-                "percent": 100 * one.needed_s / story.time_s,
+                "percent": 100 * one.needed_s / breakdown.time_s,
             }
-            for one in story.busy
+            for one in breakdown.busy
         ],
-        "largest_difference": largest_difference(story),
-        "clock_error_us": story.clock_error_s * 1e6,
-        "untold": story.untold,
+        "largest_difference": largest_difference(breakdown),
+        "clock_error_us": breakdown.clock_error_s * 1e6,
+        "why_empty": breakdown.why_empty,
     }
 
 

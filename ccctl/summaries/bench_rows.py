@@ -53,13 +53,13 @@ class BenchRows:
 
     def finish(self, report: Report) -> None:
         """Print what is not printed yet of the table, then what explains its rows."""
+        from ccctl.render.text.benchmark.breakdown import draw_breakdowns
         from ccctl.render.text.benchmark.report import draw_foot
-        from ccctl.render.text.benchmark.story import draw_stories
 
         self._print(report)
         if self._drawn:
             draw_foot(report)
-            draw_stories(report)
+            draw_breakdowns(report)
 
     def rescue(self, why: str) -> str:
         """Write what there is when the run ended before its time; returns where it is."""

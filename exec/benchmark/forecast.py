@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from exec.benchmark.story import Forecast, Part, PartKind
+from exec.benchmark.breakdown import Forecast, Part, PartKind
 from exec.predict import prediction
 from synth.bounds.bounds import bounds
 from synth.network import Network

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from exec.benchmark.story import Story
+from exec.benchmark.breakdown import Breakdown
 from synth.collective import Kind
 
 __all__ = ["Measurement", "Report", "Row", "Spread"]
@@ -53,7 +53,7 @@ class Measurement:
 class Row:
     """One size: ours in both placements, the prediction, and each peer measured in the same run.
 
-    ``story`` tells where the time of what is shown went, where that was asked for.
+    ``breakdown`` tells where the time of what is shown went, where that was asked for.
     """
 
     collective: Kind
@@ -67,7 +67,7 @@ class Row:
     out_of_place: Measurement | None
     in_place: Measurement | None
     peers: dict[str, Measurement]
-    story: Story | None = None
+    breakdown: Breakdown | None = None
 
     @property
     def shown(self) -> Measurement | None:
@@ -102,9 +102,9 @@ class Report:
             for path, value in _numbers(row)
             if not 0 <= value <= _MOST
         ] + [
-            f"rows[{at}].story.{path}: expected seconds, found {value}"
+            f"rows[{at}].breakdown.{path}: expected seconds, found {value}"
             for at, row in enumerate(self.rows)
-            for path, value in (row.story.problems() if row.story else ())
+            for path, value in (row.breakdown.problems() if row.breakdown else ())
         ]
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.clocks import clock_offsets
 from exec.benchmark.environment import machine
 from exec.benchmark.report import Measurement, Report, Row
-from exec.benchmark.story import Forecast, Placement, Story
+from exec.benchmark.run_logs import Clocks, RunLogs
 from exec.benchmark.timing import Average, Effort, interleaved, measurement
-from exec.benchmark.tracing import Clocks, RunLogs
 from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi.shared_memory import shared_array
@@ -202,7 +202,7 @@ class _Size:
         self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
         self.contenders, self.peers, self.at = request.contenders, peers, at
         self.executor, self.clocks = executor, clocks
-        self.stories: list[Story] = []
+        self.breakdowns: list[Breakdown] = []
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
         self.dtype = dtype_of(request.dtype)
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
@@ -232,7 +232,7 @@ class _Size:
                 out_of_place=found[False][number] if False in found else None,
                 in_place=found[True][number] if True in found else None,
                 peers=theirs,
-                story=self.stories[number] if self.stories else None,
+                breakdown=self.breakdowns[number] if self.breakdowns else None,
             )
             for number, contender in enumerate(self.contenders)
         ]
@@ -251,7 +251,7 @@ class _Size:
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
         make = shared_array if request.window else np.zeros
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
-        told = request.explain and self.clocks is not None and not self.stories
+        told = request.explain and self.clocks is not None and not self.breakdowns
         calls = [self._planned(layout, buffers, traced=told) for layout in self.layouts]
         logs = [RunLogs(call) for call in calls]
         for peer in peers:
@@ -302,13 +302,13 @@ class _Size:
         return self.executor.ready(layout, *both, self.request.redop, self.progress, traced=traced)
 
     def _tell(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
-        """Tell the story of each contender; collective."""
+        """Break down a run of each contender; collective."""
         assert self.clocks is not None
         for entry, log, own_s in zip(self.contenders, logs, times_s, strict=False):
             forecast = entry.forecasts[self.at] if entry.forecasts else None
             placement: Placement = "in place" if in_place else "out of place"
-            self.stories.append(
-                log.story(self.comm, own_s.tolist(), placement, self.clocks, forecast, entry.network)
+            self.breakdowns.append(
+                log.breakdown(self.comm, own_s.tolist(), placement, self.clocks, forecast, entry.network)
             )
 
 

@@ -497,17 +497,17 @@ def test_explain_tells_where_the_time_of_each_row_went(run_ccctl, folder, wires)
     )
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
-        story = row["story"]
-        assert story["placement"] == "out of place"
-        assert story["forecast"]["predicted_us"] == pytest.approx(row["predicted_us"])
-        assert 0 < story["forecast"]["bound_us"] <= story["forecast"]["schedule_us"] * (1 + 1e-9)
-        assert sum(part["time_us"] for part in story["parts"]) == pytest.approx(story["time_us"])
-        assert row["out_of_place"]["min_us"] <= story["time_us"] * (1 + 1e-3)
-        assert story["time_us"] <= row["out_of_place"]["max_us"] * (1 + 1e-3)
-        assert [own["rank"] for own in story["ranks"]] == [0, 1, 2, 3]
-        assert all(own["copying_us"] > 0 and own["adding_us"] == 0 for own in story["ranks"])
+        breakdown = row["breakdown"]
+        assert breakdown["placement"] == "out of place"
+        assert breakdown["forecast"]["predicted_us"] == pytest.approx(row["predicted_us"])
+        assert 0 < breakdown["forecast"]["bound_us"] <= breakdown["forecast"]["schedule_us"] * (1 + 1e-9)
+        assert sum(part["time_us"] for part in breakdown["parts"]) == pytest.approx(breakdown["time_us"])
+        assert row["out_of_place"]["min_us"] <= breakdown["time_us"] * (1 + 1e-3)
+        assert breakdown["time_us"] <= row["out_of_place"]["max_us"] * (1 + 1e-3)
+        assert [own["rank"] for own in breakdown["ranks"]] == [0, 1, 2, 3]
+        assert all(own["copying_us"] > 0 and own["adding_us"] == 0 for own in breakdown["ranks"])
     report = codec.read(str(folder / "report.json"), "report").body
-    assert all(sum(part.time_s for part in row.story.parts) > 0 for row in report.rows)
+    assert all(sum(part.time_s for part in row.breakdown.parts) > 0 for row in report.rows)
     shown = run_ccctl("show", "report.json")
     assert shown.stdout.count("# explained") == 2 and "critical path" in shown.stdout
 
@@ -528,7 +528,7 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
     nics = [Link(rank, (rank + 1) % 4, 1e-4, 8e-8, (f"nic{rank}",)) for rank in range(4)]
     apart = replace(schedule, network=build("ring:4", list("abcd"), nics), outcome=None)
     codec.write(str(folder / "apart.json"), "schedule", apart)
-    lab = f"story-{os.getpid()}-{wires}"
+    lab = f"parts-{os.getpid()}-{wires}"
     (folder / "lab.toml").write_text(f'name = "{lab}"\nhosts = "h[1-4]"\nrate = "100Mbit/s"\n')
     try:
         made = run_ccctl("lab", "up", "lab.toml")
@@ -541,12 +541,12 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
         gone = run_ccctl("lab", "down", CCCTL_LAB=lab)
     assert gone.returncode == 0, gone.stderr
     (row,) = json.loads(done.stdout)["rows"]
-    story = row["story"]
-    assert sum(part["time_us"] for part in story["parts"]) == pytest.approx(story["time_us"])
+    breakdown = row["breakdown"]
+    assert sum(part["time_us"] for part in breakdown["parts"]) == pytest.approx(breakdown["time_us"])
     # The wires take nearly all of it, and every NIC carries the same.
-    on_wires = sum(part["time_us"] for part in story["parts"] if part["kind"] in ("link", "port"))
-    assert on_wires > story["time_us"] / 2
+    on_wires = sum(part["time_us"] for part in breakdown["parts"] if part["kind"] in ("link", "port"))
+    assert on_wires > breakdown["time_us"] / 2
     rings = {f"{rank} -> {(rank + 1) % 4}" for rank in range(4)}
-    assert {part["where"] for part in story["parts"] if part["kind"] == "link"} <= rings
-    assert {one["where"] for one in story["busy"]} == rings | {f"nic{rank}" for rank in range(4)}
-    assert {one["carried_bytes"] for one in story["busy"]} == {3 << 20}
+    assert {part["where"] for part in breakdown["parts"] if part["kind"] == "link"} <= rings
+    assert {one["where"] for one in breakdown["busy"]} == rings | {f"nic{rank}" for rank in range(4)}
+    assert {one["carried_bytes"] for one in breakdown["busy"]} == {3 << 20}

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -220,6 +222,17 @@ def test_one_file_of_many_says_that_times_hold_waiting(run_ccctl, tmp_path):
     (tmp_path / "rank0.jsonl").write_bytes(inspector_file(0, 4000))
     done = run_ccctl("explain", "rank0.jsonl", "--network", "dgx-h100")
     assert "1 of 8 ranks recorded: the times hold what these waited for others" in done.stdout
+
+
+@pytest.mark.parametrize("content", [OSU.encode(), inspector_file(0, 4000)], ids=["osu", "inspector"])
+def test_what_comes_through_a_pipe_is_read_once(run_ccctl, tmp_path, content):
+    (tmp_path / "log").write_bytes(content)
+    line = 'cat log | "$0" -P -m ccctl explain /dev/stdin --network dgx-h100 --json'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ranks"] == 8
 
 
 def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path):

@@ -28,21 +28,21 @@ def test_a_number_that_no_measurement_gives_is_told_with_its_path(samples, chang
     assert [problem.partition(":")[0] for problem in wrong.problems()] == [path]
 
 
-def test_a_story_holds_seconds(samples):
+def test_a_breakdown_holds_seconds(samples):
     report = samples["report"]
     row = report.rows[0]
-    rank = replace(row.story.ranks[1], late_s=float("inf"))
+    rank = replace(row.breakdown.ranks[1], late_s=float("inf"))
     told = replace(
-        row.story,
+        row.breakdown,
         time_s=float("nan"),
-        ranks=(row.story.ranks[0], rank),
-        forecast=replace(row.story.forecast, bound_s=float("nan")),
+        ranks=(row.breakdown.ranks[0], rank),
+        forecast=replace(row.breakdown.forecast, bound_s=float("nan")),
     )
-    wrong = replace(report, rows=(replace(row, story=told),))
+    wrong = replace(report, rows=(replace(row, breakdown=told),))
     assert [problem.partition(":")[0] for problem in wrong.problems()] == [
-        "rows[0].story.time_s",
-        "rows[0].story.ranks[1].late_s",
-        "rows[0].story.forecast.bound_s",
+        "rows[0].breakdown.time_s",
+        "rows[0].breakdown.ranks[1].late_s",
+        "rows[0].breakdown.forecast.bound_s",
     ]
 
 

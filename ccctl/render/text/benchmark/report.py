@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.text.benchmark.story import draw_stories
+from ccctl.render.text.benchmark.breakdown import draw_breakdowns
 
 if TYPE_CHECKING:
     from exec.benchmark.report import Measurement, Report, Row
@@ -27,13 +27,13 @@ _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw"
 
 
 def draw(report: Report) -> None:
-    """Print the rows of ``report``, then their stories; bandwidths in GB/s, microseconds per iteration."""
+    """Print the rows of ``report``, then their breakdowns; bandwidths in GB/s, microseconds per iteration."""
     draw_head(report)
     table = Table(report.rows)
     for line in table.lines(report.rows):
         console.data(line)
     draw_foot(report)
-    draw_stories(report)
+    draw_breakdowns(report)
 
 
 def draw_head(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Stories of runs on real ranks."""
+"""Breakdowns of runs on real ranks."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import joined
 import pytest
 from joined import run_joined
 
-from exec.benchmark.tracing import RunLogs
+from exec.benchmark.run_logs import RunLogs
 from exec.peers.base import Call
 
 # A ring of 1 MiB on every rank; as the plans see it a host has so many ranks. Rank 1 sleeps in each run.
@@ -19,7 +19,7 @@ SCRIPT = """
     from dataclasses import asdict
     import numpy as np
     from exec.benchmark.timing import Effort, interleaved
-    from exec.benchmark.tracing import Clocks, RunLogs
+    from exec.benchmark.run_logs import Clocks, RunLogs
     from exec.mpi import connections
     from exec.mpi.plan import Plan
     from exec.peers.base import Call
@@ -45,12 +45,12 @@ SCRIPT = """
     keep = lambda number, *run: logs.keep(*run)
     times_s = interleaved(comm, [call], ["ring"], Effort(1, 5), SILENT, keep)
     clocks = Clocks((0,) * size, 0)
-    story = logs.story(comm, times_s[0].tolist(), "out of place", clocks, None, None)
-    again = comm.allgather(story)
-    assert all(each == story for each in again)
+    breakdown = logs.breakdown(comm, times_s[0].tolist(), "out of place", clocks, None, None)
+    again = comm.allgather(breakdown)
+    assert all(each == breakdown for each in again)
     assert (recv == size).all()
     call.close()
-    print(json.dumps([times_s[0].tolist(), asdict(story)]))
+    print(json.dumps([times_s[0].tolist(), asdict(breakdown)]))
 """
 
 
@@ -79,18 +79,18 @@ def test_it_is_the_same_over_wires_of_mpi(tmp_path):
 
 
 def examine(said, per_host):
-    """Whether the story that three ranks tell is that of rank 1, which slept."""
+    """Whether the breakdown that three ranks tell is that of rank 1, which slept."""
     told = [json.loads(each) for each in said]
-    story = told[0][1]
+    breakdown = told[0][1]
     slowest_s = [max(each) for each in zip(*(times_s for times_s, _ in told), strict=True)]
-    assert story["time_s"] == pytest.approx(slowest_s[story["iteration"]], abs=1e-6)
-    assert sorted(slowest_s)[2] == pytest.approx(slowest_s[story["iteration"]])
-    assert sum(part["time_s"] for part in story["parts"]) == pytest.approx(story["time_s"])
-    assert (story["parts"][0]["kind"], story["parts"][0]["where"]) == ("late", "rank 1")
-    late = [own["late_s"] for own in story["ranks"]]
+    assert breakdown["time_s"] == pytest.approx(slowest_s[breakdown["iteration"]], abs=1e-6)
+    assert sorted(slowest_s)[2] == pytest.approx(slowest_s[breakdown["iteration"]])
+    assert sum(part["time_s"] for part in breakdown["parts"]) == pytest.approx(breakdown["time_s"])
+    assert (breakdown["parts"][0]["kind"], breakdown["parts"][0]["where"]) == ("late", "rank 1")
+    late = [own["late_s"] for own in breakdown["ranks"]]
     assert max(late) == late[1] > late[0] + late[2]
-    assert all(own["adding_s"] > 0 and own["copying_s"] > 0 for own in story["ranks"])
-    links = {part["where"] for part in story["parts"] if part["kind"] == "link"}
+    assert all(own["adding_s"] > 0 and own["copying_s"] > 0 for own in breakdown["ranks"])
+    links = {part["where"] for part in breakdown["parts"] if part["kind"] == "link"}
     assert links <= ({"0 -> 1", "1 -> 2", "2 -> 0"} if per_host == 1 else set())
 
 
@@ -101,9 +101,9 @@ class _Alone:
         return [value]
 
 
-def test_where_no_log_is_written_the_story_says_so():
+def test_where_no_log_is_written_the_breakdown_says_so():
     logs = RunLogs(Call(lambda: None, None))
     logs.keep(0, 0.0, 1.0)
-    story = logs.story(_Alone(), [3.0, 1.0, 2.0], "in place", None, None, None)
-    assert (story.time_s, story.iteration, story.parts, story.ranks) == (2.0, 2, (), ())
-    assert "no log" in story.untold
+    breakdown = logs.breakdown(_Alone(), [3.0, 1.0, 2.0], "in place", None, None, None)
+    assert (breakdown.time_s, breakdown.iteration, breakdown.parts, breakdown.ranks) == (2.0, 2, (), ())
+    assert "no log" in breakdown.why_empty

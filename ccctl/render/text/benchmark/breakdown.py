@@ -1,4 +1,4 @@
-"""Stories of runs as text: from the proven bound to the measured time, and where the difference arose."""
+"""Breakdowns of runs as text: from the proven bound to the measured time, and where the difference arose."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from typing import TYPE_CHECKING
 from ccctl import console
 
 if TYPE_CHECKING:
+    from exec.benchmark.breakdown import Breakdown, Forecast, Part
     from exec.benchmark.report import Report, Row
-    from exec.benchmark.story import Forecast, Part, Story
 
-__all__ = ["draw_stories", "largest_difference"]
+__all__ = ["draw_breakdowns", "largest_difference"]
 
 # How many places of a kind are named.
 _MOST_PLACES = 3
 _NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
 
 
-def draw_stories(report: Report) -> None:
-    """Print the story of each row that has one; times are microseconds."""
+def draw_breakdowns(report: Report) -> None:
+    """Print the breakdown of each row that has one; times are microseconds."""
     for row in report.rows:
-        if row.story is not None:
-            _draw(row, row.story)
+        if row.breakdown is not None:
+            _draw(row, row.breakdown)
 
 
-def _draw(row: Row, story: Story) -> None:
+def _draw(row: Row, breakdown: Breakdown) -> None:
     console.data("")
-    console.data(f"# explained: {row.program}, {row.collective} of {row.size_bytes} bytes, {story.placement}")
     console.data(
-        f"# run {story.iteration + 1}, the nearest to the median; slowest: rank {story.slowest_rank}; in us"
+        f"# explained: {row.program}, {row.collective} of {row.size_bytes} bytes, {breakdown.placement}"
     )
-    told = story.forecast
+    console.data(
+        f"# run {breakdown.iteration + 1}, the nearest to the median; slowest: rank "
+        f"{breakdown.slowest_rank}; in us"
+    )
+    told = breakdown.forecast
     if told is None:
         console.data("# no network is known, so nothing is predicted: --profile FILE names one")
     else:
-        _draw_steps(told, story)
-    if story.parts:
-        _draw_kinds(told, story)
-        if story.busy:
-            console.data(f"# busiest by the network's rates: {_busiest(story)}")
-        _draw_ranks(story)
-    if story.untold:
-        console.data(f"# where the time went is not known: {story.untold}")
-    if story.clock_error_s:
+        _draw_steps(told, breakdown)
+    if breakdown.parts:
+        _draw_kinds(told, breakdown)
+        if breakdown.busy:
+            console.data(f"# busiest by the network's rates: {_busiest(breakdown)}")
+        _draw_ranks(breakdown)
+    if breakdown.why_empty:
+        console.data(f"# where the time went is not known: {breakdown.why_empty}")
+    if breakdown.clock_error_s:
         console.data(
-            f"# clocks of the hosts may be {_us(story.clock_error_s)} us apart: parts are that uncertain"
+            f"# clocks of the hosts may be {_us(breakdown.clock_error_s)} us apart: parts are that uncertain"
         )
 
 
-def _draw_steps(told: Forecast, story: Story) -> None:
+def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
     """Each line the one before and what comes to it."""
     memory = "copies and sums of the busiest rank"
     steps = [
@@ -63,7 +66,7 @@ def _draw_steps(told: Forecast, story: Story) -> None:
             told.time_s,
             memory if told.memory_s else "not measured, or between hosts: not predicted",
         ),
-        ("measured", story.time_s, ""),
+        ("measured", breakdown.time_s, ""),
     ]
     before = [None, *(time_s for _, time_s, _ in steps)]
     rows = [
@@ -73,13 +76,13 @@ def _draw_steps(told: Forecast, story: Story) -> None:
     console.table(["", "time", "more", "what comes to it"], rows)
 
 
-def _draw_kinds(told: Forecast | None, story: Story) -> None:
+def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
     rows = []
-    for name, predicted_s, measured_s, parts in _kinds(told, story):
+    for name, predicted_s, measured_s, parts in _kinds(told, breakdown):
         difference = "-" if told is None else _signed(measured_s - (predicted_s or 0.0))
         predicted = "-" if predicted_s is None else _us(predicted_s)
         rows.append([name, predicted, _us(measured_s), difference, _places(parts)])
-    whole_s = sum(part.time_s for part in story.parts)
+    whole_s = sum(part.time_s for part in breakdown.parts)
     rows.append(
         [
             "together",
@@ -91,43 +94,43 @@ def _draw_kinds(told: Forecast | None, story: Story) -> None:
     )
     console.data("")
     console.table(["critical path", "predicted", "measured", "more", "measured at"], rows)
-    if said := largest_difference(story):
+    if said := largest_difference(breakdown):
         console.data(f"# {said}")
 
 
-def largest_difference(story: Story) -> str:
+def largest_difference(breakdown: Breakdown) -> str:
     """Where most of the difference between predicted and measured arose; "" where nothing was predicted."""
-    told = story.forecast
-    if told is None or not story.parts:
+    told = breakdown.forecast
+    if told is None or not breakdown.parts:
         return ""
     kinds = [
         (measured_s - (predicted_s or 0.0), name, parts)
-        for name, predicted_s, measured_s, parts in _kinds(told, story)
+        for name, predicted_s, measured_s, parts in _kinds(told, breakdown)
     ]
-    whole_s = story.time_s - told.time_s
+    whole_s = breakdown.time_s - told.time_s
     # Of what made it slower than predicted, or faster where it was that.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
     return f"most of the difference of {_signed(whole_s)}: {name} {_signed(most_s)}{at}"
 
 
-def _kinds(told: Forecast | None, story: Story) -> list[tuple[str, float | None, float, list[Part]]]:
+def _kinds(told: Forecast | None, breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
     """(name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
 
     None: it is not predicted.
     """
-    from exec.benchmark.story import GROUPS
+    from exec.benchmark.breakdown import GROUPS
 
     found = []
     for name, kinds in GROUPS.items():
-        parts = [part for part in story.parts if part.kind in kinds]
+        parts = [part for part in breakdown.parts if part.kind in kinds]
         expected = [part.time_s for part in (told.parts if told else ()) if part.kind in kinds]
         predicted_s = sum(expected) if expected else None
         found.append((name, predicted_s, sum(part.time_s for part in parts), parts))
     return found
 
 
-def _draw_ranks(story: Story) -> None:
+def _draw_ranks(breakdown: Breakdown) -> None:
     columns = ["rank", "late", "waiting", "copying", "adding", "no core", "other", "together"]
     rows = [
         [
@@ -145,17 +148,17 @@ def _draw_ranks(story: Story) -> None:
                 )
             ),
         ]
-        for own in story.ranks
+        for own in breakdown.ranks
     ]
     console.data("")
     console.table(columns, rows)
 
 
-def _busiest(story: Story) -> str:
+def _busiest(breakdown: Breakdown) -> str:
     """The share of the run that links and ports need for what they carried."""
     named = [
-        f"{one.kind} {one.where} {100 * one.needed_s / story.time_s:.0f} %"
-        for one in story.busy[:_MOST_PLACES]
+        f"{one.kind} {one.where} {100 * one.needed_s / breakdown.time_s:.0f} %"
+        for one in breakdown.busy[:_MOST_PLACES]
     ]
     return ", ".join(named)
 

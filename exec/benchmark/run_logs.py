@@ -1,4 +1,4 @@
-"""Keeps the logs of timed runs, and tells the story of one of them."""
+"""The logs of timed runs, and the breakdown of the one that is nearest to the median."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.critical_path import RankRun, busiest, critical_path, on_one_clock, rank_times, slowest
-from exec.benchmark.story import Forecast, Placement, Story
 from exec.peers.base import Call
 from exec.program.trace import KeptRun
 from synth.network import Network
@@ -48,7 +48,7 @@ class RunLogs:
         while self._bytes > _MOST_BYTES and len(self._runs) > 1:
             self._bytes -= self._runs.popleft()[-1].nbytes
 
-    def story(
+    def breakdown(
         self,
         comm: Any,
         every_s: Sequence[float],
@@ -56,8 +56,8 @@ class RunLogs:
         clocks: Clocks,
         forecast: Forecast | None,
         network: Network | None,
-    ) -> Story:
-        """The story of the run whose slowest rank took the time nearest to the median; collective.
+    ) -> Breakdown:
+        """The breakdown of the run whose slowest rank took the time nearest to the median; collective.
 
         ``every_s`` are this rank's seconds of each iteration.
         """
@@ -67,8 +67,10 @@ class RunLogs:
         if not kept:
             ranks_s = np.array(comm.allgather(list(every_s)))
             at = int(np.argmin(abs(slowest_s - median_s)))
-            story = Story(placement, at, float(slowest_s[at]), int(ranks_s[:, at].argmax()), forecast, (), ())
-            return replace(story, untold="runs on GPUs keep no log of their steps")
+            breakdown = Breakdown(
+                placement, at, float(slowest_s[at]), int(ranks_s[:, at].argmax()), forecast, (), ()
+            )
+            return replace(breakdown, why_empty="runs on GPUs keep no log of their steps")
         chosen = min(kept, key=lambda at: (abs(slowest_s[at] - median_s), at))
         run = next(run for run in self._runs if run[0] == chosen)
         own = self._read(run)
@@ -77,7 +79,7 @@ class RunLogs:
         if runs is not None:
             told = _told(on_one_clock(runs, clocks.ahead_ns), chosen, placement, forecast, network)
             told = replace(told, clock_error_s=clocks.error_ns * _S_PER_NS)
-        found: Story = comm.bcast(told, root=0)
+        found: Breakdown = comm.bcast(told, root=0)
         return found
 
     @staticmethod
@@ -92,9 +94,9 @@ def _told(
     placement: Placement,
     forecast: Forecast | None,
     network: Network | None,
-) -> Story:
+) -> Breakdown:
     last = slowest(runs)
-    return Story(
+    return Breakdown(
         placement=placement,
         iteration=iteration,
         time_s=(runs[last].end_ns - runs[last].begin_ns) * _S_PER_NS,

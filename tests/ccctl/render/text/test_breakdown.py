@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from ccctl.render.text.benchmark.breakdown import largest_difference
 from ccctl.render.text.benchmark.report import draw
-from ccctl.render.text.benchmark.story import largest_difference
 
 
 def drawn(report, capsys):
@@ -11,9 +11,9 @@ def drawn(report, capsys):
     return capsys.readouterr().out.partition("# explained")[2].splitlines()
 
 
-def with_story(report, **changes):
+def with_breakdown(report, **changes):
     row = report.rows[0]
-    return replace(report, rows=(replace(row, story=replace(row.story, **changes)),))
+    return replace(report, rows=(replace(row, breakdown=replace(row.breakdown, **changes)),))
 
 
 def test_each_step_says_what_comes_to_the_one_before(samples, capsys):
@@ -46,12 +46,12 @@ def test_kinds_are_compared_and_their_places_named(samples, capsys):
 
 def test_what_is_not_known_is_said(samples, capsys):
     report = samples["report"]
-    plain = "\n".join(drawn(with_story(report, forecast=None), capsys))
+    plain = "\n".join(drawn(with_breakdown(report, forecast=None), capsys))
     assert "--profile" in plain and "most of the difference" not in plain and "0 -> 1 700.0" in plain
-    untold = "\n".join(drawn(with_story(report, parts=(), ranks=(), untold="no log"), capsys))
-    assert "not known: no log" in untold and "late" not in untold
-    apart = "\n".join(drawn(with_story(report, clock_error_s=5e-5), capsys))
+    why_empty = "\n".join(drawn(with_breakdown(report, parts=(), ranks=(), why_empty="no log"), capsys))
+    assert "not known: no log" in why_empty and "late" not in why_empty
+    apart = "\n".join(drawn(with_breakdown(report, clock_error_s=5e-5), capsys))
     assert "50.0 us apart" in apart
-    faster = replace(report.rows[0].story, time_s=8e-4)
+    faster = replace(report.rows[0].breakdown, time_s=8e-4)
     assert largest_difference(faster).startswith("most of the difference of -100.0: links -200.0")
-    assert largest_difference(replace(report.rows[0].story, parts=())) == ""
+    assert largest_difference(replace(report.rows[0].breakdown, parts=())) == ""

@@ -1,4 +1,4 @@
-"""The story of one measured run: what was predicted, and what each part of its time went to.
+"""The breakdown of one measured run: what was predicted, and what each part of its time went to.
 
 The parts are those of the critical path: whatever the slowest rank waited for last, back to its start.
 Together they are the time of the run, as those of a forecast are the predicted time.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GROUPS", "Busy", "Forecast", "Part", "PartKind", "Placement", "RankTimes", "Story"]
+__all__ = ["GROUPS", "Breakdown", "Busy", "Forecast", "Part", "PartKind", "Placement", "RankTimes"]
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
@@ -99,13 +99,13 @@ class RankTimes:
 
 
 @dataclass(frozen=True)
-class Story:
-    """One run, that whose slowest rank took the time nearest to the median of all.
+class Breakdown:
+    """Where the time of one run went: that whose slowest rank took the time nearest to the median of all.
 
-    ``parts`` are its ``time_s``. Empty, and ``untold`` says why, where the executor keeps no log. Clocks of
-    different hosts may be ``clock_error_s`` apart, and parts between them wrong by as much. ``busy`` are
-    links and ports between hosts, the busiest first. ``forecast`` None: no network was known, and nobody is
-    known to be busy.
+    ``parts`` add up to ``time_s``. Where the executor keeps no log there are none; ``why_empty`` says so.
+    Clocks of different hosts may be ``clock_error_s`` apart, and parts between them wrong by as much.
+    ``busy`` are links and ports between hosts, the busiest first. Without a network there is no ``forecast``,
+    and ``busy`` is empty.
     """
 
     placement: Placement
@@ -117,10 +117,10 @@ class Story:
     ranks: tuple[RankTimes, ...]
     busy: tuple[Busy, ...] = ()
     clock_error_s: float = 0.0
-    untold: str = ""
+    why_empty: str = ""
 
     def problems(self) -> Iterator[tuple[str, float]]:
-        """(path, value) of every number that no seconds are."""
+        """(path, value) of every time that is not finite."""
         for path, value in self._seconds():
             if not math.isfinite(value):
                 yield path, value
