@@ -1,4 +1,4 @@
-"""Measures a profile: without the hosts that are dead, and keeping what there is, whatever ends it."""
+"""Measures a profile: leaves out dead hosts, and keeps what there is if it is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races schedules on ranks: those that predictions cannot tell apart, and which of them was the fastest."""
+"""Runs schedules that predictions cannot tell apart against each other, and takes the fastest."""
 
 from __future__ import annotations
 

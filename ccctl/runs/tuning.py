@@ -1,4 +1,4 @@
-"""A search for the best buffer: trials one by one, kept in a file after each."""
+"""Tunes the fusion buffer by trials, one by one, each kept in a file."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A prediction is made from links that were measured within a moment. Flows of oth
 out the short trains of a measurement, or have moved on by the time that a new schedule is in use. So a
 prediction has to explain the runs that it is made for, every swap is on trial, one that has made runs slower
 is taken back. Where that helps, the prediction was wrong; the more were wrong of late, the more the next
-one has to promise. One that comes true makes good for one that was wrong.
+one has to promise. One that comes true makes up for one that was wrong.
 
 Runs count in one part or in several: where a host is slow, most go without it first.
 """

@@ -1,4 +1,4 @@
-"""How far the clocks of the ranks' hosts are apart."""
+"""Clock offsets between the hosts of the ranks."""
 
 from __future__ import annotations
 

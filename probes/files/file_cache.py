@@ -1,4 +1,4 @@
-"""What processes keep for later ones: files below the user's cache folder, each found by its key.
+"""A cache of files below the user's cache folder, each found by its key.
 
 A file may be machine code that will run, so it is read only where nobody but its user and root could have
 written it, where it is whole, and where it is what was asked for. None of it is needed: what cannot be

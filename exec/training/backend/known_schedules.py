@@ -1,4 +1,4 @@
-"""Schedules that were found for a group of ranks, for other groups of its job and for later jobs.
+"""A cache of schedules: found for one group of ranks, used by other groups of its job and by later jobs.
 
 A schedule is known under what its group runs on (a given network, or the hosts of the ranks), its collective
 and the class of its size. Links are measured in each group, which takes a moment, and a schedule is taken
