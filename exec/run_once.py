@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 
 from exec.executors import Executor
 from exec.memory_demand import run_need
+from exec.peers.base import Call, Peer
+from exec.peers.registry import open_peers
+from exec.program.buffers import Buffers
 from exec.program.dtypes import Array, dtype_name
 from exec.program.layout import Layout
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
 from probes.live.memory import require_room
 from probes.progress import Progress
 from synth.program import INPUT, OUTPUT, Program
@@ -22,13 +26,17 @@ __all__ = ["RunRequest", "fitting", "run_task"]
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """A program, the elements of a block, and the flat input of every rank."""
+    """A program, the elements of a block, and the flat input of every rank.
+
+    A ``library`` that ``exec.peers.registry`` knows runs in place of the program, where it can.
+    """
 
     program: Program
     count: int
     inputs: tuple[Array, ...]
     redop: str
     device: str = "cpu"
+    library: str = ""
 
     def of_rank(self, rank: int) -> RunRequest:
         """The same with the input of ``rank`` alone: the others' are not sent to it."""
@@ -82,17 +90,46 @@ def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[A
     far = len(set(comm.allgather(socket.gethostname()))) > 1
     need = run_need(layout, rank, request.inputs[rank].dtype.itemsize, far=far)
     require_room(comm, need, layout.program.collective.label)
-    send, recv = _buffers(layout, rank, request.inputs[rank])
     progress.waiting(-1, f"{request.program.name}: planning")
-    executor = Executor(comm, request.device)
-    call = executor.ready(layout, send, recv, request.redop, progress)
+    if call := _library_call(comm, request, layout):
+        how = f"by {request.library}'s own collective, which the selection names for this size"
+    else:
+        executor = Executor(comm, request.device)
+        send, recv = _buffers(layout, rank, request.inputs[rank])
+        call = executor.ready(layout, send, recv, request.redop, progress)
+        how = ", ".join(executor.chosen.values())
     progress.waiting(-1, f"{request.program.name}: running")
     call.place()
     call.run()
     call.fetch()
     call.close()
-    gathered: list[Array] | None = comm.gather(recv)
-    return None if gathered is None else (gathered, ", ".join(executor.chosen.values()))
+    gathered: list[Array] | None = comm.gather(call.result)
+    return None if gathered is None else (gathered, how)
+
+
+def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None:
+    """The collective of the library that was asked for, on this rank's input; None where it has none such."""
+    if not request.library:
+        return None
+    given = request.inputs[comm.Get_rank()]
+    buffers = Buffers(layout, comm.Get_rank(), given.dtype, in_place=False)
+    buffers.send = given
+    [peer] = open_peers(comm, (request.library,), layout.program.collective)
+    try:
+        call = peer.ready(layout.program.collective, buffers, request.redop)
+    except UnavailableError:
+        return None
+    return replace(call, close=_closing(call, peer))
+
+
+def _closing(call: Call, peer: Peer) -> Callable[[], object]:
+    """Frees a call and then the library that made it."""
+
+    def close() -> None:
+        call.close()
+        peer.close()
+
+    return close
 
 
 def _buffers(layout: Layout, rank: int, given: Array) -> tuple[Array, Array]:

@@ -72,12 +72,16 @@ def claims(name: str, time_s: float, most_s: float) -> list[str]:
 
 @dataclass(frozen=True)
 class Raced:
-    """One schedule of a race: its measured seconds, median and quartiles, and what had been predicted."""
+    """One schedule of a race: its measured seconds, median and quartiles, and what had been predicted.
+
+    A library's own collective is one too: ``method`` names it, its chunks and sends are not known, and
+    nothing is predicted.
+    """
 
     method: str
-    chunks: int
-    sends: int
-    predicted_s: float
+    chunks: int | None
+    sends: int | None
+    predicted_s: float | None
     time_s: float
     low_s: float
     high_s: float
@@ -85,11 +89,11 @@ class Raced:
 
 @dataclass(frozen=True)
 class Race:
-    """Schedules that ran in turn with real data; the first of ``entries``, which rise, was kept.
+    """Schedules that ran in turn with real data; the first schedule of ``entries``, which rise, was kept.
 
     They rise by the median part that each took of an iteration of all, which may be another order than
-    that of their medians. The seconds of an iteration are the slowest rank's. ``hosts`` and ``library`` say
-    where it was.
+    that of their medians; what won at the size before is favoured a little. The seconds of an iteration are
+    the slowest rank's. ``hosts`` and ``library`` say where it was.
     """
 
     size_bytes: int
@@ -103,7 +107,8 @@ class Race:
         found = [] if self.entries else ["entries: expected at least 1, found none"]
         for at, entry in enumerate(self.entries):
             for name in ("predicted_s", "time_s", "low_s", "high_s"):
-                found += claims(f"entries[{at}].{name}", getattr(entry, name), float("inf"))
+                if (value := getattr(entry, name)) is not None:
+                    found += claims(f"entries[{at}].{name}", value, float("inf"))
         return found
 
 

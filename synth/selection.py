@@ -49,11 +49,16 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Range:
-    """Sizes from ``from_bytes`` to ``to_bytes``, both included, take ``algorithm`` (its number)."""
+    """Sizes from ``from_bytes`` to ``to_bytes``, both included, take ``algorithm`` (its number).
+
+    Where ``library`` names one, such as ``mpi``, its own collective was measured to be faster: it is called
+    where ranks have that library, and ``algorithm`` serves where they have not.
+    """
 
     from_bytes: int
     to_bytes: int
     algorithm: int
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,15 @@ class Selection:
         """
         if size_bytes < 1:
             raise NotApplicableError(f"expected a size of at least 1 byte, found {size_bytes}")
-        return self.algorithms[self._chosen(size_bytes)].scheduled(self.network, size_bytes)
+        return self.algorithms[self._range(size_bytes).algorithm].scheduled(self.network, size_bytes)
 
-    def _chosen(self, size_bytes: int) -> int:
+    def library(self, size_bytes: int) -> str:
+        """The library whose own collective is faster at ``size_bytes`` than every schedule; "" for none."""
+        return self._range(size_bytes).library
+
+    def _range(self, size_bytes: int) -> Range:
         row = bisect_right(self.ranges, size_bytes, key=lambda one: one.from_bytes) - 1
-        return self.ranges[max(0, row)].algorithm
+        return self.ranges[max(0, row)]
 
     def problems(self) -> list[str]:
         """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
@@ -142,9 +151,9 @@ class Selection:
         for row, point in enumerate(self.points):
             if point.size_bytes < least:
                 found.append(f"points[{row}].size_bytes: expected at least {least}, found {point.size_bytes}")
-            elif self._chosen(point.size_bytes) != point.algorithm:
+            elif (chosen := self._range(point.size_bytes).algorithm) != point.algorithm:
                 found.append(
-                    f"points[{row}].algorithm: expected {self._chosen(point.size_bytes)}, which the ranges "
+                    f"points[{row}].algorithm: expected {chosen}, which the ranges "
                     f"choose for {point.size_bytes} bytes, found {point.algorithm}"
                 )
             least = max(least, point.size_bytes + 1)

@@ -23,12 +23,16 @@ __all__ = ["Contestant", "contestants", "of_selection", "requests"]
 
 @dataclass(frozen=True)
 class Contestant:
-    """One artifact of the command line: what runs at a size, and where it came from."""
+    """One artifact of the command line: what runs at a size, and where it came from.
+
+    With ``libraries`` a selection's ranges that name a library run its own collective.
+    """
 
     name: str
     proven: Proven
     network: Network | None
     selection: Selection | None = None
+    libraries: bool = True
     _chosen: dict[int, Proven] = field(default_factory=dict)
 
     def at(self, size_bytes: int) -> Proven:
@@ -42,9 +46,15 @@ class Contestant:
         return self._chosen[key]
 
     def called(self, size_bytes: int) -> str:
-        """The name at a size; of a selection with the method that it chooses there."""
+        """The name at a size; of a selection with the method or the library that it chooses there."""
+        if library := self.library(size_bytes):
+            return f"{self.name}: {library}"
         schedule = self.at(size_bytes).schedule
         return f"{self.name}: {schedule.method}" if self.selection and schedule else self.name
+
+    def library(self, size_bytes: int) -> str:
+        """The library that runs at a size in place of a schedule; "" for none."""
+        return self.selection.library(size_bytes) if self.selection and self.libraries else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
         """What runs at a size, with the simulated seconds: None for a program without a profile.
@@ -57,6 +67,9 @@ class Contestant:
         from exec.program.layout import Layout
 
         found, name = self.at(size_bytes), self.called(size_bytes)
+        if library := self.library(size_bytes):
+            # Nothing is known of a library's transfers to predict them by.
+            return Contender(name, found.program, (None,), (None,), library=library)
         network = self.network or (found.schedule.network if found.schedule else None)
         if network is None:
             return Contender(name, found.program, (None,))
@@ -68,13 +81,16 @@ class Contestant:
 
 
 def contestants(
-    paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None
+    paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, *, libraries: bool = True
 ) -> list[Contestant]:
-    """Every artifact of ``paths``, proven, all for one collective; raises UsageError where they differ."""
+    """Every artifact of ``paths``, proven, all for one collective; raises UsageError where they differ.
+
+    ``libraries`` says whether the ranks have those that a selection names.
+    """
     if not any(map(is_algorithm, paths)):
         refuse_parameters(paths[0], parameters)
     network = _network(profile)
-    found = [_contestant(path, parameters, network) for path in paths]
+    found = [replace(_contestant(path, parameters, network), libraries=libraries) for path in paths]
     first = found[0].proven.program
     for path, one in zip(paths, found, strict=True):
         program = one.proven.program
@@ -180,6 +196,7 @@ def _request(
         explain=explain,
         forecasts=first.forecasts,
         network=first.network,
+        library=first.library,
     )
 
 

@@ -164,7 +164,7 @@ def bench(
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     if paths:
         _refuse_unprepared(collective, fresh)
-        found = contestants(paths, parameters, profile)
+        found = contestants(paths, parameters, profile, libraries=not sockets)
     else:
         wanted = Wanted(
             collective or "all_reduce",

@@ -46,9 +46,9 @@ def run(
     artifact: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCHEDULE|PROGRAM|PROFILE]",
-            help="What to run: an artifact, XML or file.py; - reads stdin. With --adaptive a profile, "
-            "or nothing: then the links are measured.",
+            metavar="[SCHEDULE|SELECTION|PROGRAM|PROFILE]",
+            help="What to run: an artifact, XML or file.py; - reads stdin. A selection runs what it has for "
+            "the size of the input. With --adaptive a profile, or nothing: then the links are measured.",
             show_default=False,
         ),
     ] = None,
@@ -173,18 +173,25 @@ def run(
         raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
     if collective != "all_reduce":
         raise UsageError("--collective goes with --adaptive; else the artifact says which collective it is")
+    from ccctl.arguments.bench_requests import contestants
     from ccctl.arguments.npy import read_ranks, write_ranks
-    from ccctl.arguments.proven import check_world, proven_program
+    from ccctl.arguments.proven import check_world
     from exec.executors import parse_device
     from exec.program.dtypes import ufunc_of
+    from exec.program.layout import size_bytes_of
     from exec.run_once import fitting
 
     ufunc_of(op)
     parse_device(device)
     sockets = over_sockets(wires)
-    program = proven_program(artifact, parameters=parameters).program
+    [found] = contestants([artifact], parameters, None, libraries=not sockets)
+    program = found.proven.program
     world = world_of(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)
+    if found.selection is not None:
+        size_bytes = size_bytes_of(program.collective, request.count, request.inputs[0].dtype.itemsize)
+        program = found.at(size_bytes).program
+        request = replace(request, program=program, library=found.library(size_bytes))
     _refuse_crowding(request, here=not (world.hosts or world.hostfile))
     outputs, how = run_ranks(
         "exec.run_once:run_task", request, world, label="run", timeout_s=timeout, sockets=sockets

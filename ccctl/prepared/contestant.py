@@ -113,7 +113,7 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
         course = Course.of(
             network, wanted.world, wanted.timeout_s, sockets=wanted.sockets, device=wanted.device
         )
-        key |= {"raced": [wanted.device, wanted.sockets, *placed(course.world)]}
+        key |= {"raced": [wanted.device, wanted.sockets, course.library, *placed(course.world)]}
     inputs = {"profile": profile.sha256}
 
     def synthesized() -> Any:
@@ -174,7 +174,10 @@ def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], c
         if course is None:
             return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
         found = candidates_of(request, tuple(sorted(sizes)), Drawn(bar), library=True)
-    console.note("race: running what predictions cannot tell apart; the fastest at each size is taken")
+    beside = f" and {course.library}'s own" if course.library else ""
+    console.note(
+        f"race: running what predictions cannot tell apart{beside}; the fastest at each size is taken"
+    )
     return course.selection(found).selection
 
 

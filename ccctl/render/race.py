@@ -25,11 +25,11 @@ def race_lines(race: Race) -> Iterator[str]:
     rows = [
         [
             one.method,
-            str(one.chunks),
-            str(one.sends),
+            "-" if one.chunks is None else str(one.chunks),
+            "-" if one.sends is None else str(one.sends),
             seconds(one.time_s),
             f"{seconds(one.low_s)} to {seconds(one.high_s)}",
-            seconds(one.predicted_s),
+            "-" if one.predicted_s is None else seconds(one.predicted_s),
         ]
         for one in race.entries
     ]

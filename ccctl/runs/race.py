@@ -12,12 +12,12 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.race import Entrant, Table
+    from exec.benchmark.race import Entrant, Judged, Table
     from synth.network import Network
     from synth.portfolio.size_sweep import Candidates, Swept
     from synth.portfolio.synthesize import Request, Synthesis
     from synth.program import Program
-    from synth.schedule import Race, Schedule
+    from synth.schedule import Schedule
 
 __all__ = ["Course"]
 
@@ -28,7 +28,8 @@ _TASK = "exec.benchmark.runner:bench_all_task"
 class Course:
     """Where races are run: the ranks of ``world``, each launch within ``timeout_s``.
 
-    ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``.
+    ``sockets`` joins them without MPI; ``device`` is that of ``exec.executors``. The library that joins the
+    ranks takes part with its own collective.
     """
 
     world: World
@@ -64,13 +65,13 @@ class Course:
         assert outcome is not None
         every = entrants([found.schedule, *kept, *library_schedules(request)])
         size_bytes = found.schedule.collective.total_bytes(found.schedule.chunk_bytes)
-        [(winner, race)] = self._raced([(size_bytes, every)])
-        schedule = replace(winner.schedule, seed=request.seed, outcome=None, race=race)
+        [judged] = self._raced([(size_bytes, every)])
+        schedule = replace(judged.winner.schedule, seed=request.seed, outcome=None, race=judged.race)
         why = f"the fastest of {plural(len(every), 'schedule')} that ran"
         return replace(found, schedule=proven_with(schedule, outcome.bounds), why=why)
 
     def selection(self, found: Candidates) -> Swept:
-        """The selection of the candidates that are the fastest at each size."""
+        """The selection of what is the fastest at each size: candidates, or the library's own collective."""
         from exec.benchmark.race import entrants
         from synth.portfolio.size_sweep import measured
 
@@ -81,16 +82,24 @@ class Course:
             for size, every in zip(found.sizes, at_sizes, strict=True):
                 bar.update(len(sizes), f"predicting {plural(len(every), 'schedule')}")
                 sizes.append((size, entrants(every, programs)))
-        winners, races = [], []
-        for (winner, race), every in zip(self._raced(sizes), at_sizes, strict=True):
-            winners.append(next(at for at, one in enumerate(every) if one is winner.schedule))
-            races.append(race)
-        return measured(found, winners, races)
+        judged = self._raced(sizes)
+        winners = [
+            next(at for at, one in enumerate(every) if one is judgement.winner.schedule)
+            for judgement, every in zip(judged, at_sizes, strict=True)
+        ]
+        return measured(found, winners, [one.library for one in judged], [one.race for one in judged])
 
-    def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[tuple[Entrant, Race]]:
+    @property
+    def library(self) -> str:
+        """The library that joins the ranks, as a peer; "" where ccctl joins them itself."""
+        if self.sockets:
+            return ""
+        return "nccl" if self.device == "cuda" else "mpi"
+
+    def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[Judged]:
         from exec.benchmark.race import asked, judged
 
-        requests = tuple(replace(one, device=self.device) for one in asked(sizes))
+        requests = tuple(replace(one, device=self.device) for one in asked(sizes, self.library))
         report = run_ranks(
             _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
         )

@@ -1,17 +1,18 @@
 """Races: schedules that a prediction cannot tell apart run in turn with real data; the fastest is kept.
 
 A model of links foretells a run to within some part, on one host less well than between hosts. What is nearer
-to the best than that is measured, on the ranks that will run it.
+to the best than that is measured, on the ranks that will run it. A library's own collective takes its turns
+among them: it is what a user would call otherwise, and it may be the fastest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exec.benchmark.report import Report, Row
+from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import BenchRequest, Contender
 from exec.predict import MOST_SENDS, predicted_s
 from exec.program.dtypes import dtype_of
@@ -22,7 +23,7 @@ from synth.program import Program
 from synth.schedule import Race, Raced, Schedule
 from synth.simulation.schedule import replay
 
-__all__ = ["Entrant", "Table", "asked", "entrants", "judged"]
+__all__ = ["Entrant", "Judged", "Table", "asked", "entrants", "judged"]
 
 # The chunks of a schedule, and the columns that say what is sent in which order.
 Table = tuple[int, bytes, bytes, bytes]
@@ -35,7 +36,7 @@ _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
 # Of each method so many are predicted: those soonest by links alone, and those with the fewest sends.
 _SOONEST, _SHORTEST = 3, 2
-# By so little may the winner of the size before be slower, and stay.
+# By so little may the winner of the size before be slower, and stay; a library must gain more to come in.
 _HARDLY = 1.03
 
 
@@ -52,6 +53,15 @@ class Entrant:
         """Its method and the number of its chunks and sends, which tell entrants apart."""
         one = self.schedule
         return f"{one.method}, {one.collective.chunks} chunks, {one.sends} sends"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The schedule to take, the library whose own collective is faster than it ("" for none), the race."""
+
+    winner: Entrant
+    library: str
+    race: Race
 
 
 def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
@@ -104,12 +114,15 @@ def _alike(near: Sequence[Entrant]) -> list[Entrant]:
     return [one for one in near if (one.program.out_of_place if out else one.program.in_place)]
 
 
-def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> tuple[BenchRequest, ...]:
-    """What to measure: for each size in bytes all its entrants in turn, every element checked."""
-    return tuple(_asked(size_bytes, found) for size_bytes, found in sizes)
+def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> tuple[BenchRequest, ...]:
+    """What to measure: for each size in bytes all its entrants in turn, every element checked.
+
+    ``library`` takes part with its own collective, where it has it; "" for none.
+    """
+    return tuple(_asked(size_bytes, found, library) for size_bytes, found in sizes)
 
 
-def _asked(size_bytes: int, found: Sequence[Entrant]) -> BenchRequest:
+def _asked(size_bytes: int, found: Sequence[Entrant], library: str) -> BenchRequest:
     if not found:
         raise UsageError(f"no schedule of {size_bytes} bytes is short enough to be raced")
     first, *others = [Contender(one.name, one.program, (one.predicted_s,)) for one in found]
@@ -124,19 +137,21 @@ def _asked(size_bytes: int, found: Sequence[Entrant]) -> BenchRequest:
         warmup=_WARMUP if iterations > _FEWEST else 1,
         iterations=iterations,
         placements=(not first.program.out_of_place,),
-        peers=(),
+        peers=(library,) if library else (),
+        optional_peers=True,
         name=first.name,
         beside=tuple(others),
         samples=True,
     )
 
 
-def judged(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[tuple[Entrant, Race]]:
-    """For each size the entrant to take, and the whole race; the report is that of what was ``asked``.
+def judged(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
+    """For each size what to take, and the whole race; the report is that of what was ``asked``.
 
     In each iteration every time is taken as a part of what all entrants took, for what slows one slows all:
-    memory and cores that others use for a while. The least median of these wins; but the method that won the
-    size before stays where it is hardly slower. Raises RuntimeError where an entrant gave wrong elements: a
+    memory and cores that others use for a while. The least median of these wins; but what won the size
+    before stays where it is hardly slower, and a library comes in only where it is more than hardly faster.
+    One whose elements are wrong does not count. Raises RuntimeError where a schedule gave wrong elements: a
     bug.
     """
     rows = iter(report.rows)
@@ -144,28 +159,50 @@ def judged(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> It
     for size_bytes, found in sizes:
         own = [next(rows) for _ in found]
         timed = [_raced(entrant, row) for entrant, row in zip(found, own, strict=True)]
-        samples_s = np.array([_samples_s(row) for row in own])
+        runs = [_shown(row) for row in own]
+        for name, theirs in own[0].peers.items():
+            if not theirs.wrong:
+                timed.append(_timed(name, theirs))
+                runs.append(theirs)
+        samples_s = np.array([_samples_s(one) for one in runs])
         parts = np.median(samples_s / samples_s.mean(axis=0), axis=1)
-        order = sorted(range(len(found)), key=lambda at: float(parts[at]))
-        stays = [at for at in order if found[at].schedule.method == before]
-        if stays and parts[stays[0]] < parts[order[0]] * _HARDLY:
-            order.remove(stays[0])
-            order.insert(0, stays[0])
-        before = found[order[0]].schedule.method
+        favours = [_favour(one, before, library=at >= len(found)) for at, one in enumerate(timed)]
+        order = np.argsort(parts / np.array(favours), kind="stable").tolist()
+        before = timed[order[0]].method
+        winner = next(found[at] for at in order if at < len(found))
+        library = before if order[0] >= len(found) else ""
         entries = tuple(timed[at] for at in order)
-        yield found[order[0]], Race(size_bytes, report.hosts, report.library, samples_s.shape[1], entries)
+        yield Judged(
+            winner, library, Race(size_bytes, report.hosts, report.library, samples_s.shape[1], entries)
+        )
+
+
+def _favour(one: Raced, before: str, *, library: bool) -> float:
+    """By what its time is divided where the fastest is chosen."""
+    if one.method == before:
+        return _HARDLY
+    return 1 / _HARDLY if library else 1.0
 
 
 def _raced(entrant: Entrant, row: Row) -> Raced:
-    shown, one = row.shown, entrant.schedule
-    assert shown is not None and shown.spread is not None
+    shown, one = _shown(row), entrant.schedule
     if shown.wrong:
         raise RuntimeError(f"{entrant.name}: {shown.wrong} wrong elements")
-    quartiles = (shown.spread.p25_s, shown.spread.p75_s)
-    return Raced(one.method, one.collective.chunks, one.sends, entrant.predicted_s, shown.p50_s, *quartiles)
+    timed = _timed(one.method, shown)
+    return replace(timed, chunks=one.collective.chunks, sends=one.sends, predicted_s=entrant.predicted_s)
 
 
-def _samples_s(row: Row) -> tuple[float, ...]:
+def _timed(method: str, found: Measurement) -> Raced:
+    assert found.spread is not None
+    return Raced(method, None, None, None, found.p50_s, found.spread.p25_s, found.spread.p75_s)
+
+
+def _shown(row: Row) -> Measurement:
+    assert row.shown is not None
+    return row.shown
+
+
+def _samples_s(found: Measurement) -> tuple[float, ...]:
     """The slowest rank's seconds in each iteration."""
-    assert row.shown is not None and row.shown.spread is not None
-    return row.shown.spread.samples_s
+    assert found.spread is not None
+    return found.spread.samples_s

@@ -7,7 +7,7 @@ by iteration, on the same buffers, so that whatever disturbs one disturbs the ot
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Contender:
     """A program that takes turns with the others, and its predicted time for each count.
 
     Where runs are explained, ``forecasts`` say what it is made of, and ``network`` what links and ports are.
+    A ``library`` that ``exec.peers.registry`` knows runs in its place with its own collective; the program
+    does where the library has none such.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Contender:
     predicted_s: tuple[float | None, ...]
     forecasts: tuple[Forecast | None, ...] = ()
     network: Network | None = None
+    library: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,11 @@ class BenchRequest:
     """What to run: block counts with the predicted time of each (None: not known), and how often.
 
     ``placements`` holds False (out of place) and True (in place), the first of which the peers run
-    in; ``peers`` are names that ``exec.peers.registry`` knows. ``beside`` are other programs of the same
-    collective; ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read each
-    other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of each
-    contender is told step by step, in the first placement; ``forecasts`` and ``network`` are a `Contender`'s.
+    in; ``peers`` are names that ``exec.peers.registry`` knows, left out where they lack the collective if
+    they are ``optional_peers``. ``beside`` are other programs of the same collective; ``aggregate`` calls are
+    timed as one. With ``window`` the ranks of a host read each other's buffers in place; ``device`` is what
+    ``exec.executors`` knows. With ``explain`` a run of each contender is told step by step, in the first
+    placement; ``forecasts``, ``network`` and ``library`` are a `Contender`'s.
     """
 
     program: Program
@@ -87,13 +91,20 @@ class BenchRequest:
     explain: bool = False
     forecasts: tuple[Forecast | None, ...] = ()
     network: Network | None = None
+    library: str = ""
+    optional_peers: bool = False
 
     @property
     def contenders(self) -> tuple[Contender, ...]:
         """Every program, the request's own first."""
         return (
             Contender(
-                self.name or self.program.name, self.program, self.predicted_s, self.forecasts, self.network
+                self.name or self.program.name,
+                self.program,
+                self.predicted_s,
+                self.forecasts,
+                self.network,
+                self.library,
             ),
             *self.beside,
         )
@@ -122,6 +133,8 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     clocks = Clocks(*clock_offsets(comm)) if any(request.explain for request in requests) else None
     progress.waiting(-1, "opening the peers")
     peers = open_peers(comm, first.peers, first.program.collective)
+    named = {entry.library for request in requests for entry in request.contenders if entry.library}
+    libraries = {one.name: one for one in open_peers(comm, sorted(named), first.program.collective)}
     # A peer may lack one type of many; of the only one that was asked for it may not.
     several = len({(request.dtype, request.redop) for request in requests}) > 1
     total, done, rows = sum(len(request.counts) for request in requests), 0, []
@@ -142,14 +155,17 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         for at, count in enumerate(request.counts):
             size_bytes = size_bytes_of(request.program.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
-            found = _Size(comm, request, at, executor, peers, progress, clocks, lenient=several).rows()
+            lenient = several or request.optional_peers
+            found = _Size(
+                comm, request, at, executor, peers, libraries, progress, clocks, lenient=lenient
+            ).rows()
             rows += found
             whole = replace(whole, machine=whole.machine | executor.chosen)
             if comm.Get_rank() == 0:
                 progress.partial(replace(whole, rows=tuple(found)))
             done += 1
     progress.update(total, total)
-    for peer in peers:
+    for peer in (*peers, *libraries.values()):
         peer.close()
     return replace(whole, rows=tuple(rows))
 
@@ -194,13 +210,14 @@ class _Size:
         at: int,
         executor: Executor,
         peers: Sequence[Peer],
+        libraries: Mapping[str, Peer],
         progress: Progress,
         clocks: Clocks | None,
         *,
         lenient: bool,
     ) -> None:
         self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
-        self.contenders, self.peers, self.at = request.contenders, peers, at
+        self.contenders, self.peers, self.libraries, self.at = request.contenders, peers, libraries, at
         self.executor, self.clocks = executor, clocks
         self.breakdowns: list[Breakdown] = []
         self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
@@ -252,7 +269,10 @@ class _Size:
         make = shared_array if request.window else np.zeros
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
         told = request.explain and self.clocks is not None and not self.breakdowns
-        calls = [self._planned(layout, buffers, traced=told) for layout in self.layouts]
+        calls = [
+            self._library_call(entry.library, buffers) or self._planned(layout, buffers, traced=told)
+            for entry, layout in zip(self.contenders, self.layouts, strict=True)
+        ]
         logs = [RunLogs(call) for call in calls]
         for peer in peers:
             try:
@@ -296,6 +316,17 @@ class _Size:
         ]
         ours = len(self.contenders)
         return measured[:ours], dict(zip(names[ours:], measured[ours:], strict=True))
+
+    def _library_call(self, library: str, buffers: Buffers) -> Call | None:
+        """The call of the library that runs in place of a program; None where it has none such."""
+        if not library:
+            return None
+        try:
+            return self.libraries[library].ready(
+                self.layouts[0].program.collective, buffers, self.request.redop
+            )
+        except UnavailableError:
+            return None
 
     def _planned(self, layout: Layout, buffers: Buffers, *, traced: bool) -> Call:
         both = buffers.send, buffers.recv

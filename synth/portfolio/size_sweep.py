@@ -114,16 +114,20 @@ def candidates_of(
     return Candidates(tuple(sizes), tuple(one.bound for one in explored), race, begun_s, workers_bytes)
 
 
-def measured(found: Candidates, winners: Sequence[int], races: Sequence[Race]) -> Swept:
+def measured(
+    found: Candidates, winners: Sequence[int], libraries: Sequence[str], races: Sequence[Race]
+) -> Swept:
     """The selection of the candidates that won the race of each size, by their numbers.
 
-    Nothing was measured between two sizes: ranges meet at their geometric mean.
+    ``libraries`` name the library that was faster at a size, or "". Nothing was measured between two sizes:
+    ranges meet at their geometric mean.
     """
-    switches = [0, *(at for at in range(1, len(winners)) if winners[at] != winners[at - 1])]
+    chosen = list(zip(winners, libraries, strict=True))
+    switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
     starts = [found.sizes[0], *(math.isqrt(found.sizes[at - 1] * found.sizes[at]) + 1 for at in switches[1:])]
     ends = [*(start - 1 for start in starts[1:]), found.sizes[-1]]
     ranges = tuple(
-        Range(start, end, winners[at]) for start, end, at in zip(starts, ends, switches, strict=True)
+        Range(start, end, *chosen[at]) for start, end, at in zip(starts, ends, switches, strict=True)
     )
     points = list(zip(found.sizes, winners, found.bounds, races, strict=True))
     return found.swept(_selection(found.race.network, found.race, ranges, points))

@@ -28,7 +28,8 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
         f"{plural(len(selection.ranges), 'range')} of sizes, {plural(len(selection.algorithms), 'schedule')}"
     )
     rows = [
-        (row["from"], row["to"], row["method"], row["chunks"], row["sends"]) for row in _ranges(selection)
+        (row["from"], row["to"], _called(row["library"], row["method"]), row["chunks"], row["sends"])
+        for row in _ranges(selection)
     ]
     for line in console.aligned(("from", "to", "method", "chunks", "sends"), _texts(rows)):
         say(line)
@@ -38,7 +39,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
     points = [
         (
             format_size(point.size_bytes),
-            selection.algorithms[point.algorithm].method,
+            _called(selection.library(point.size_bytes), selection.algorithms[point.algorithm].method),
             seconds(point.time_s),
             seconds(point.race.entries[0].time_s) if point.race else "-",
             f"{busbw_gbs(selection, point):.2f}",
@@ -66,6 +67,7 @@ def summary(selection: Selection) -> dict[str, Any]:
             {
                 "size_bytes": point.size_bytes,
                 "method": selection.algorithms[point.algorithm].method,
+                "library": selection.library(point.size_bytes) or None,
                 "time_s": point.time_s,
                 "busbw_gbs": busbw_gbs(selection, point),
                 "bound_s": point.bound_s,
@@ -98,12 +100,18 @@ def _ranges(selection: Selection) -> list[dict[str, Any]]:
                 "from_bytes": one.from_bytes,
                 "to_bytes": one.to_bytes,
                 "method": algorithm.method,
+                "library": one.library or None,
                 "schedule": one.algorithm,
                 "chunks": algorithm.collective.chunks,
                 "sends": algorithm.sends,
             }
         )
     return found
+
+
+def _called(library: str | None, method: str) -> str:
+    """What runs in a range: a library's own collective, and what runs where that is missing."""
+    return f"{library}, else {method}" if library else method
 
 
 def _end(to_bytes: int, starts: set[int]) -> str:

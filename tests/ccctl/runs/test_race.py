@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
@@ -30,6 +31,7 @@ def test_a_selection_is_of_what_was_measured(run_ccctl, pair):
         times = [entry["time_s"] for entry in race["entries"]]
         assert min(times) > 0
         assert race["iterations"] > 0
+        assert "mpi" in [entry["method"] for entry in race["entries"]]
     assert "measured" in run_ccctl("show", "table.json").stdout
 
 
@@ -38,10 +40,38 @@ def test_a_schedule_holds_the_race_that_it_won(run_ccctl, pair, tmp_path):
     made = run_ccctl("synth", *PAIR, "--collective", "broadcast", "--size", "4K", "--race", "-o", "one.json")
     assert made.returncode == 0, made.stderr
     body = json.loads((tmp_path / "one.json").read_text())["body"]
-    assert body["race"]["entries"][0]["method"] == body["method"]
+    raced = [entry["method"] for entry in body["race"]["entries"]]
+    assert next(method for method in raced if method != "mpi") == body["method"]
     assert body["race"]["iterations"] > 0
     assert run_ccctl("verify", "one.json").returncode == 0
     assert "raced with 4K" in run_ccctl("show", "one.json").stdout
+
+
+@pytest.mark.mpi
+def test_a_library_that_a_selection_names_is_called(run_ccctl, pair, tmp_path):
+    made = run_ccctl("synth", *PAIR, "--sizes", "1K:4K", "-f", 4, "-o", "table.json")
+    assert made.returncode == 0, made.stderr
+    content = json.loads((tmp_path / "table.json").read_text())
+    ours = content["body"]["algorithms"][0]["method"]
+    for one in content["body"]["ranges"]:
+        one["library"] = "mpi"
+    (tmp_path / "table.json").write_text(json.dumps(content))
+    assert f"mpi, else {ours}" in run_ccctl("show", "table.json").stdout
+
+    for wires, ran in ((), "mpi"), (("--wires", "sockets"), ours):
+        timed = run_ccctl("bench", "table.json", "--sizes", "4K", "--iters", 3, "--json", *wires)
+        assert timed.returncode == 0, timed.stderr
+        [row] = json.loads(timed.stdout)["rows"]
+        assert row["program"] == f"table.json: {ran}"
+        assert (row["predicted_us"] is None) == (ran == "mpi")
+
+    np.save(tmp_path / "x.npy", np.arange(2048, dtype=np.float32).reshape(2, 1024))
+    for op, told in ("sum", True), ("avg", False):
+        done = run_ccctl("run", "table.json", "--input", "x.npy", "-o", "y.npy", "--op", op)
+        assert done.returncode == 0, done.stderr
+        assert ("by mpi's own collective" in done.stderr) == told
+        summed = np.load(tmp_path / "x.npy").sum(axis=0) / (2 if op == "avg" else 1)
+        assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([summed, summed]))
 
 
 def test_hosts_are_for_races_and_several_must_be_named(run_ccctl, pair):

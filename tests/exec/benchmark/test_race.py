@@ -22,16 +22,21 @@ def schedules():
     return library_schedules(Request(network, "all_reduce", size_bytes=SIZE))
 
 
-def report_of(requests, time_s, wrong=0):
+def measured(taken_s, iterations, wrong):
+    spread = Spread(taken_s, taken_s, taken_s, taken_s, 0.0, iterations, (taken_s,) * iterations)
+    return Measurement(taken_s, taken_s, taken_s, 0, 1.0, 1.0, wrong, spread)
+
+
+def report_of(requests, time_s, wrong=0, wrong_of_peers=0):
     """What the ranks would report of ``requests``, with the time that ``time_s`` gives each contender."""
     rows = []
     for request in requests:
+        peers = {
+            name: measured(time_s(name, request.counts[0]), request.iterations, wrong_of_peers)
+            for name in request.peers
+        }
         for one in request.contenders:
-            taken_s = time_s(one.name, request.counts[0])
-            spread = Spread(
-                taken_s, taken_s, taken_s, taken_s, 0.0, request.iterations, (taken_s,) * request.iterations
-            )
-            found = Measurement(taken_s, taken_s, taken_s, 0, 1.0, 1.0, wrong, spread)
+            found = measured(time_s(one.name, request.counts[0]), request.iterations, wrong)
             rows.append(
                 Row(
                     "all_reduce",
@@ -44,7 +49,7 @@ def report_of(requests, time_s, wrong=0):
                     None,
                     found,
                     None,
-                    {},
+                    peers,
                 )
             )
     return Report(4, ("here",), "mpi", "library", 1, 1, tuple(rows))
@@ -71,8 +76,9 @@ def test_the_fastest_wins_and_the_race_is_told_whole(schedules):
     requests = asked(sizes)
     quick = sizes[0][1][-1].name
     report = report_of(requests, lambda name, count: 1e-6 if name == quick else 2e-6)
-    [(winner, race)] = judged(sizes, report)
-    assert winner.name == quick
+    [found] = judged(sizes, report)
+    winner, race = found.winner, found.race
+    assert (winner.name, found.library) == (quick, "")
     assert race.entries[0].method == winner.schedule.method
     assert race.entries[0].time_s == 1e-6
     assert len(race.entries) == len(sizes[0][1])
@@ -89,7 +95,34 @@ def test_the_winner_of_a_size_stays_where_another_is_hardly_faster(schedules):
         4 * SIZE: {first: 1.0, other: 0.9},
     }
     report = report_of(requests, lambda name, count: times[4 * count].get(name, 3.0))
-    assert [winner.name for winner, _ in judged(sizes, report)] == [first, first, other]
+    assert [one.winner.name for one in judged(sizes, report)] == [first, first, other]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "wrong", "libraries"),
+    [
+        ({SIZE: 0.5, 2 * SIZE: 1.02, 4 * SIZE: 1.1}, 0, ["mpi", "mpi", ""]),
+        ({SIZE: 0.99, 2 * SIZE: 0.9, 4 * SIZE: 2.0}, 0, ["", "mpi", ""]),
+        ({SIZE: 0.5, 2 * SIZE: 0.5, 4 * SIZE: 0.5}, 1, ["", "", ""]),
+    ],
+)
+def test_a_library_is_named_where_it_is_clearly_faster_and_right(schedules, theirs, wrong, libraries):
+    sizes = [(size, entrants(schedules)) for size in (SIZE, 2 * SIZE, 4 * SIZE)]
+    requests = asked(sizes, "mpi")
+    best = sizes[0][1][0].name
+    report = report_of(
+        requests,
+        lambda name, count: theirs[4 * count] if name == "mpi" else 1.0 if name == best else 3.0,
+        wrong_of_peers=wrong,
+    )
+    found = list(judged(sizes, report))
+    assert [one.library for one in found] == libraries
+    assert {one.winner.name for one in found} == {best}
+    for one in found:
+        taken = one.library or one.winner.schedule.method
+        assert one.race.entries[0].method == taken
+        assert one.race.problems() == []
+        assert ("mpi" in [entry.method for entry in one.race.entries]) == (not wrong)
 
 
 def test_what_slows_all_for_a_while_does_not_choose(schedules):
@@ -102,8 +135,8 @@ def test_what_slows_all_for_a_while_does_not_choose(schedules):
         found = row.out_of_place
         spread = replace(found.spread, samples=3, samples_s=times_s)
         rows.append(replace(row, out_of_place=replace(found, spread=spread, p50_s=times_s[0])))
-    [(winner, race)] = judged(sizes, replace(report, rows=tuple(rows)))
-    assert (winner.name, race.iterations) == (sizes[0][1][0].name, 3)
+    [found] = judged(sizes, replace(report, rows=tuple(rows)))
+    assert (found.winner.name, found.race.iterations) == (sizes[0][1][0].name, 3)
 
 
 def test_wrong_elements_are_a_bug(schedules):

@@ -127,8 +127,10 @@ def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     assert {"ring", "direct"} <= {one.method for one in found.at(SIZES[0])}
     winners = [0, *[1] * (len(SIZES) - 1)]
     races = [Race(size, ("here",), "library", 1, (Raced("any", 1, 1, 1.0, 1.0, 1.0, 1.0),)) for size in SIZES]
-    selection = measured(found, winners, races).selection
+    libraries = [*[""] * (len(SIZES) - 1), "mpi"]
+    selection = measured(found, winners, libraries, races).selection
     assert selection.problems() == []
-    assert [one.algorithm for one in selection.ranges] == [0, 1]
+    assert [(one.algorithm, one.library) for one in selection.ranges] == [(0, ""), (1, ""), (1, "mpi")]
+    assert [selection.library(size) for size in SIZES] == libraries
     assert SIZES[0] < selection.ranges[1].from_bytes <= SIZES[1]
     assert [point.race for point in selection.points] == races
