@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 
-.PHONY: help run test coverage fuzz check docs wheel clean
+.PHONY: help run test coverage fuzz check docs site wheel clean
 
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
 	@echo 'make check   ruff, mypy --strict, import-linter'
 	@echo 'make docs    write man/ and completions/ anew from the command line'
+	@echo 'make site    build docs/ as a site, dist/site/index.html'
 	@echo 'make wheel   compile the loops, and build dist/ccctl-….whl with them'
 	@echo 'make clean   remove .venv, out/, dist/ and every cache'
 
@@ -56,6 +57,12 @@ docs:
 	@.ci/venv dev
 	$(BIN)/python -P -m ccctl.docs.manpages man
 	$(BIN)/python -P -m ccctl.docs.completions completions
+
+# Strict: a page outside the navigation, or a link or an anchor that leads nowhere, is an error.
+site:
+	@.ci/venv dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --quiet
+	@echo dist/site/index.html
 
 # Whose versions of Python and numba are those of .venv compiles no loop; others compile them as they need them.
 wheel:

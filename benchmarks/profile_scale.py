@@ -1,4 +1,6 @@
-"""What profiling costs with N hosts, and what it finds: prints the table of docs/profiling-at-scale.md.
+"""What profiling costs with N hosts, and what it finds.
+
+Prints the table of docs/explanation/results/profiling-at-scale.md.
 
 Seconds come from the plans that `ccctl profile` makes itself, with one rank a host and the stated link;
 what is found comes from running its detection on simulated bandwidths: every link alike but for noise of

@@ -201,7 +201,8 @@ def _files() -> Iterator[tuple[int, str, str]]:
 def _connects(user: int, family: int, address: str | tuple[str, int]) -> str:
     """What another user gets who connects there: "" where nothing.
 
-    By the loopback a user of this host reaches Open MPI's launcher while MPI starts: see docs/security.md.
+    By the loopback a user of this host reaches Open MPI's launcher while MPI starts:
+    see docs/explanation/security.md.
     """
     if not isinstance(address, str):
         outside = [one.address for every in psutil.net_if_addrs().values() for one in every]

@@ -1,10 +1,10 @@
-"""docs/architecture.md names what is there: every path exists, and every package has its line."""
+"""docs/reference/architecture.md names what is there: every path exists, and every package has its line."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/architecture.md").read_text()
+PAGE = (ROOT / "docs/reference/architecture.md").read_text()
 FLOORS = ("probes", "synth", "exec", "ccctl")
 
 

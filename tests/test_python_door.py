@@ -1,4 +1,4 @@
-"""The door for Python: what docs/python.md shows runs, and so does the example of each public function."""
+"""The door for Python: what docs/reference/python.md shows runs, and each public function's example."""
 
 import doctest
 import importlib
@@ -35,7 +35,7 @@ def test_the_example_of_each_function_runs(name, tmp_path, monkeypatch):
 
 @pytest.mark.mpi
 def test_the_pipeline_on_the_page_runs(tmp_path):
-    page = (ROOT / "docs/python.md").read_text()
+    page = (ROOT / "docs/reference/python.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(code.splitlines()) <= 32
     (tmp_path / "pipeline.py").write_text(code)
@@ -63,7 +63,7 @@ def test_a_face_names_what_is_there_and_imports_it_late(face):
 
 @pytest.mark.parametrize("face", FACES)
 def test_the_page_names_everything_that_a_face_has(face):
-    page = (ROOT / "docs/python.md").read_text()
+    page = (ROOT / "docs/reference/python.md").read_text()
     named = set(re.findall(r"`(\w+)`", page))
     left = set(importlib.import_module(face).__all__) - named
     assert left <= {"METHODS", "NotApplicableError", "NotProvenError", "Synthesis"}

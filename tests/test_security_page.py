@@ -1,10 +1,10 @@
-"""Each sentence of docs/security.md names a test, and that test exists."""
+"""Each sentence of docs/explanation/security.md names a test, and that test exists."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "security.md"
+PAGE = TESTS.parent / "docs" / "explanation" / "security.md"
 # Tried by a benchmark that needs minutes.
 UNTESTED = "benchmarks/two_users.py"
 

@@ -7,11 +7,10 @@ import inspect
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ccctl import __version__
 from ccctl.artifacts import codec
 from ccctl.artifacts.arrays import column_dtype
 from ccctl.artifacts.json_schema import nested
-from ccctl.docs import roff
+from ccctl.docs.page import Block, Entries, Mentions, Page, Section, Subsection, Text
 
 __all__ = ["artifacts_page"]
 
@@ -37,35 +36,37 @@ _PLAIN = {int: "integer", float: "number", str: "text", bool: "true or false"}
 _MANY = {int: "integers", float: "numbers", str: "texts"}
 
 
-def artifacts_page() -> str:
-    """The text of the page."""
-    lines = [
-        *roff.heading("ccctl-artifacts", 5, __version__),
-        *roff.section("NAME", [r"ccctl\-artifacts \- the files that ccctl reads and writes"]),
-        *roff.section("DESCRIPTION", roff.paragraphs(_FORM)),
-        *roff.section("ENVELOPE", roff.entries(_ENVELOPE)),
-    ]
-    for kind, (_, major) in codec.KINDS.items():
-        lines += roff.section(f"{kind.upper()} (VERSION {major})", _kind(codec.body_type(kind)))
-    lines += roff.section("SEE ALSO", [r"\fBccctl\fR(1),", r"\fBccctl\-schema\fR(1)"])
-    return "\n".join(lines) + "\n"
+def artifacts_page() -> Page:
+    """The page of all kinds."""
+    kinds = tuple(
+        Section(f"{kind.upper()} (VERSION {major})", _kind(codec.body_type(kind)))
+        for kind, (_, major) in codec.KINDS.items()
+    )
+    return Page(
+        "ccctl-artifacts",
+        5,
+        "the files that ccctl reads and writes",
+        (
+            Section("DESCRIPTION", (Text(_FORM),)),
+            Section("ENVELOPE", (Entries(_ENVELOPE),)),
+            *kinds,
+            Section("SEE ALSO", (Mentions((("ccctl", 1), ("ccctl-schema", 1))),)),
+        ),
+    )
 
 
-def _kind(body: type) -> list[str]:
-    lines = _fields(body)
-    for part in nested(body):
-        lines += [f".SS {roff.text(part.__name__)}", *_fields(part)]
-    return lines
+def _kind(body: type) -> tuple[Block | Subsection, ...]:
+    return *_fields(body), *(Subsection(part.__name__, _fields(part)) for part in nested(body))
 
 
-def _fields(cls: Any) -> list[str]:
+def _fields(cls: Any) -> tuple[Block, ...]:
     hints = get_type_hints(cls)
-    rows = [
+    rows = tuple(
         (field.name, _type(hints[field.name]) + ("" if _required(field) else "; may be absent"))
         for field in dataclasses.fields(cls)
-    ]
+    )
     described = inspect.cleandoc(cls.__doc__ or "").replace("``", "")
-    return [*roff.paragraphs(described), *roff.entries(rows)]
+    return Text(described), Entries(rows)
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 
 import typer
 
-from ccctl import __version__
 from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
+from ccctl.docs.page import Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
 from ccctl.main import app, examples
 
-__all__ = ["pages"]
+__all__ = ["pages", "reference"]
 
 _ROOT = Path(__file__).parents[2]
 _EXIT_STATUS = (
@@ -70,20 +70,25 @@ _FILES = (
 )
 
 
-def pages() -> dict[str, str]:
-    """Every page as {file name: content}."""
+def reference() -> list[Page]:
+    """Every page: the root's, the artifacts', and one a command."""
     root: Any = typer.main.get_command(app)
     top = typer.Context(root, info_name="ccctl", **root.context_settings)
-    written = {"ccctl.1": _root_page(root, top), "ccctl-artifacts.5": artifacts_page()}
+    written = [_root_page(root, top), artifacts_page()]
     for function in COMMANDS:
         name = function.__name__
         context = typer.Context(root.commands[name], info_name=name, parent=top)
         shipped = _shipped(getattr(sys.modules[function.__module__], "FILES", ()))
-        written[f"ccctl-{name}.1"] = _command_page(root.commands[name], context, examples(function), shipped)
+        written.append(_command_page(root.commands[name], context, examples(function), shipped))
     return written
 
 
-def _root_page(root: Any, context: typer.Context) -> str:
+def pages() -> dict[str, str]:
+    """Every page of the manual as {file name: content}."""
+    return {f"{page.name}.{page.number}": roff.written(page) for page in reference()}
+
+
+def _root_page(root: Any, context: typer.Context) -> Page:
     commands = [(f"ccctl-{name}(1)", _claim(root.commands[name])) for name in root.list_commands(context)]
     shown = [
         line
@@ -91,58 +96,63 @@ def _root_page(root: Any, context: typer.Context) -> str:
         for command, what in examples(function)[:1]
         for line in (f"# {what}", command)
     ]
-    lines = [
-        *roff.heading("ccctl", 1, __version__),
-        *roff.section("NAME", [r"ccctl \- from bare wires to the collectives that they can carry best"]),
-        *roff.section("SYNOPSIS", [_synopsis(root, context)]),
-        *roff.section("DESCRIPTION", roff.paragraphs(root.help)),
-        *roff.section("COMMANDS", roff.entries(commands)),
-        *_parameters(root, context),
-        *roff.section("EXIT STATUS", roff.entries(_EXIT_STATUS)),
-        *roff.section("ENVIRONMENT", roff.entries(_ENVIRONMENT)),
-        *roff.section("FILES", roff.entries(_FILES)),
-        *roff.section("EXAMPLES", roff.code(shown) if shown else []),
-        *roff.section("SEE ALSO", [r"\fBccctl\-artifacts\fR(5)"]),
-    ]
-    return "\n".join(lines) + "\n"
+    return Page(
+        "ccctl",
+        1,
+        "from bare wires to the collectives that they can carry best",
+        (
+            Section("SYNOPSIS", (Usage((_usage(root, context),)),)),
+            Section("DESCRIPTION", (Text(root.help),)),
+            Section("COMMANDS", (Entries(tuple(commands)),)),
+            *_parameters(root, context),
+            Section("EXIT STATUS", (Entries(_EXIT_STATUS),)),
+            Section("ENVIRONMENT", (Entries(_ENVIRONMENT),)),
+            Section("FILES", (Entries(_FILES),)),
+            Section("EXAMPLES", (Code(tuple(shown)),)),
+            Section("SEE ALSO", (Mentions((("ccctl-artifacts", 5),)),)),
+        ),
+    )
 
 
 def _command_page(
-    command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...], shipped: list[str]
-) -> str:
-    name, claim = f"ccctl-{context.info_name}", _claim(command).rstrip(".")
-    lines = [
-        *roff.heading(name, 1, __version__),
-        *roff.section("NAME", [rf"{roff.text(name)} \- {roff.text(claim[0].lower() + claim[1:])}"]),
-        *roff.section("SYNOPSIS", _synopses(command, context)),
-        *roff.section("DESCRIPTION", roff.paragraphs(command.help)),
-        *_parameters(command, context),
-        *roff.section("COMMANDS", _verbs(command, context)),
-        *roff.section("EXIT STATUS", ["The same for every command: see", r"\fBccctl\fR(1)."]),
-        *roff.section("EXAMPLES", roff.code(line for cmd, what in shown for line in (f"# {what}", cmd))),
-        *roff.section("FILES", shipped),
-        *roff.section("SEE ALSO", [r"\fBccctl\fR(1),", r"\fBccctl\-artifacts\fR(5)"]),
-    ]
-    return "\n".join(lines) + "\n"
+    command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...], shipped: tuple[Subsection, ...]
+) -> Page:
+    claim = _claim(command).rstrip(".")
+    usages = tuple(_usage(*one) for one in _contexts(command, context))
+    return Page(
+        f"ccctl-{context.info_name}",
+        1,
+        claim[0].lower() + claim[1:],
+        (
+            Section("SYNOPSIS", (Usage(usages),)),
+            Section("DESCRIPTION", (Text(command.help),)),
+            *_parameters(command, context),
+            Section("COMMANDS", _verbs(command, context)),
+            Section("EXIT STATUS", (Mentions((("ccctl", 1),), "The same for every command: see", "."),)),
+            Section("EXAMPLES", (Code(tuple(line for cmd, what in shown for line in (f"# {what}", cmd))),)),
+            Section("FILES", shipped),
+            Section("SEE ALSO", (Mentions((("ccctl", 1), ("ccctl-artifacts", 5))),)),
+        ),
+    )
 
 
-def _shipped(files: Iterable[str]) -> list[str]:
+def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:
     """Files that are installed as examples, whole."""
-    lines: list[str] = []
-    for name in files:
-        content = (_ROOT / name).read_text(encoding="utf-8")
-        place = f"share/doc/ccctl/{name}"
-        lines += roff.subsection(place, roff.code(content.splitlines()))
-    return lines
+    return tuple(
+        Subsection(
+            f"share/doc/ccctl/{name}",
+            (Code(tuple((_ROOT / name).read_text(encoding="utf-8").splitlines())),),
+        )
+        for name in files
+    )
 
 
 def _claim(command: Any) -> str:
     return " ".join(command.help.split("\n\n")[0].split())
 
 
-def _synopsis(command: Any, context: typer.Context) -> str:
-    pieces = " ".join(command.collect_usage_pieces(context))
-    return f"{roff.bold(context.command_path)} {roff.text(pieces)}"
+def _usage(command: Any, context: typer.Context) -> tuple[str, str]:
+    return context.command_path, " ".join(command.collect_usage_pieces(context))
 
 
 def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Context]]:
@@ -153,26 +163,23 @@ def _contexts(command: Any, context: typer.Context) -> list[tuple[Any, typer.Con
     return [(verb, typer.Context(verb, info_name=name, parent=context)) for name, verb in verbs.items()]
 
 
-def _synopses(command: Any, context: typer.Context) -> list[str]:
-    lines = [_synopsis(*one) for one in _contexts(command, context)]
-    return [line for number, one in enumerate(lines) for line in ([".br", one] if number else [one])]
+def _verbs(command: Any, context: typer.Context) -> tuple[Subsection, ...]:
+    return tuple(
+        Subsection(
+            str(inner.info_name),
+            (Text(verb.help), Entries(tuple(row for kind in _rows(verb, inner).values() for row in kind))),
+        )
+        for verb, inner in _contexts(command, context)
+        if verb is not command
+    )
 
 
-def _verbs(command: Any, context: typer.Context) -> list[str]:
-    lines: list[str] = []
-    for verb, inner in _contexts(command, context):
-        if verb is not command:
-            rows = [row for kind in _rows(verb, inner).values() for row in kind]
-            lines += roff.subsection(str(inner.info_name), [*roff.paragraphs(verb.help), *roff.entries(rows)])
-    return lines
-
-
-def _parameters(command: Any, context: typer.Context) -> list[str]:
+def _parameters(command: Any, context: typer.Context) -> tuple[Section, Section]:
     rows = _rows(command, context)
-    return [
-        *roff.section("ARGUMENTS", roff.entries(rows["argument"])),
-        *roff.section("OPTIONS", roff.entries(rows["option"])),
-    ]
+    return (
+        Section("ARGUMENTS", (Entries(tuple(rows["argument"])),)),
+        Section("OPTIONS", (Entries(tuple(rows["option"])),)),
+    )
 
 
 def _rows(command: Any, context: typer.Context) -> dict[str, list[tuple[str, str]]]:

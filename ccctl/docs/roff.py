@@ -1,61 +1,64 @@
-"""The little of roff that a manual page needs: its lines are joined into a page."""
+"""Pages as roff, which man reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["bold", "code", "entries", "heading", "paragraphs", "section", "subsection", "text"]
+from ccctl import __version__
+from ccctl.docs.page import Block, Code, Entries, Mentions, Page, Subsection, Text, Usage
+
+__all__ = ["written"]
 
 # A page carries the date of the last change to its template, so that it is the same on every day.
 _DATE = "2026-11-20"
 
 
-def heading(name: str, number: int, version: str) -> list[str]:
-    """The first line of the page ``name``(``number``)."""
-    return [
-        f'.TH {name.upper().replace("-", chr(92) + "-")} {number} {_DATE} "ccctl {version}" "ccctl manual"'
+def written(page: Page) -> str:
+    """The page as a file of the manual."""
+    name = page.name.upper().replace("-", r"\-")
+    lines = [
+        f'.TH {name} {page.number} {_DATE} "ccctl {__version__}" "ccctl manual"',
+        ".SH NAME",
+        rf"{_text(page.name)} \- {_text(page.claim)}",
     ]
+    for section in page.sections:
+        body = [line for block in section.blocks for line in _lines(block)]
+        lines += [f".SH {section.title}", *body] if body else []
+    return "\n".join(lines) + "\n"
 
 
-def section(title: str, body: Iterable[str]) -> list[str]:
-    """A section, or nothing where the body is empty."""
-    lines = list(body)
-    return [f".SH {title}", *lines] if lines else []
+def _lines(block: Block | Subsection) -> list[str]:
+    match block:
+        case Subsection(title, blocks):
+            return [f".SS {_text(title)}", *(line for inner in blocks for line in _lines(inner))]
+        case Text(words):
+            return _paragraphs(words)
+        case Entries(rows):
+            return [
+                line
+                for term, meaning in rows
+                for line in (".TP", rf"\fB{_text(term)}\fR", _text(meaning or "-"))
+            ]
+        case Code(shown):
+            return [".nf", *(f"    {_text(line)}" for line in shown), ".fi"]
+        case Usage(usages):
+            typed = [rf"\fB{_text(command)}\fR {_text(rest)}" for command, rest in usages]
+            return [line for number, one in enumerate(typed) for line in ([".br", one] if number else [one])]
+        case Mentions(pages, before, after):
+            named = [rf"\fB{_text(name)}\fR({number})" for name, number in pages]
+            ends = [","] * (len(named) - 1) + [after]
+            return [_text(before)] * bool(before) + [a + b for a, b in zip(named, ends, strict=True)]
 
 
-def subsection(title: str, body: Iterable[str]) -> list[str]:
-    """A part of a section."""
-    return [f".SS {text(title)}", *body]
-
-
-def paragraphs(words: str) -> list[str]:
-    """Text in paragraphs that blank lines separate."""
-    blocks = [" ".join(block.split()) for block in words.strip().split("\n\n")]
+def _paragraphs(words: str) -> list[str]:
+    blocks: Iterable[str] = (" ".join(block.split()) for block in words.strip().split("\n\n"))
     lines: list[str] = []
     for block in blocks:
-        lines += ([".PP"] if lines else []) + [text(block)]
+        lines += ([".PP"] if lines else []) + [_text(block)]
     return lines
 
 
-def entries(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """A list of terms, each with what it means."""
-    lines: list[str] = []
-    for term, meaning in rows:
-        lines += [".TP", bold(term), text(meaning or "-")]
-    return lines
-
-
-def code(lines: Iterable[str]) -> list[str]:
-    """Lines shown as they are."""
-    return [".nf", *(f"    {text(line)}" for line in lines), ".fi"]
-
-
-def bold(words: str) -> str:
-    """Words in bold type."""
-    return rf"\fB{text(words)}\fR"
-
-
-def text(words: str) -> str:
+def _text(words: str) -> str:
     """Words with whatever roff would read as its own made plain."""
     plain = words.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{plain}" if plain.startswith((".", "'")) else plain

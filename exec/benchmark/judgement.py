@@ -35,7 +35,8 @@ _SMALL, _LARGE = 1 << 12, 1 << 34
 # Bounds that count what must come into a set of ranks, and hold though switches add or copy, too.
 _CROSSING = ("ingress", "egress", "cut", "latency")
 # Of what NCCL's ring could carry, normal is two thirds: NVLink's protocol takes 20 % of its line
-# rate, xGMI's 25 %, and the machines in docs/explain.md that are well lie above it.
+# rate, xGMI's 25 %, and the machines in docs/explanation/results/normal-bandwidth.md
+# that are well lie above it.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # A row is of start-up where bytes alone take less than each step of a ring takes to begin.
 _STEP_S = 10e-6

@@ -437,8 +437,8 @@ def backends(rank, size):
 
 
 def documented(rank, size):
-    """The script of docs/training.md, in this process group."""
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    """The script of docs/explanation/training.md, in this process group."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "training.md").read_text()
     section = page.partition("## Training with DS-Sync")[2]
     lines = section.partition("```python\n")[2].partition("```")[0].splitlines()
     there = {}
