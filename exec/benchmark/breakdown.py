@@ -7,11 +7,22 @@ Together they are the time of the run, as those of a forecast are the predicted 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GROUPS", "Breakdown", "Busy", "Forecast", "Part", "PartKind", "Placement", "RankTimes"]
+__all__ = [
+    "GROUPS",
+    "Breakdown",
+    "Busy",
+    "Forecast",
+    "Part",
+    "PartKind",
+    "Placement",
+    "RankTimes",
+    "link_name",
+    "parts_of",
+]
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
@@ -40,6 +51,17 @@ class Part:
     kind: PartKind
     where: str
     time_s: float
+
+
+def parts_of(spent: Mapping[tuple[PartKind, str], float]) -> tuple[Part, ...]:
+    """Seconds by kind and place as parts, the longest first."""
+    found = (Part(kind, where, time_s) for (kind, where), time_s in spent.items() if time_s)
+    return tuple(sorted(found, key=lambda part: (-part.time_s, part.kind, part.where)))
+
+
+def link_name(source: int, target: int) -> str:
+    """A link as reports name it."""
+    return f"{source} -> {target}"
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exec.benchmark.breakdown import Busy, Part, PartKind, RankTimes
-from exec.benchmark.forecast import link_name, parts_of
+from exec.benchmark.breakdown import Busy, Part, PartKind, RankTimes, link_name, parts_of
 from exec.program.trace import Ends, RankTrace, connection_of
 from probes.columns import Floats, Indices
 from synth.network import Network, fastest_links

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 
-from exec.benchmark.breakdown import Forecast, Part, PartKind
+from exec.benchmark.breakdown import Forecast, PartKind, link_name, parts_of
 from exec.predict import prediction
 from synth.bounds.bounds import bounds
 from synth.network import Network
@@ -14,7 +13,7 @@ from synth.program import Program
 from synth.simulation.program import ProgramTiming, simulate_program
 from synth.simulation.threadblock_machine import CAUSES
 
-__all__ = ["forecast", "link_name", "parts_of"]
+__all__ = ["forecast"]
 
 
 def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
@@ -44,17 +43,6 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
         memory_s=found.worked_s,
         parts=parts_of(spent),
     )
-
-
-def parts_of(spent: Mapping[tuple[PartKind, str], float]) -> tuple[Part, ...]:
-    """Seconds by kind and place as parts, the longest first."""
-    found = (Part(kind, where, time_s) for (kind, where), time_s in spent.items() if time_s)
-    return tuple(sorted(found, key=lambda part: (-part.time_s, part.kind, part.where)))
-
-
-def link_name(source: int, target: int) -> str:
-    """A link as reports name it."""
-    return f"{source} -> {target}"
 
 
 def _critical_path(timing: ProgramTiming, network: Network) -> defaultdict[tuple[PartKind, str], float]:

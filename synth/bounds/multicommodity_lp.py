@@ -7,7 +7,6 @@ and no link or port is held longer than T. By HiGHS, through scipy; for small ne
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from probes.columns import Floats, Indices
@@ -56,6 +55,9 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))
     cost = np.zeros(count + 1)
     cost[-1] = 1.0
+    # A tenth of a second, which processes that solve none need not take.
+    from scipy.optimize import linprog
+
     found = linprog(
         cost,
         A_ub=capacity.tocsr(),

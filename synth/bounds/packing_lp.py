@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import coo_array, csc_array, csr_array, hstack
 
 from probes.columns import Floats, Indices, Mask
@@ -95,6 +94,9 @@ def solve(busy: csc_array, trees: Trees, demand: Floats) -> Shares:
     equal = hstack((one_each, coo_array((len(demand), 1))), format="csc")
     least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
     goal = np.append(_HEIGHT_WEIGHT * least * trees.heights, 1.0)
+    # A tenth of a second, which processes that solve none need not take.
+    from scipy.optimize import linprog
+
     solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=demand, method="highs")
     price = np.zeros(busy.shape[0])
     price[rows] = np.maximum(-solved.ineqlin.marginals, 0.0)

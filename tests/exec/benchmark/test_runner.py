@@ -90,6 +90,13 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
                 assert measured.busbw_gbs == pytest.approx(measured.algbw_gbs * factor)
 
 
+def test_ranks_that_run_and_measure_load_nothing_that_plans():
+    planning = {"scipy.sparse", "pulp", "synth.bounds", "synth.compiler"}
+    script = f"import sys, exec.benchmark.runner, exec.run_once; print({planning} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_bandwidth_factors_are_those_of_nccl_tests():
     factors = {kind: busbw_factor(kind, 4) for kind in KINDS}
     assert factors.pop("all_reduce") == 1.5
