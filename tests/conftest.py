@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from racked_networks import racked
+from warm_commands import WarmCommands
 
 from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
@@ -39,6 +40,11 @@ INTERPRETED_S = 1
 # Tests assert results: how long an example takes depends on what else the machine does.
 settings.register_profile("untimed", parent=settings.default, deadline=None)
 settings.load_profile("untimed")
+
+# Tests start thousands of commands and ranks. Without bytecode each compiles all sources anew, which costs it
+# three times the processor time; what is kept is what git ignores.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config):
@@ -95,19 +101,33 @@ def no_namespaces():
     return refused.stderr.strip()
 
 
-@pytest.fixture
-def run_ccctl(tmp_path):
-    """A function that runs ``ccctl ARGUMENTS`` in an empty folder and gives the finished process."""
+@pytest.fixture(scope="session")
+def _warm_commands():
+    commands = WarmCommands()
+    yield commands
+    commands.close()
 
-    def run(*arguments, stdin=None, cwd=tmp_path, timeout=120, **environment):
+
+@pytest.fixture
+def run_ccctl(tmp_path, _warm_commands):
+    """A function that runs ``ccctl ARGUMENTS`` in an empty folder and gives the finished process.
+
+    Python starts anew only for commands with variables of their own.
+    """
+
+    def run(*arguments, stdin="", cwd=tmp_path, timeout=120, **environment):
+        words = [*map(str, arguments)]
+        variables = {**os.environ, **environment}
+        if _warm_commands.serves(variables):
+            return _warm_commands.run(words, stdin, cwd, timeout)
         return subprocess.run(
-            [sys.executable, "-P", "-m", "ccctl", *map(str, arguments)],
-            input=stdin or "",
+            [sys.executable, "-P", "-m", "ccctl", *words],
+            input=stdin,
             capture_output=True,
             text=True,
             cwd=cwd,
             timeout=timeout,
-            env={**os.environ, **environment},
+            env=variables,
         )
 
     return run

@@ -1,6 +1,7 @@
 """Detection on several hosts: here with starts that fail, on two ranks, and in a lab of three hosts."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import permutations
@@ -187,10 +188,11 @@ def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
 @pytest.mark.netns
 @pytest.mark.mpi
 def test_a_lab_of_three_hosts_folds_into_one_line_and_a_missing_host_is_named(run_ccctl, tmp_path):
-    (tmp_path / "l.toml").write_text('name = "detlab"\nhosts = "gpu[1-3]"\n')
+    lab = f"detect-{os.getpid()}"
+    (tmp_path / "l.toml").write_text(f'name = "{lab}"\nhosts = "gpu[1-3]"\n')
     assert run_ccctl("lab", "up", "l.toml").returncode == 0
     try:
-        within = ("lab", "run", "--lab", "detlab", "--", *CCCTL, "detect")
+        within = ("lab", "run", "--lab", lab, "--", *CCCTL, "detect")
         drawn = run_ccctl(*within)
         assert drawn.returncode == 0, drawn.stderr
         assert drawn.stdout.startswith("gpu[1-3]: 3 alike: ")
@@ -201,4 +203,4 @@ def test_a_lab_of_three_hosts_folds_into_one_line_and_a_missing_host_is_named(ru
         assert [(one["what"], one["where"]) for one in summary["findings"]] == [("host-missing", "gpu4")]
         assert "gpu4 gave nothing; 3 of 4 hosts did" in found.stderr
     finally:
-        run_ccctl("lab", "down", "--lab", "detlab")
+        run_ccctl("lab", "down", "--lab", lab)

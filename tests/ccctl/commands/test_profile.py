@@ -24,30 +24,27 @@ from probes.profiling.task import Begun
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples
 
-pytestmark = pytest.mark.mpi
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 
 
-def ccctl(*arguments, **options):
-    return subprocess.run([*CCCTL, *arguments], capture_output=True, text=True, timeout=120, **options)
-
-
-def test_a_profile_is_written_and_drawn(tmp_path):
+@pytest.mark.mpi
+def test_a_profile_is_written_and_drawn(run_ccctl, tmp_path):
     path = tmp_path / "profile.json"
-    done = ccctl("profile", "-n", "4", "-o", str(path))
+    done = run_ccctl("profile", "-n", "4", "-o", str(path))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     body = codec.read(str(path), "profile").body
     assert len(body.ranks) == 4
     assert len(body.links.src) == 12
     assert "12 links" in done.stderr
-    drawn = ccctl("show", str(path))
+    drawn = run_ccctl("show", str(path))
     assert drawn.returncode == 0, drawn.stderr
     assert "bandwidth, GB/s" in drawn.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
 
 
-def test_the_summary_is_one_object(tmp_path):
-    done = ccctl("profile", "-n", "2", "--quick", "--json", cwd=tmp_path)
+@pytest.mark.mpi
+def test_the_summary_is_one_object(run_ccctl, tmp_path):
+    done = run_ccctl("profile", "-n", "2", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary.keys() >= {"ranks", "links", "findings", "seconds"}
@@ -55,31 +52,34 @@ def test_the_summary_is_one_object(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_artifact_alone_goes_to_stdout():
-    done = ccctl("profile", "-n", "2", "--quick", "-o", "-")
+@pytest.mark.mpi
+def test_the_artifact_alone_goes_to_stdout(run_ccctl):
+    done = run_ccctl("profile", "-n", "2", "--quick", "-o", "-")
     assert done.returncode == 0, done.stderr
     assert codec.decode(done.stdout.encode(), "stdin", "profile").kind == "profile"
 
 
 @pytest.mark.parametrize("arguments", [["-n", "1"], [], ["-n", "0"], ["-n", "8", "--hosts", "a[1-2]"]])
-def test_what_cannot_be_profiled_is_a_usage_error(arguments):
-    done = ccctl("profile", *arguments)
+def test_what_cannot_be_profiled_is_a_usage_error(run_ccctl, arguments):
+    done = run_ccctl("profile", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("ccctl: ")
 
 
-def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(tmp_path):
+@pytest.mark.mpi
+def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(run_ccctl, tmp_path):
     pairs = tmp_path / "pairs.txt"
     pairs.write_text("1 0 1\n1 2 0  # back\n2 1 2\n")
-    done = ccctl("profile", "-n", "3", "--pairs", str(pairs), "--sizes", "256K:1M", "-o", "-")
+    done = run_ccctl("profile", "-n", "3", "--pairs", str(pairs), "--sizes", "256K:1M", "-o", "-")
     assert done.returncode == 0, done.stderr
     found = codec.decode(done.stdout.encode(), "stdin", "profile").body
     assert list(zip(found.links.src, found.links.dst, strict=True)) == [(0, 1), (1, 2), (2, 0)]
     assert found.findings[0] == f"left out ({pairs} names the pairs): 3 links not measured"
 
 
-def test_a_budget_is_kept_and_what_it_left_out_is_told():
-    done = ccctl("profile", "-n", "4", "--budget", "0.2", "--json")
+@pytest.mark.mpi
+def test_a_budget_is_kept_and_what_it_left_out_is_told(run_ccctl):
+    done = run_ccctl("profile", "-n", "4", "--budget", "0.2", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["findings"][0].startswith("left out (budget of 0.2 s): ")
@@ -100,15 +100,15 @@ def test_a_budget_is_kept_and_what_it_left_out_is_told():
         (["-n", "2", "--baseline", "far.txt"], 65, "far.txt: "),
     ],
 )
-def test_bad_input_is_told_before_anything_is_measured(tmp_path, arguments, status, said):
+def test_bad_input_is_told_before_anything_is_measured(run_ccctl, tmp_path, arguments, status, said):
     (tmp_path / "bad.txt").write_text("0 1\n0\n")
     (tmp_path / "far.txt").write_text("0 7\n")
-    done = ccctl("profile", *arguments, cwd=tmp_path)
+    done = run_ccctl("profile", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
 
 
-def test_two_files_are_compared_without_measuring(tmp_path, samples):
+def test_two_files_are_compared_without_measuring(run_ccctl, tmp_path, samples):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     codec.write(str(good), "profile", samples["profile"])
     links = samples["profile"].links
@@ -116,25 +116,27 @@ def test_two_files_are_compared_without_measuring(tmp_path, samples):
     changed = {name: slow for name in vars(links) if name.startswith("beta")}
     worse = dataclasses.replace(samples["profile"], links=dataclasses.replace(links, **changed))
     codec.write(str(bad), "profile", worse)
-    same = ccctl("profile", "--from", str(good), "--baseline", str(good))
+    same = run_ccctl("profile", "--from", str(good), "--baseline", str(good))
     assert (same.returncode, same.stderr) == (0, "")
     assert "no drift: 2 links" in same.stdout
-    done = ccctl("profile", "--from", str(bad), "--baseline", str(good), "--json")
+    done = run_ccctl("profile", "--from", str(bad), "--baseline", str(good), "--json")
     assert done.returncode == 1
     told = json.loads(done.stdout)
     assert told["findings"][0].startswith("0 → 1: bandwidth 0.001 → 0.00025 GB/s, 25% of the baseline")
     assert [change["worse"] for change in told["drift"]["changes"]] == [True, True]
     assert done.stderr == f"ccctl: worse than {good}\n"
-    assert ccctl("profile", "--from", str(good), "--baseline", str(bad)).returncode == 0
+    assert run_ccctl("profile", "--from", str(good), "--baseline", str(bad)).returncode == 0
 
 
-def test_its_own_timeout_is_124(tmp_path):
-    done = ccctl("profile", "-n", "2", "--timeout", "0.2", "-o", str(tmp_path / "profile.json"))
+@pytest.mark.mpi
+def test_its_own_timeout_is_124(run_ccctl, tmp_path):
+    done = run_ccctl("profile", "-n", "2", "--timeout", "0.2", "-o", str(tmp_path / "profile.json"))
     assert done.returncode == 124
     assert "not done within 0.2 s" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
 def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
     command = [*CCCTL, "profile", "-n", "8", "-o", str(tmp_path / "profile.json")]
@@ -152,6 +154,7 @@ def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
     assert alive == []
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize(
     ("number", "status", "why"), [("SIGINT", 130, "Ctrl-C"), ("SIGTERM", 143, "SIGTERM")]
 )
@@ -220,26 +223,26 @@ def test_any_end_leaves_what_was_measured(tmp_path, monkeypatch, capsys, error, 
     assert isinstance(error, CcctlError | RankFailed) or told in said.err
 
 
-def test_where_the_file_cannot_be_written_what_was_measured_goes_elsewhere(tmp_path):
-    done = ccctl(
-        "profile", "-n", "2", "--quick", "-o", "/dev/full", env={**os.environ, "TMPDIR": str(tmp_path)}
-    )
+@pytest.mark.mpi
+def test_where_the_file_cannot_be_written_what_was_measured_goes_elsewhere(run_ccctl, tmp_path):
+    done = run_ccctl("profile", "-n", "2", "--quick", "-o", "/dev/full", TMPDIR=tmp_path)
     assert done.returncode == 73, done.stderr
     (kept,) = tmp_path.iterdir()
     assert f"hint: What was measured is in {kept}." in done.stderr
     assert len(codec.read(str(kept), "profile").body.links.src) == 2
 
 
-def test_of_two_profiles_at_once_the_second_ends_with_75_or_waits():
+@pytest.mark.mpi
+def test_of_two_profiles_at_once_the_second_ends_with_75_or_waits(run_ccctl):
     lock = HostLock(_host())
     assert lock.take() == ""
     try:
-        done = ccctl("profile", "-n", "2", "--quick")
+        done = run_ccctl("profile", "-n", "2", "--quick")
         assert (done.returncode, done.stdout) == (75, "")
         assert f"another measurement of this user is under way (pid {os.getpid()}, since" in done.stderr
         assert "--wait SECONDS" in done.stderr
         threading.Timer(3, lock.release).start()
-        done = ccctl("profile", "-n", "2", "--quick", "--wait", "60", "--json")
+        done = run_ccctl("profile", "-n", "2", "--quick", "--wait", "60", "--json")
         assert done.returncode == 0, done.stderr
     finally:
         lock.release()

@@ -41,13 +41,6 @@ def baseline(bytes_per_s):
     return Profile(ranks, links, (), "mpi", "test", 1.0, 1)
 
 
-def ccctl(folder, *words, timeout=120, **environment):
-    line = [*CCCTL, *map(str, words)]
-    return subprocess.run(
-        line, cwd=folder, capture_output=True, text=True, timeout=timeout, env={**os.environ, **environment}
-    )
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A folder with two baselines, and a schedule for both."""
@@ -71,13 +64,13 @@ def files(folder):
 
 
 @pytest.mark.mpi
-def test_two_quiet_runs_differ_by_a_row_of_the_history_alone(folder):
-    first = ccctl(folder, "watch", *WORDS, *QUICK)
+def test_two_quiet_runs_differ_by_a_row_of_the_history_alone(run_ccctl, folder):
+    first = run_ccctl("watch", *WORDS, *QUICK)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("no drift: 2 links as good as in slow.json, within their noise, or 8.0 %")
     before = files(folder)
     assert before["current.json"] == (folder / "schedule.json").read_bytes()
-    second = ccctl(folder, "watch", *WORDS, *QUICK, "-q")
+    second = run_ccctl("watch", *WORDS, *QUICK, "-q")
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
     after = files(folder)
     assert {name for name in before if before[name] != after[name]} == {"history.json"}
@@ -90,8 +83,8 @@ def test_two_quiet_runs_differ_by_a_row_of_the_history_alone(folder):
 
 
 @pytest.mark.mpi
-def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(folder):
-    first = ccctl(folder, "watch", *FAST, *QUICK, "-q", "--prometheus", "w.prom")
+def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(run_ccctl, folder):
+    first = run_ccctl("watch", *FAST, *QUICK, "-q", "--prometheus", "w.prom")
     assert first.returncode == 1
     told = [line for line in first.stdout.splitlines() if line.startswith("drift: ")]
     assert len(told) == 2 and all("new in this run" in line for line in told), first.stdout
@@ -101,7 +94,7 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(f
     lines = (folder / "w.prom").read_text().splitlines()
     assert "ccctl_watch_drifts 2" in lines
     assert 'ccctl_exit_code{command="watch"} 1' in lines
-    second = ccctl(folder, "watch", *FAST, *QUICK, "--json")
+    second = run_ccctl("watch", *FAST, *QUICK, "--json")
     assert second.returncode == 1
     summary = json.loads(second.stdout)
     assert [event["kind"] for event in summary["events"]] == ["drift", "drift"]
@@ -110,7 +103,7 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(f
     assert len(summary["findings"]) == 2
     assert summary.keys() >= {"resynthesized", "predicted_gain", "percent_of_optimal", "seconds"}
     # Held to a slower baseline, all is well again.
-    third = ccctl(folder, "watch", *WORDS, *QUICK)
+    third = run_ccctl("watch", *WORDS, *QUICK)
     assert third.returncode == 0, third.stdout
     assert third.stdout.count("recovered: ") >= 1
     assert "worse since" in third.stdout
@@ -119,13 +112,11 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(f
 
 
 @pytest.mark.mpi
-def test_a_host_that_is_gone_is_a_finding_and_nothing_is_planned(folder):
+def test_a_host_that_is_gone_is_a_finding_and_nothing_is_planned(run_ccctl, folder):
     slow = baseline(SLOW_BYTES_PER_S)
     moved = dataclasses.replace(slow, ranks=(slow.ranks[0], ProfiledRank(1, "elsewhere")))
     codec.write(str(folder / "moved.json"), "profile", moved)
-    done = ccctl(
-        folder, "watch", "--baseline", "moved.json", *WORDS[2:], "-n", "2", "--budget", "1s", "--json"
-    )
+    done = run_ccctl("watch", "--baseline", "moved.json", *WORDS[2:], "-n", "2", "--budget", "1s", "--json")
     assert done.returncode == 1, done.stderr
     summary = json.loads(done.stdout)
     assert summary["events"][0] == {"kind": "gone", "what": "host elsewhere"}
@@ -137,7 +128,7 @@ def test_a_host_that_is_gone_is_a_finding_and_nothing_is_planned(folder):
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 )
-def test_whatever_ends_a_run_the_next_one_goes_on(folder, number, status):
+def test_whatever_ends_a_run_the_next_one_goes_on(run_ccctl, folder, number, status):
     line = [*CCCTL, "watch", *WORDS, "--budget", "30s"]
     with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         deadline_s = time.monotonic() + 60
@@ -146,7 +137,7 @@ def test_whatever_ends_a_run_the_next_one_goes_on(folder, number, status):
         time.sleep(0.3)
         running.send_signal(number)
         assert running.wait(60) == status
-    done = ccctl(folder, "watch", *WORDS, *QUICK)
+    done = run_ccctl("watch", *WORDS, *QUICK)
     assert done.returncode == 0, done.stderr
     assert set(files(folder)) <= {"current.json", "history.json"} | {
         name for name in files(folder) if name.startswith("schedule-")
@@ -154,14 +145,14 @@ def test_whatever_ends_a_run_the_next_one_goes_on(folder, number, status):
 
 
 @pytest.mark.mpi
-def test_its_time_limit_ends_it_and_keeps_the_state(folder):
-    done = ccctl(folder, "watch", *WORDS, "--timeout", "0.3", "--prometheus", "w.prom")
+def test_its_time_limit_ends_it_and_keeps_the_state(run_ccctl, folder):
+    done = run_ccctl("watch", *WORDS, "--timeout", "0.3", "--prometheus", "w.prom")
     assert done.returncode == 124, done.stderr
     assert 'ccctl_exit_code{command="watch"} 124' in (folder / "w.prom").read_text()
     assert "history.json" not in files(folder)
 
 
-def test_a_second_watch_of_the_same_folder_ends_with_75(folder):
+def test_a_second_watch_of_the_same_folder_ends_with_75(run_ccctl, folder):
     code = (
         "import time; from ccctl.watch.state import opened\n"
         "with opened('state'): print('on', flush=True); time.sleep(60)"
@@ -171,7 +162,7 @@ def test_a_second_watch_of_the_same_folder_ends_with_75(folder):
     )
     try:
         assert holder.stdout.readline() == "on\n"
-        done = ccctl(folder, "watch", *WORDS)
+        done = run_ccctl("watch", *WORDS)
     finally:
         holder.kill()
         holder.wait()
@@ -220,20 +211,20 @@ def test_what_is_wrong_is_told_before_anything_is_measured_or_made(
     assert not (folder / "state").exists()
 
 
-def test_a_bad_or_foreign_file_in_the_state_is_refused_with_its_path(folder):
+def test_a_bad_or_foreign_file_in_the_state_is_refused_with_its_path(run_ccctl, folder):
     (folder / "state").mkdir()
     (folder / "state" / "history.json").write_text('{"schema": "ccctl/history/1", "body": {"at_s": 1}}')
-    done = ccctl(folder, "watch", *WORDS)
+    done = run_ccctl("watch", *WORDS)
     assert (done.returncode, done.stdout) == (65, "")
     assert "state/history.json: body.at_s: " in done.stderr
     (folder / "state" / "mine.txt").write_text("")
-    done = ccctl(folder, "watch", *WORDS)
+    done = run_ccctl("watch", *WORDS)
     assert (done.returncode, done.stdout) == (69, "")
     assert "state: holds 'mine.txt', which ccctl did not write" in done.stderr
 
 
-def test_inside_mpirun_it_is_refused(folder):
-    done = ccctl(folder, "watch", *WORDS, PMI_RANK="0", PMI_SIZE="2")
+def test_inside_mpirun_it_is_refused(run_ccctl, folder):
+    done = run_ccctl("watch", *WORDS, PMI_RANK="0", PMI_SIZE="2")
     assert (done.returncode, done.stdout) == (2, "")
     assert "outside mpirun" in done.stderr
 

@@ -12,7 +12,7 @@ from exec.lab import lifecycle
 from exec.lab.model import PairRate
 from exec.lab.run import started
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.measures]
 
 PROGRAM = """
 import json, sys

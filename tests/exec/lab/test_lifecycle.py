@@ -17,7 +17,7 @@ from exec.lab.iproute import namespaces
 from exec.lab.model import Lab
 from probes.errors import UnavailableError
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.measures]
 # Of each 1514 bytes on the wire, headers take 66.
 GOODPUT = 1448 / 1514
 

@@ -1,0 +1,151 @@
+"""Runs ccctl in processes that are forked from one which has imported what its commands import.
+
+That is most of the time of a short command. Each is a process of its own, with its arguments, its folder and
+its streams, and the first one has done nothing but import.
+"""
+
+import contextlib
+import gc
+import os
+import pickle
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+
+_MOST_BYTES = 1 << 20
+# What ranks, GPUs and frameworks need is left to those who need it.
+_LEFT_OUT = ("exec.cuda.", "exec.training.", "ccctl.torch.")
+_PACKAGES = ("ccctl", "exec", "probes", "synth")
+
+
+class WarmCommands:
+    """The process that commands are forked from; started where the first of them is asked for."""
+
+    def __init__(self):
+        self._environment = _compared(os.environ)
+        self._server = None
+
+    def run(self, words, text, folder, timeout):
+        """As ``subprocess.run`` of ``ccctl WORDS`` in ``folder``, with ``text`` on its standard input."""
+        if self._server is None:
+            self._start()
+        given, stdin = os.pipe()
+        pipes = [os.pipe() for _ in range(2)]
+        told, reply = socket.socketpair()
+        with told:
+            fds = [given, *(write for _, write in pipes), reply.fileno()]
+            try:
+                socket.send_fds(self._control, [pickle.dumps((words, str(folder)))], fds)
+            finally:
+                for fd in fds[:-1]:
+                    os.close(fd)
+                reply.close()
+            with ThreadPoolExecutor(3) as streams:
+                streams.submit(_write, stdin, text.encode())
+                read = [streams.submit(_read, end) for end, _ in pipes]
+                pid = int(told.recv(32) or 0)
+                told.settimeout(timeout)
+                try:
+                    status = told.recv(32)
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(["ccctl", *words], timeout) from None
+            out, err = (one.result() for one in read)
+        return subprocess.CompletedProcess(["ccctl", *words], int(status), out, err)
+
+    def serves(self, environment):
+        """Whether commands with these variables may be forked: others may decide what is imported."""
+        return _compared(environment) == self._environment
+
+    def close(self):
+        if self._server is not None:
+            self._control.close()
+            self._server.wait()
+            self._server = None
+
+    def _start(self):
+        self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+        with far:
+            command = [sys.executable, "-P", __file__, str(far.fileno())]
+            self._server = subprocess.Popen(
+                command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL, env=self._environment
+            )
+
+
+def _compared(environment):
+    return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def _write(fd, content):
+    with contextlib.suppress(BrokenPipeError), open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
+        stream.write(content)
+
+
+def _read(fd):
+    with open(fd, encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+        return stream.read()
+
+
+def import_all():
+    """Import what commands import."""
+    for package in _PACKAGES:
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            if not module.name.startswith(_LEFT_OUT) and not module.name.endswith("__main__"):
+                import_module(module.name)
+    assert "mpi4py.MPI" not in sys.modules
+
+
+def _serve(control):
+    """Fork a process for each command that is asked for; returns in it, as where Python starts."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 4)
+        if not message:
+            os._exit(0)
+        # One that waits for the command, so that several may run at once.
+        if os.fork() == 0:
+            *streams, reply = fds
+            if (pid := os.fork()) == 0:
+                control.close()
+                os.close(reply)
+                return pickle.loads(message), streams
+            os.write(reply, str(pid).encode().ljust(32))
+            for fd in streams:
+                os.close(fd)
+            _, status = os.waitpid(pid, 0)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(reply, str(os.waitstatus_to_exitcode(status)).encode().ljust(32))
+            os._exit(0)
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _main():
+    control = socket.socket(fileno=int(sys.argv[1]))
+    import_all()
+    gc.collect()
+    gc.freeze()
+    (words, folder), streams = _serve(control)
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, closefd=False, errors=errors)  # noqa: SIM115 - descriptors
+        for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    os.chdir(folder)
+    sys.argv = ["ccctl", *words]
+    runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()
