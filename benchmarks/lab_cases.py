@@ -1,9 +1,12 @@
 """Our collectives in emulated clusters against the libraries' own, and against what was predicted.
 
-    python -P benchmarks/lab_cases.py [--cases slow_host,trunk] [--collectives all_reduce] [--sizes 8M]
-        [--rounds 2] [--mpich PYTHON] [--gloo PYTHON] [--algorithms]
+    python -P benchmarks/lab_cases.py [--cases slow_host,trunk] [--random 10 --seed 1] [--sizes 8M]
+        [--collectives all_reduce] [--rounds 2] [--wires mpi,sockets] [--mpich PYTHON] [--gloo PYTHON]
+        [--algorithms]
 
-For each case a lab is made, profiled and synthesized for, as an operator would. Then ours, Open MPI and,
+For each case a lab is made, profiled and synthesized for, as an operator would; ``--random`` draws labs of
+three to eight hosts with rates, racks and slow pairs of their own, the same for a seed, and prints each. Then
+ours over each kind of ``--wires`` (the first is ``ours`` in ratios), Open MPI and,
 from environments of their own, MPICH (``--mpich``: a Python with mpich and mpi4py) and gloo (``--gloo``: one
 with torch) run in turn, in rounds of a run to warm up and a timed one. A ratio is a library's median time
 over ours: above 1 we are faster. With ``--algorithms`` every algorithm of all_reduce that a library offers
@@ -18,12 +21,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from statistics import median
+
+import numpy as np
 
 from ccctl.arguments.units import format_size, parse_size
 
@@ -57,10 +64,17 @@ class Measured:
     """One case, collective and size: ours and the peers' seconds, and what was predicted."""
 
     case: str
+    bound_s: float
     predicted_s: float
     method: str
-    ours_s: list[float] = field(default_factory=list)
+    seconds: str
+    by_wires_s: dict[str, list[float]] = field(default_factory=dict)
     peers_s: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def ours_s(self) -> list[float]:
+        """Over the first kind of wires."""
+        return next(iter(self.by_wires_s.values()))
 
     def ratio(self, names: list[str]) -> float:
         """The fastest of these peers over ours."""
@@ -134,10 +148,31 @@ def gloo_times_s(lab_name: str, python: str, kind: str, size_bytes: int, hosts: 
     return times_s(printed[-1])
 
 
-def ours_s(lab_name: str, schedule: str, size_bytes: int) -> tuple[float, float]:
+def drawn(chance: np.random.Generator) -> str:
+    """A lab at random: hosts of other rates, racks behind trunks, pairs that are slow one way."""
+    count = int(chance.integers(3, 9))
+    hosts = [f"h{host}" for host in range(1, count + 1)]
+    rates = [
+        f'"{host}" = "{rate}Mbit/s"'
+        for host, rate in zip(hosts, chance.choice([100, 100, 100, 60, 40, 25], count), strict=True)
+        if rate < 100
+    ]
+    for _ in range(int(chance.integers(0, 3))):
+        src, dst = chance.choice(hosts, 2, replace=False)
+        rates.append(f'"{src} -> {dst}" = "{chance.choice([10, 20, 40])}Mbit/s"')
+    text = f'hosts = "h[1-{count}]"\nrate = "100Mbit/s"\n'
+    if count > 3 and chance.random() < 0.5:
+        cuts = sorted(chance.choice(np.arange(1, count), int(chance.integers(1, 3)), replace=False))
+        racks = [hosts[low:high] for low, high in pairwise([0, *cuts, count])]
+        text += f'racks = {json.dumps(racks)}\ntrunk = "{chance.choice([40, 60, 90])}Mbit/s"\n'
+    return text + ("[rates]\n" + "\n".join(dict.fromkeys(rates)) + "\n" if rates else "")
+
+
+def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[float, float]:
     """(measured, predicted) seconds of one timed run after one to warm up."""
     size = str(size_bytes)
     given = ["bench", schedule, "-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out"]
+    given += ["--wires", wires]
     summary = json.loads(inside(lab_name, *CCCTL, *given, "--json"))
     row = summary["rows"][0]
     if row["wrong"]:
@@ -149,14 +184,18 @@ def measure(
     case: str, lab_name: str, profile: str, kind: str, size_bytes: int, options: argparse.Namespace
 ) -> Measured:
     """Synthesize, then run everyone in turn."""
+    begun_s = time.monotonic()
     schedule = f"{profile}.{kind}.{size_bytes}.json"
     synth = ["synth", "--network", profile, "--collective", kind, "--size", str(size_bytes), "-o", schedule]
     done = subprocess.run([*CCCTL, *synth, "--json"], check=True, capture_output=True, text=True)
-    hosts = json.loads(done.stdout)["ranks"]
-    found = Measured(case, 0.0, json.loads(done.stdout)["method"])
+    summary = json.loads(done.stdout)
+    took = f"synth {time.monotonic() - begun_s:.0f} s"
+    hosts = summary["ranks"]
+    found = Measured(case, summary["bound_s"], 0.0, summary["method"], took)
     for _ in range(options.rounds):
-        mine_s, found.predicted_s = ours_s(lab_name, schedule, size_bytes)
-        found.ours_s.append(mine_s)
+        for wires in options.wires.split(","):
+            mine_s, found.predicted_s = ours_s(lab_name, schedule, size_bytes, wires)
+            found.by_wires_s.setdefault(wires, []).append(mine_s)
         for name, (python, variables) in peers(options, kind).items():
             if name == "gloo":
                 taken_s = gloo_times_s(lab_name, python, kind, size_bytes, hosts)
@@ -175,8 +214,13 @@ def told(found: Measured, kind: str, size_bytes: int) -> None:
         f"{name} {median(taken_s):.2f} ({median(taken_s) / mine_s:.2f}x)"
         for name, taken_s in found.peers_s.items()
     )
+    ours = "  ".join(
+        f"ours over {wires} {median(taken_s):.2f} s ({found.bound_s / median(taken_s):.0%})"
+        for wires, taken_s in found.by_wires_s.items()
+    )
     print(
-        f"{found.case:15} {kind:10} {format_size(size_bytes):>4}  ours {mine_s:.2f} s by {found.method}, "
+        f"{found.case:15} {kind:10} {format_size(size_bytes):>4}  bound {found.bound_s:.2f}  {ours} "
+        f"by {found.method}, {found.seconds}, "
         f"predicted {found.predicted_s:.2f} ({found.predicted_s / mine_s:.2f})  {others}",
         flush=True,
     )
@@ -191,7 +235,11 @@ def summed_up(label: str, ratios: list[float]) -> None:
 def main() -> None:
     """Print one line for each measurement, then the figures over all of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", default=",".join([*HETEROGENEOUS, *HOMOGENEOUS]))
+    parser.add_argument("--cases", help="of the named labs; all of them without --random")
+    parser.add_argument("--random", type=int, default=0, help="labs drawn at random")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="the first of the random labs to run")
+    parser.add_argument("--wires", default="mpi")
     parser.add_argument("--collectives", default="all_reduce")
     parser.add_argument("--sizes", default="8M")
     parser.add_argument("--rounds", type=int, default=2)
@@ -200,11 +248,21 @@ def main() -> None:
     parser.add_argument("--algorithms", action="store_true")
     options = parser.parse_args()
     every: list[tuple[str, Measured]] = []
+    labs = HETEROGENEOUS | HOMOGENEOUS
+    if options.cases is not None or options.random:
+        labs = {case: labs[case] for case in (options.cases or "").split(",") if case}
+    chance = np.random.default_rng(options.seed)
+    random = {f"random_{options.seed}_{number}": drawn(chance) for number in range(1, options.random + 1)}
+    labs |= dict(list(random.items())[options.first - 1 :])
     with tempfile.TemporaryDirectory() as folder:
-        for case in options.cases.split(","):
-            with lab(case, (HETEROGENEOUS | HOMOGENEOUS)[case], folder) as name:
+        for case, description in labs.items():
+            if case in random:
+                print(" ".join(description.split()), flush=True)
+            with lab(case, description, folder) as name:
                 profile = f"{folder}/{case}.json"
+                begun_s = time.monotonic()
                 inside(name, *CCCTL, "profile", "-q", "-o", profile)
+                print(f"{case}: profile {time.monotonic() - begun_s:.0f} s", flush=True)
                 for kind in options.collectives.split(","):
                     for size in options.sizes.split(","):
                         size_bytes = parse_size(size, "--sizes")
@@ -212,8 +270,15 @@ def main() -> None:
                         told(found, kind, size_bytes)
                         every.append((kind, found))
     for kind in dict.fromkeys(kind for kind, _ in every):
-        for label, cases in (("heterogeneous", HETEROGENEOUS), ("homogeneous", HOMOGENEOUS)):
+        for label, cases in (
+            ("heterogeneous", HETEROGENEOUS),
+            ("homogeneous", HOMOGENEOUS),
+            ("random", random),
+        ):
             chosen = [found for one, found in every if one == kind and found.case in cases]
+            for wires in options.wires.split(","):
+                shares = [found.bound_s / median(found.by_wires_s[wires]) for found in chosen]
+                summed_up(f"{kind}, {label}, bound / ours over {wires}", shares)
             summed_up(f"{kind}, {label}, defaults / ours", [found.ratio(found.defaults) for found in chosen])
             if options.algorithms and kind == "all_reduce":
                 summed_up(f"{kind}, {label}, best algorithm / ours", [f.ratio([*f.peers_s]) for f in chosen])

@@ -1,11 +1,14 @@
 """Predicted and measured on one host, and whether what is chosen is the fastest: profile, synth, bench.
 
-For each number of ranks, collective and size: `profile` once, `synth --race` and each plain algorithm by
-name, then `bench` with all of them beside the MPI library. Prints a line for each: what was chosen, its
-median, the fastest plain algorithm's, the prediction, and three ratios: ours over the best plain algorithm
-(at most 1.05 is wanted), predicted over measured (0.8 to 1.25), the library over ours (at least 1).
+For each number of ranks `profile` once; for each collective `synth --sizes … --race`, which keeps what is
+the fastest at each size, and each plain algorithm by name; then one `bench` with all of them in turn, beside
+the libraries. Prints a line for each size: what was chosen, its median, the fastest plain algorithm's, the
+prediction of the chosen schedule, and ratios: ours over the best plain algorithm (at most 1.05 is wanted),
+predicted over measured (0.8 to 1.25), each library over ours (at least 1). Where a library's own collective
+was chosen, nothing is predicted.
 
     python -P benchmarks/one_host.py [--ranks 2,4] [--sizes 64K,1M,16M,64M] [--collectives all_reduce,…]
+        [--vs mpi,gloo] [-o rows.jsonl]
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 _PLAIN = ("ring", "direct", "doubling", "halving_doubling", "tree")
+_COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
 
 
 def ccctl(*words: object) -> str | None:
@@ -26,35 +30,61 @@ def ccctl(*words: object) -> str | None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ccctl", *map(str, words)], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        print(done.stderr.strip().splitlines()[0] if done.stderr else "", file=sys.stderr)
     return done.stdout if done.returncode == 0 else None
 
 
-def made(folder: Path, profile: Path, kind: str, size: str, budget_s: float) -> list[Path]:
-    """The schedules of one size: the chosen one, then each plain algorithm that serves the collective."""
-    asked = ("synth", "--network", profile, "--collective", kind, "--size", size, "-q")
+def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: float) -> list[Path]:
+    """The selection that was raced, then each plain algorithm that serves the collective."""
+    asked = ("synth", "--network", profile, "--collective", kind, "-q")
     chosen = folder / "chosen.json"
-    if ccctl(*asked, "--race", "--time-limit", budget_s, "-o", chosen) is None:
-        raise SystemExit(f"synth --race failed for {kind} of {size}")
+    swept = f"{sizes[0]}:{sizes[-1]}"
+    if ccctl(*asked, "--sizes", swept, "-f", 4, "--race", "--time-limit", budget_s, "-o", chosen) is None:
+        raise SystemExit(f"synth --race failed for {kind}")
     found = [chosen]
     for name in _PLAIN:
         path = folder / f"{name}.json"
         path.unlink(missing_ok=True)
-        if ccctl(*asked, "--method", name, "-o", path) is not None:
+        if ccctl(*asked, "--size", sizes[-1], "--method", name, "-o", path) is not None:
             found.append(path)
     return found
 
 
-def line(ranks: int, kind: str, size: str, chosen: str, rows: list[dict[str, Any]]) -> str:
-    """One line of the table; the first row is the chosen schedule's."""
+def row_of(ranks: int, kind: str, size: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of one size; the first of ``rows`` is the chosen schedule's, the others are plain ones'."""
     ours, plain = rows[0], rows[1:]
     ours_us = ours["out_of_place"]["time_us"]
     best = min(plain, key=lambda row: float(row["out_of_place"]["time_us"]))
-    best_us = best["out_of_place"]["time_us"]
-    library = next(iter(ours["peers_over_ours"].values()))
+    predicted_us = ours["predicted_us"]
+    return {
+        "ranks": ranks,
+        "collective": kind,
+        "size": size,
+        "chosen": ours["program"].rpartition(": ")[2],
+        "ours_us": ours_us,
+        "best_plain": best["program"].split()[0],
+        "best_plain_us": best["out_of_place"]["time_us"],
+        "predicted_us": predicted_us,
+        "over_plain": ours_us / best["out_of_place"]["time_us"],
+        "predicted_over_measured": predicted_us / ours_us if predicted_us is not None else None,
+        "plain_predicted_over_measured": {
+            row["program"].split()[0]: row["predicted_us"] / row["out_of_place"]["time_us"] for row in plain
+        },
+        "libraries": ours["peers_over_ours"],
+        "wrong": sum(row["out_of_place"]["wrong"] for row in rows),
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    predicted = "-" if row["predicted_us"] is None else f"{row['predicted_us']:.0f}"
+    near = "-" if row["predicted_us"] is None else f"{row['predicted_over_measured']:.2f}"
+    libraries = " ".join(f"{name} {ratio:.2f}" for name, ratio in row["libraries"].items())
     return (
-        f"{ranks:5} {kind:>14} {size:>5} {chosen:>17} {ours_us:10.0f} {best['program'].split()[0]:>17} "
-        f"{best_us:10.0f} {ours['predicted_us']:10.0f} {ours_us / best_us:6.2f} "
-        f"{ours['predicted_us'] / ours_us:6.2f} {library:6.2f}"
+        f"{row['ranks']:5} {row['collective']:>14} {row['size']:>5} {row['chosen']:>17} "
+        f"{row['ours_us']:10.0f} {row['best_plain']:>17} {row['best_plain_us']:10.0f} {predicted:>10} "
+        f"{row['over_plain']:6.2f} {near:>6}  {libraries}"
     )
 
 
@@ -63,13 +93,16 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--ranks", default="2,4")
     options.add_argument("--sizes", default="64K,1M,16M,64M")
-    options.add_argument("--collectives", default="all_reduce")
+    options.add_argument("--collectives", default=_COLLECTIVES)
     options.add_argument("--iters", type=int, default=20)
-    options.add_argument("--time-limit", type=float, default=5.0, help="seconds of each synthesis")
+    options.add_argument("--time-limit", type=float, default=20.0, help="seconds of each synthesis")
+    options.add_argument("--vs", default="mpi", help="libraries, as ccctl bench has them")
+    options.add_argument("-o", "--output", type=Path, help="append each row to a file of JSON lines")
     asked = options.parse_args()
+    sizes = asked.sizes.split(",")
     print(
         f"{'ranks':>5} {'collective':>14} {'size':>5} {'chosen':>17} {'ours (us)':>10} {'best plain':>17} "
-        f"{'(us)':>10} {'predicted':>10} {'/plain':>6} {'p/m':>6} {'MPI/':>6}"
+        f"{'(us)':>10} {'predicted':>10} {'/plain':>6} {'p/m':>6}  libraries over ours"
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -78,14 +111,18 @@ def main() -> None:
             if ccctl("profile", "-n", ranks, "-o", profile, "-q") is None:
                 raise SystemExit("profile failed")
             for kind in asked.collectives.split(","):
-                for size in asked.sizes.split(","):
-                    paths = made(folder, profile, kind, size, asked.time_limit)
-                    how = ("-b", size, "-e", size, "--iters", asked.iters, "--placement", "out", "--json")
-                    text = ccctl("bench", *paths, *how, "--vs", "mpi", "--profile", profile)
-                    if text is None:
-                        raise SystemExit(f"bench failed for {kind} of {size}")
-                    chosen = json.loads(paths[0].read_text())["body"]["method"]
-                    print(line(ranks, kind, size, chosen, json.loads(text)["rows"]), flush=True)
+                paths = made(folder, profile, kind, sizes, asked.time_limit)
+                how = ("--sizes", asked.sizes, "--iters", asked.iters, "--placement", "out", "--json")
+                text = ccctl("bench", *paths, *how, "--vs", asked.vs, "--profile", profile)
+                if text is None:
+                    raise SystemExit(f"bench failed for {kind}")
+                every = json.loads(text)["rows"]
+                for at, size in enumerate(sizes):
+                    found = row_of(ranks, kind, size, every[at * len(paths) : (at + 1) * len(paths)])
+                    print(line(found), flush=True)
+                    if asked.output:
+                        with asked.output.open("a") as file:
+                            file.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
