@@ -10,7 +10,7 @@ import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
-from exec.mpi.shared_memory import Origin, mapped, origin_of, shared_array
+from exec.mpi.shared_memory import Origin, fetched_word, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
@@ -18,7 +18,7 @@ from exec.program.moves import Move, Span
 from exec.program.wires import Wire, counters_at
 from probes.columns import Indices
 from probes.live.host_key import host_key
-from synth.program import SCRATCH
+from synth.program import OUTPUT, SCRATCH
 from synth.simulation.fifo_order import FIFO_DEPTH
 from synth.simulation.fifo_order import connections as numbered
 
@@ -33,9 +33,14 @@ _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # A writer's and a reader's counter, apart from each other and from all else.
 _COUNTERS_BYTES = 256
 _LINE = 128
+# A rank of the same host reads a message of so many bytes from the sender's memory, where the system lets it:
+# one copy instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
+_FETCHED_BYTES = 32 << 10
 _BYTES = np.dtype(np.uint8)
 # Beside the numbers of the connections, which are not negative.
 SCRATCH_PLACE = -1
+# The words at the start of a window: where the input and the output are in that rank's memory, and a probe.
+_BASES_BYTES, _PROBE = _LINE, 0x636363746C
 
 
 class Connections:
@@ -75,6 +80,7 @@ class Connections:
         self.window = shared_array(size_bytes, _BYTES)
         scratch = self.window[self.places[SCRATCH_PLACE] :]
         self._bytes = (send.view(_BYTES), recv.view(_BYTES), scratch)
+        self.publish(send, recv)
         self._meet(send, recv)
 
     @property
@@ -91,7 +97,9 @@ class Connections:
         if self.wired(connection):
             count = int(self.layout.program.count.max(initial=1))
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
-        return buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None
+        if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
+            return True
+        return self._fetches and self.slot_bytes[connection] >= _FETCHED_BYTES
 
     def memory(self) -> Memory:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)
@@ -148,7 +156,7 @@ class Connections:
 
     def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
         """Where in the window of ``rank`` its connections and its scratch begin, and the window's size."""
-        places, at = {}, 0
+        places, at = {}, _BASES_BYTES
         for number, (sender, receiver, _) in self.ends.items():
             if rank == sender or (rank == receiver and self.wired(number)):
                 places[number] = at
@@ -171,8 +179,8 @@ class Connections:
             for origin in self.origins[peer]:
                 if origin is not None and origin[:2] not in self._windows:
                     self._windows[origin[:2]] = mapped(*origin[:2])
-        # Nobody may leave before all have mapped what they need.
-        self.comm.Barrier()
+        # All must plan alike. Nobody may leave before all have mapped what they need.
+        self._fetches = all(self.comm.allgather(self._can_fetch()))
 
     def _window_of(self, rank: int) -> Array:
         if rank == self.rank:
@@ -186,15 +194,29 @@ class Connections:
         assert origin is not None
         return origin
 
-    def _address(self, rank: int, buffer: int) -> int:
-        """Where a buffer of this or another rank of this host is mapped here."""
+    def publish(self, send: Array, recv: Array) -> None:
+        """Tell the other ranks of this host where the buffers are in this process; between runs."""
+        self.window[: 3 * 8].view(np.int64)[:] = (send.ctypes.data, recv.ctypes.data, _PROBE)
+
+    def _can_fetch(self) -> bool:
+        """Whether the system lets this rank read the memory of its peers on this host; collective."""
+        addresses = self.comm.allgather(int(self.window.ctypes.data))
+        return all(
+            fetched_word(self._window_origin(peer).pid, addresses[peer] + 2 * 8) == _PROBE
+            for peer in self._far_places
+        )
+
+    def _address(self, rank: int, buffer: int) -> tuple[int, int, int]:
+        """Where a buffer of this or another rank of this host is, as `Memory` has it."""
         if rank == self.rank:
-            return int(self._bytes[buffer].ctypes.data)
+            return int(self._bytes[buffer].ctypes.data), 0, 0
+        window_at = int(self._window_of(rank).ctypes.data)
         if buffer == SCRATCH:
-            return int(self._window_of(rank).ctypes.data) + self._far_places[rank][SCRATCH_PLACE]
+            return window_at + self._far_places[rank][SCRATCH_PLACE], 0, 0
         origin = self.origins[rank][buffer]
-        assert origin is not None
-        return int(self._windows[origin[:2]].ctypes.data) + origin.offset
+        if origin is None:
+            return 0, self._window_origin(rank).pid, window_at + 8 * (buffer == OUTPUT)
+        return int(self._windows[origin[:2]].ctypes.data) + origin.offset, 0, 0
 
     def _wire(self, number: int, place: int, messages: list[Message]) -> Wire:
         """One connection, with its messages in their order."""
@@ -274,7 +296,7 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     if far:
         slots = max(slots, _WIRE_SLOTS_BYTES + _WIRE_DEPTH * _LINE * most)
     scratch = layout.elements(rank, SCRATCH) * item_bytes
-    return ends * (_COUNTERS_BYTES + slots) + scratch
+    return _BASES_BYTES + ends * (_COUNTERS_BYTES + slots) + scratch
 
 
 def _ends(layout: Layout) -> dict[int, tuple[int, int, int]]:

@@ -61,10 +61,14 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Addresses: of this rank's three buffers, and of a buffer of another rank that is read in place."""
+    """Addresses: of this rank's three buffers, and of a buffer of another rank that is read in place.
+
+    ``far(rank, buffer)`` is (where it is mapped here, 0, 0), or, of one that is not, (0, its process, the
+    word that holds its address there).
+    """
 
     own: tuple[int, int, int]
-    far: Callable[[int, int], int]
+    far: Callable[[int, int], tuple[int, int, int]]
     item_bytes: int
 
 
@@ -194,13 +198,15 @@ def pieces_of(
     far: tuple[int, tuple[Span | None, ...]] | None,
     memory: Memory,
 ) -> Iterator[list[int]]:
-    """(source, destination, on the sender, place in the slot, elements) of each piece of a step."""
+    """The columns of each piece of a step, as the interpreter has them."""
     at, item_bytes = 0, memory.item_bytes
     for number, part in enumerate(move.parts):
         spans = (part.src, part.dst, far[1][number] if far else None)
         bases = (*(memory.own[span.buffer] if span else 0 for span in spans[:2]), 0)
+        process, base_at = 0, 0
         if spans[2] is not None and far is not None:
-            bases = (bases[0], bases[1], memory.far(far[0], spans[2].buffer))
+            mapped_at, process, base_at = memory.far(far[0], spans[2].buffer)
+            bases = (bases[0], bases[1], mapped_at)
         count = max(span.slots for span in spans if span) if tiling.tiles > 1 and layout.even else 1
         length = part.length // count
         for piece in range(count):
@@ -208,7 +214,7 @@ def pieces_of(
                 base + (span.start + piece * length) * item_bytes if span else 0
                 for base, span in zip(bases, spans, strict=True)
             ]
-            yield [*addresses, at, length]
+            yield [*addresses, at, length, process, base_at]
             at += min(tiling.tile, length) * item_bytes
 
 
@@ -229,7 +235,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
 
 def slot_bytes(layout: Layout, tiling: Tiling, move: Move, item_bytes: int) -> int:
     """What a message of this step takes in a slot."""
-    nowhere = Memory((0, 0, 0), lambda rank, buffer: 0, item_bytes)
+    nowhere = Memory((0, 0, 0), lambda rank, buffer: (0, 0, 0), item_bytes)
     pieces = list(pieces_of(layout, tiling, move, None, nowhere))
     return (
         pieces[-1][interpreter.AT] + min(tiling.tile, pieces[-1][interpreter.LENGTH]) * item_bytes

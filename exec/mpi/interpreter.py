@@ -11,7 +11,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from exec.mpi.intrinsics import copy_bytes, load, pointer, read_clock, sleep_us, store, yield_core
+from exec.mpi.intrinsics import (
+    copy_bytes,
+    load,
+    pointer,
+    read_clock,
+    read_process,
+    sleep_us,
+    store,
+    yield_core,
+)
 from exec.mpi.reduce import combine, sample_of
 from exec.program.dtypes import Array, dtype_of
 from probes.columns import Indices
@@ -20,10 +29,12 @@ from synth.program import OPS
 
 __all__ = [
     "BLOCK_COLUMNS",
+    "BOUNCE_BYTES",
     "DONE",
     "HEADER",
     "LINK_COLUMNS",
     "LOG_COLUMNS",
+    "LOST",
     "OPTIONAL",
     "PIECE_COLUMNS",
     "STEP_COLUMNS",
@@ -32,10 +43,11 @@ __all__ = [
     "let_join",
 ]
 
-BLOCKED, MOVED, DONE = range(3)
+BLOCKED, MOVED, DONE, LOST = range(4)
 # What the columns of the tables mean; all memory is given as addresses. JOINS is where it says whether what
 # is optional is there, JOINED where a word for each piece and tile notes that it was added. LOG is where a
 # row for each step and tile is noted (0: nowhere), LOGGED how many there are, CLOCK four words for clocks.
+# BOUNCE is a block of memory for operands that lie in other processes, VECTORS four words to fetch them by.
 HEADER = (
     "RUN",
     "TILES",
@@ -49,6 +61,8 @@ HEADER = (
     "LOG",
     "LOGGED",
     "CLOCK",
+    "BOUNCE",
+    "VECTORS",
 )
 BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
 STEP_COLUMNS = (
@@ -67,12 +81,28 @@ STEP_COLUMNS = (
     "WAIT_FIRST",
     "WAIT_END",
 )
-PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH")
+# Where PID is not 0, what is FAR lies in that process, so many bytes after the address in the word at BASE.
+PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH", "PID", "BASE")
 LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
 # When a step began and ended, and how long this rank had no core before it and during it.
 LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
 _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
-RUN, TILES, TILE, ITEM_BYTES, REDOP, SPINS, WIRED, JOINS, JOINED, LOG, LOGGED, CLOCK = range(len(HEADER))
+(
+    RUN,
+    TILES,
+    TILE,
+    ITEM_BYTES,
+    REDOP,
+    SPINS,
+    WIRED,
+    JOINS,
+    JOINED,
+    LOG,
+    LOGGED,
+    CLOCK,
+    BOUNCE,
+    VECTORS,
+) = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
     OP,
@@ -90,15 +120,19 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
     WAIT_FIRST,
     WAIT_END,
 ) = range(len(STEP_COLUMNS))
-SRC, DST, FAR, AT, LENGTH = range(len(PIECE_COLUMNS))
+SRC, DST, FAR, AT, LENGTH, PID, BASE = range(len(PIECE_COLUMNS))
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
-# Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, a send and RCS.
+# Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, FORWARD and RCS.
 OPTIONAL = len(OPS)
+FORWARD = 2 * OPTIONAL
 # After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns.
 _YIELDS, _SLEEPS, _SLEEP_US = 4000, 100, 50
 # What two operands and a result take of the innermost cache.
 _BLOCK_BYTES = 8192
+# What is fetched of another process at once to be added: less costs more calls into the kernel, more leaves
+# the caches.
+BOUNCE_BYTES = 128 << 10
 # Clocks of Linux: of all processes of a host, and of what this thread computes. The second takes a call into
 # the kernel, half a microsecond, so it is read once in a while: whoever loses its core does so for longer.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
@@ -127,7 +161,11 @@ def advance(
     links: Indices,
     sample: Array,
 ) -> int:
-    """Run what can run. DONE; BLOCKED when nothing could for a while; MOVED when wires must be served."""
+    """Run what can run.
+
+    DONE; BLOCKED when nothing could for a while; MOVED when wires must be served; LOST where the memory of
+    another rank could not be read, after which nothing runs any more.
+    """
     idle = 0
     while True:
         moved, left = False, False
@@ -139,10 +177,10 @@ def advance(
                     break
                 if header[LOG]:
                     _begin(header, step, blocks[block, AT_TILE])
-                    _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample)
+                if not _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample):
+                    return LOST
+                if header[LOG]:
                     _end(header)
-                else:
-                    _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample)
                 moved = True
                 blocks[block, AT_STEP] += steps[step, FUSED]
                 if blocks[block, AT_STEP] >= blocks[block, END]:
@@ -226,7 +264,8 @@ def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) ->
 @compiled
 def _execute(
     header: Indices, steps: Indices, pieces: Indices, links: Indices, tile: int, step: int, sample: Array
-) -> None:
+) -> bool:
+    """Carry out a step and count its messages; False, and nothing counted, where memory could not be read."""
     into, out = steps[step, IN], steps[step, OUT]
     received, sent = 0, 0
     if into >= 0 and steps[step, IN_SLOT]:
@@ -240,11 +279,82 @@ def _execute(
             offset = ahead * header[ITEM_BYTES]
             arrived = received + pieces[piece, AT] if received else pieces[piece, FAR] + offset
             leaving = sent + pieces[piece, AT] if sent else 0
-            _move(header, steps, pieces, step, piece, offset, count, arrived, leaving, sample)
+            op = steps[step, OP]
+            if op > OPTIONAL:
+                op = _with_input_if_there(header, op - OPTIONAL, piece, tile)
+            if pieces[piece, PID] == 0 or received:
+                _move(header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample)
+            elif not _fetch_and_move(
+                header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample
+            ):
+                return False
     if into >= 0:
         store(links[into, READ], _number(header, links, into, tile, steps[step, IN_NUMBER]) + 1)
     if out >= 0:
         store(links[out, WRITTEN], _number(header, links, out, tile, steps[step, OUT_NUMBER]) + 1)
+    return True
+
+
+@compiled
+def _fetch_and_move(
+    header: Indices,
+    steps: Indices,
+    pieces: Indices,
+    op: int,
+    step: int,
+    piece: int,
+    offset: int,
+    count: int,
+    ahead: int,
+    leaving: int,
+    sample: Array,
+) -> bool:
+    """One piece of one tile that lies in another process: copied once, or added block by block."""
+    item_bytes = header[ITEM_BYTES]
+    pid, far = pieces[piece, PID], load(pieces[piece, BASE]) + ahead
+    if op in (R, RCS):
+        dst = pieces[piece, DST] + offset
+        if not _fetch(header, pid, far, dst, count * item_bytes):
+            return False
+        if leaving:
+            _copy(leaving, dst, count * item_bytes)
+        return True
+    block = BOUNCE_BYTES // item_bytes
+    for first in range(0, count, block):
+        size, at = min(block, count - first), first * item_bytes
+        if not _fetch(header, pid, far + at, header[BOUNCE], size * item_bytes):
+            return False
+        to = leaving + at if leaving else 0
+        _move(header, steps, pieces, op, step, piece, offset + at, size, header[BOUNCE], to, sample)
+    return True
+
+
+@compiled
+def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> bool:
+    """Copy bytes of another process; False where that cannot be, as when it has ended."""
+    here, there = header[VECTORS], header[VECTORS] + 16
+    done = 0
+    while done < size_bytes:
+        store(here, to + done)
+        store(here + 8, size_bytes - done)
+        store(there, far + done)
+        store(there + 8, size_bytes - done)
+        read = read_process(pid, pointer(here), 1, pointer(there), 1, 0)
+        if read <= 0:
+            return False
+        done += read
+    return True
+
+
+@compiled
+def _with_input_if_there(header: Indices, op: int, piece: int, tile: int) -> int:
+    """RRC, RRS or RRCS where the input is there, which is noted for this tile; else what does without it."""
+    if load(header[JOINS]):
+        store(header[JOINED] + 8 * (piece * header[TILES] + tile), 1)
+        return op
+    if op == RRS:
+        return FORWARD
+    return R if op == RRC else RCS
 
 
 @compiled
@@ -252,6 +362,7 @@ def _move(
     header: Indices,
     steps: Indices,
     pieces: Indices,
+    op: int,
     step: int,
     piece: int,
     offset: int,
@@ -261,7 +372,7 @@ def _move(
     sample: Array,
 ) -> None:
     """One piece of one tile; ``leaving`` is 0 where the message is read from where it lies."""
-    op, item_bytes = steps[step, OP], header[ITEM_BYTES]
+    item_bytes = header[ITEM_BYTES]
     src, dst = pieces[piece, SRC] + offset, pieces[piece, DST] + offset
     if op == S:
         if leaving:
@@ -270,6 +381,8 @@ def _move(
         _copy(dst, src, count * item_bytes)
     elif op == R:
         _copy(dst, arrived, count * item_bytes)
+    elif op == FORWARD:
+        _copy(leaving, arrived, count * item_bytes)
     elif op == RRS:
         combine(header[REDOP], leaving, arrived, src, count, sample)
     elif op in (RE, RCS, RRC, RRCS):
@@ -287,32 +400,6 @@ def _move(
                 combine(header[REDOP], dst + at, arrived + at, src + at, size, sample)
             if leaving:
                 _copy(leaving + at, dst + at, size * item_bytes)
-    elif op > OPTIONAL:
-        _add_if_there(header, op - OPTIONAL, piece, offset, count, (src, dst, arrived, leaving), sample)
-
-
-@compiled
-def _add_if_there(
-    header: Indices,
-    op: int,
-    piece: int,
-    offset: int,
-    count: int,
-    addresses: tuple[int, int, int, int],
-    sample: Array,
-) -> None:
-    """Pass one piece of one tile on, with the local operand where that is there by now."""
-    src, dst, arrived, leaving = addresses
-    size_bytes = count * header[ITEM_BYTES]
-    to = leaving if op == RRS else dst
-    if load(header[JOINS]):
-        tile = offset // (header[TILE] * header[ITEM_BYTES])
-        store(header[JOINED] + 8 * (piece * header[TILES] + tile), 1)
-        combine(header[REDOP], to, arrived, src, count, sample)
-    else:
-        _copy(to, arrived, size_bytes)
-    if leaving and to != leaving:
-        _copy(leaving, to, size_bytes)
 
 
 @compiled

@@ -9,7 +9,17 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["compiled_in", "copy_bytes", "load", "pointer", "read_clock", "sleep_us", "store", "yield_core"]
+__all__ = [
+    "compiled_in",
+    "copy_bytes",
+    "load",
+    "pointer",
+    "read_clock",
+    "read_process",
+    "sleep_us",
+    "store",
+    "yield_core",
+]
 
 # Numba takes the typing context as the first argument, callers do not give it: types cannot say that.
 compiled_in: Callable[[Callable[..., Any]], Any] = intrinsic
@@ -17,6 +27,10 @@ compiled_in: Callable[[Callable[..., Any]], Any] = intrinsic
 copy_bytes: Any = types.ExternalFunction("memcpy", types.voidptr(types.voidptr, types.voidptr, types.intp))
 yield_core: Any = types.ExternalFunction("sched_yield", types.int32())
 read_clock: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
+read_process: Any = types.ExternalFunction(
+    "process_vm_readv",
+    types.intp(types.int32, types.voidptr, types.uint64, types.voidptr, types.uint64, types.uint64),
+)
 sleep_us: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 

@@ -1,8 +1,9 @@
 """A program made ready to run on this rank's CPU: planned once, run many times.
 
-Ranks of one host talk through shared memory, and read each other's buffers in place where those lie in a
-window (``exec.mpi.shared_memory.shared_array``); ranks of different hosts through persistent requests of
-MPI, or over TCP connections of their own where ``comm`` is a `Group`.
+Ranks of one host talk through shared memory, and read each other's buffers where they lie: in place in a
+window (``exec.mpi.shared_memory.shared_array``), by one copy where the memory is private and the system lets
+them. Ranks of different hosts talk through persistent requests of MPI, or over TCP connections of their own
+where ``comm`` is a `Group`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -93,6 +94,9 @@ class Plan:
         # The word that says whether the input is there, and one for each piece and tile that was added.
         self._optional = make_input_optional(program, self._tables) if may_be_late else _NONE
         self._there = np.zeros(1, dtype=np.int64)
+        # Operands that lie in other processes, and four words to fetch them by.
+        self._bounce = np.zeros(interpreter.BOUNCE_BYTES, dtype=np.uint8)
+        self._vectors = np.zeros(4, dtype=np.int64)
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
         values = {
@@ -108,6 +112,8 @@ class Plan:
             "LOG": 0,
             "LOGGED": 0,
             "CLOCK": 0,
+            "BOUNCE": self._bounce.ctypes.data,
+            "VECTORS": self._vectors.ctypes.data,
         }
         self._header = np.array([values[name] for name in interpreter.HEADER], dtype=np.int64)
         tables = self._tables
@@ -204,6 +210,7 @@ class Plan:
             now = [array.view(np.uint8) for array in (send, recv)]
             self._wires.move_to(partial(_moved, ends, now))
         self._send, self._recv = send, recv
+        self._ends.publish(send, recv)
 
     def close(self) -> None:
         """Free the requests, the shared memory and the communicator; collective."""
@@ -267,6 +274,8 @@ class Plan:
         since_s = looked_s = time.monotonic()
         said = False
         while state != interpreter.DONE:
+            if state == interpreter.LOST:
+                self._give_up()
             moved = state == interpreter.MOVED
             if self._wires is not None:
                 moved = self._wires.serve(wait=False) or moved
@@ -294,6 +303,12 @@ class Plan:
     def _say(self) -> None:
         peer, text = waits_for(self._program, self._tables, self._arguments)
         self._progress.waiting(peer, text)
+
+    def _give_up(self) -> NoReturn:
+        """Raise LostRankError: the memory of a rank of this host, which could be read, cannot any more."""
+        peer, text = waits_for(self._program, self._tables, self._arguments)
+        why = self._neighbours.lost() or f"rank {peer}'s memory cannot be read any more"
+        raise LostRankError(f"{why}; rank {self._rank} waited: {text}")
 
     def _look(self) -> None:
         """Raise LostRankError where a rank of this host is no more, or stands still."""

@@ -1,10 +1,13 @@
 """Memory that the ranks of one host share: each rank's own, which the others map where they need it.
 
-It has no name in any file system, so that nothing of it is left behind, however its processes end.
+It has no name in any file system, so that nothing of it is left behind, however its processes end. Private
+memory of another process can be copied from, where the system allows that: Linux does among processes that
+may trace each other, which Yama and containers can restrict.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import weakref
@@ -16,7 +19,7 @@ import numpy as np
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
 
-__all__ = ["Origin", "Window", "mapped", "origin_of", "shared_array"]
+__all__ = ["Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
 
 _WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
 
@@ -67,6 +70,21 @@ def origin_of(array: Array) -> Origin | None:
         if window.address <= first and first + size_bytes <= window.address + len(window):
             return Origin(os.getpid(), window.file, first - window.address)
     return None
+
+
+class _Vector(ctypes.Structure):
+    """An ``iovec``: bytes at an address."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def fetched_word(pid: int, address: int) -> int | None:
+    """The word of 64 bits at ``address`` of another process; None where the system does not allow that."""
+    word = ctypes.c_int64()
+    here, there = _Vector(ctypes.addressof(word), 8), _Vector(address, 8)
+    read = ctypes.CDLL(None).process_vm_readv
+    read.restype = ctypes.c_ssize_t
+    return word.value if read(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 8 else None
 
 
 def mapped(pid: int, file: int) -> Array:

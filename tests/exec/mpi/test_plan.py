@@ -51,6 +51,8 @@ connections._TILE_BYTES, connections._WIRE_TILE_BYTES = (map(int, sizes))
 wrong = []
 for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
     layout, dtype = Layout(program, count), inputs[rank].dtype
+    # Out of private memory all messages are copied by their receivers, some, or none.
+    connections._FETCHED_BYTES = (1, 2048, 1 << 40)[number % 3]
     # Some ranks have their buffers in the window, some have not.
     shared = (number >> rank) & 1
     make = shared_array if shared else np.zeros
@@ -211,6 +213,54 @@ def test_every_type_and_operator_equals_the_interpreter(tmp_path):
         for in_place in (False, True)
     ]
     on_ranks(tmp_path, 2, cases, per_host=2)
+
+
+@pytest.mark.mpi
+def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_at_once(tmp_path):
+    program = lower(ring_all_reduce(2, 1))
+    cases = [
+        case(program, 100_003, dtype_of("float32"), "sum", in_place, seed=1) for in_place in (False, True)
+    ]
+    on_ranks(tmp_path, 2, cases, per_host=2, tile_bytes=512 << 10)
+
+
+FORBIDDEN = """
+import numpy as np
+from exec.mpi import connections, interpreter
+from exec.mpi.plan import Plan
+from exec.program.layout import Layout
+from probes.errors import LostRankError
+from sample_schedules import ring_all_reduce
+from synth.compiler.lower import lower
+
+allowed = sys.argv[4] == "allowed"
+if not allowed and rank == 1:
+    connections.fetched_word = lambda pid, address: None
+send, recv = np.full(1 << 16, rank + 1.0), np.zeros(1 << 16)
+plan = Plan(Layout(lower(ring_all_reduce(2, 1)), 1 << 16), comm, send, recv)
+fetched = plan._tables.pieces[:, interpreter.PID] > 0
+plan.run()
+print(fetched.any(), (recv == 3).all())
+if allowed:
+    comm.Barrier()
+    # No process has this number: it is beyond all that Linux gives.
+    plan._tables.pieces[fetched, interpreter.PID] = (1 << 22) + 1
+    try:
+        plan.run()
+    except LostRankError as error:
+        print(error.message)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("allowed", [True, False])
+def test_where_the_system_forbids_it_nobody_reads_the_memory_of_others(tmp_path, allowed):
+    for rank, said in enumerate(run_joined(tmp_path, 2, FORBIDDEN, "allowed" if allowed else "forbidden")):
+        first, *rest = said.splitlines()
+        assert first == f"{allowed} True"
+        if allowed:
+            assert f"rank {1 - rank}" in rest[0]
+            assert f"rank {rank} waited" in rest[0]
 
 
 def all_programs():
