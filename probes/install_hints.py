@@ -16,7 +16,7 @@ EXTRAS = {
     "cuda12": ("cupy-cuda12x[ctk]>=14", "cuda-bindings>=12.9,<13"),
     "cuda13": ("cupy-cuda13x[ctk]>=14", "cuda-bindings>=13,<14"),
     "highs": ("highspy>=1.10",),
-    "plots": ("matplotlib>=3.9",),
+    "png": ("resvg-py>=0.5",),
     "torch": ("torch>=2.5",),
 }
 

@@ -25,7 +25,9 @@ __all__ = [
     "Hosts",
     "Json",
     "Output",
+    "Page",
     "Parameters",
+    "Pictures",
     "PrometheusFile",
     "Quiet",
     "Ranks",
@@ -88,6 +90,22 @@ Output = Annotated[
         metavar="FILE",
         callback=_output,
         help="Write the artifact to FILE; - prints it to stdout.",
+    ),
+]
+Page = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE.html", callback=_output, help="Write the page; - prints it to stdout."
+    ),
+]
+Pictures = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE.svg|FILE.png",
+        callback=_output,
+        help="Write pictures instead; - prints SVG to stdout.",
     ),
 ]
 PrometheusFile = Annotated[

@@ -15,7 +15,7 @@ from ccctl.arguments.networks import load_network
 from ccctl.arguments.options import MOST_RANKS, Alpha, Bandwidth, Json, Output, Quiet, Seed, Verbose
 from ccctl.arguments.units import parse_rate, parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
@@ -401,10 +401,8 @@ def _draw(model: Model, plans: dict[str, FusionPlan], trace: str | None, svg: st
 
         write_trace(trace, {"model": model.name}, iteration_tracks(plans), iteration_blocks(model, plans))
     if svg is not None:
-        from ccctl.render.svg.fusion import picture
+        from ccctl.render.svg import WIDE
+        from ccctl.render.svg.files import write_pictures
+        from ccctl.render.svg.training.fusion import picture
 
-        content = picture(plans)
-        if svg == "-":
-            console.raw(content)
-        else:
-            write_atomically(Path(svg), content)
+        write_pictures([picture(plans, WIDE)], svg)

@@ -12,7 +12,7 @@ from ccctl.arguments.networks import load_network, parse_racks
 from ccctl.arguments.options import Alpha, Bandwidth, Json, Output, Quiet, Verbose
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
 
@@ -161,13 +161,11 @@ def _tell(
     if previous is not None and not found.changed:
         console.note("bandwidth as before: the groups stay")
     if svg is not None:
-        from ccctl.render.svg.groups import picture
+        from ccctl.render.svg import WIDE
+        from ccctl.render.svg.files import write_pictures
+        from ccctl.render.svg.training.groups import pictures
 
-        content = picture(found.groups).encode()
-        if svg == "-":
-            console.raw(content)
-        else:
-            write_atomically(Path(svg), content)
+        write_pictures(pictures(found.groups, WIDE), svg)
     if "-" in (output, svg):
         return
     if json:

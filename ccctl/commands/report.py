@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Json, Output, Quiet
+from ccctl.arguments.options import Json, Page, Quiet
 from ccctl.artifacts.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def report(
         list[str],
         typer.Argument(metavar="FOLDER|FILE…", help="Folders of artifacts, or single ones."),
     ],
-    output: Output = None,
+    output: Page = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -1,19 +1,17 @@
-"""`ccctl show`: any artifact as text."""
+"""`ccctl show`: any artifact as text or as pictures."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import MOST_COUNT, Json, Output
+from ccctl.arguments.options import MOST_COUNT, Json, Pictures
 from ccctl.arguments.proven import refuse_unproven
 from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import UsageError
 
 __all__ = ["EXAMPLES", "show"]
@@ -21,6 +19,7 @@ __all__ = ["EXAMPLES", "show"]
 EXAMPLES = (
     ("ccctl show schedule.json", "draw a schedule in time"),
     ("ccctl show --json profile.json", "say in one object what a profile holds"),
+    ("ccctl show profile.json -o links.png", "draw its links as a heat map, the slow hosts first"),
     ("ccctl show schedule.json -o busy.svg", "draw how busy its links are, over time"),
     ("ccctl detect -o - | ccctl show -", "draw this machine without writing a file"),
     ("ccctl show report.json -o bench.svg", "plot a report: bandwidth and time over size"),
@@ -28,9 +27,6 @@ EXAMPLES = (
 )
 
 _JUDGED = ("schedule", "selection", "groups")
-_TRAINING = ("model", "fusion", "tuning", "groups", "training")
-# Below ccctl/render/text, for kinds that have a folder there.
-_FOLDERS = {**dict.fromkeys(_TRAINING, "training."), "report": "benchmark."}
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
@@ -49,18 +45,26 @@ def show(
             "--lines", metavar="N", min=1, max=MOST_COUNT, help="Draw at most N ranks, sends or steps."
         ),
     ] = 32,
-    output: Output = None,
+    output: Pictures = None,
     json: Json = False,
 ) -> None:
-    """Draw an artifact as text: a topology, a profile, a schedule or any other kind.
+    """Draw an artifact as text or, with -o FILE.svg or FILE.png, as pictures: those of ccctl report.
+
+    It takes every kind: topology, profile, schedule, selection, program, report, history, model, fusion,
+    tuning, groups and training. What nccl-tests wrote, text or JSON, is a report, too.
+
+    Pictures show, of a topology, the devices of each host below its NUMA nodes and PCIe switches, and its
+    NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule, how
+    busy links and ranks are over time; of a selection or report, bandwidth and time over size; of a report of
+    bench --explain also where the time went; of a program, the steps of each threadblock; of a history, the
+    links over time; of a model, its layers; of a fusion plan, an iteration; of a tuning, its trials; of
+    groups, who averages with whom; of a training, loss and error.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule, selection or groups that are wrong no times are shown.
-    What nccl-tests wrote, text or JSON, is a report, too. With -o FILE.svg a picture is made of a schedule,
-    how busy its links are over time, of a report or selection, bandwidth and time over size, of groups, or
-    of a training, loss and error over time.
     """
     from ccctl.artifacts.foreign import read_any
+    from ccctl.render import module_of
 
     if len(paths) > 1:
         _side_by_side(paths, output, json)
@@ -78,7 +82,7 @@ def show(
             told["proven"] = not findings
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
-    picture = importlib.import_module(f"ccctl.render.text.{_FOLDERS.get(found.kind, '')}{found.kind}")
+    picture = importlib.import_module(module_of(found.kind, "text"))
     limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings
@@ -111,28 +115,18 @@ def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:
 
 
 def _plot(found: codec.Artifact, output: str) -> None:
-    from ccctl.render.svg import DRAWN, pictures
-    from ccctl.render.svg.drawing import document
+    from ccctl.render.svg import pictures
+    from ccctl.render.svg.files import SUFFIXES, write_pictures
 
-    if found.kind not in (*DRAWN, "groups") or not (output == "-" or output.endswith(".svg")):
+    if output != "-" and not output.endswith(SUFFIXES):
         raise UsageError(
-            f"-o {output}: expected a {', '.join(DRAWN)} or groups, and a name that ends in .svg; "
-            f"found a {found.kind}",
+            f"-o {output}: expected a name that ends in {' or '.join(SUFFIXES)}",
             hint="Without -o it is drawn as text.",
         )
-    if found.kind == "groups":
-        from ccctl.render.svg import groups
-
-        content = groups.picture(found.body).encode()
-    else:
-        drawings = pictures(found.kind, found.body)
-        if not drawings:
-            raise UsageError(f"{found.source}: there is nothing in the {found.kind} to draw")
-        content = document(drawings).encode()
-    if output == "-":
-        console.raw(content)
-    else:
-        write_atomically(Path(output), content)
+    drawings = pictures(found.kind, found.body)
+    if not drawings:
+        raise UsageError(f"{found.source}: there is nothing in the {found.kind} to draw")
+    write_pictures(drawings, output)
 
 
 def _outline(value: Any) -> dict[str, Any]:

@@ -297,16 +297,11 @@ def _network(
 
 
 def _draw(report: TrainingReport, path: str) -> None:
-    from ccctl.artifacts.atomic import write_atomically
     from ccctl.render.svg import WIDE
-    from ccctl.render.svg.drawing import document
-    from ccctl.render.svg.training import pictures
+    from ccctl.render.svg.files import write_pictures
+    from ccctl.render.svg.training.training import pictures
 
-    content = document(pictures(report, WIDE)).encode()
-    if path == "-":
-        console.raw(content)
-    else:
-        write_atomically(Path(path), content)
+    write_pictures(pictures(report, WIDE), path)
 
 
 def _judge(report: TrainingReport) -> None:

@@ -11,7 +11,7 @@ from probes.wording import plural
 if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact
     from ccctl.artifacts.folder import Gathered
-    from ccctl.render.svg.report import Bounds
+    from ccctl.render.svg.benchmark.report import Bounds
     from exec.benchmark.report import Report, Row
     from probes.link_costs import Profile
     from probes.profiling.history import History

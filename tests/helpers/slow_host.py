@@ -1,6 +1,9 @@
 """A folder as after a profile, a synthesis and a benchmark of a cluster in which one host is slow."""
 
+from dataclasses import replace
+
 import numpy as np
+from machine_changes import recorded
 
 from ccctl.artifacts import codec
 from exec.benchmark.report import Measurement, Report, Row
@@ -8,6 +11,7 @@ from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling.outliers import slow_parts
 from probes.sampling.samples import Place
+from synth import compile as compile_schedule
 from synth import synthesize
 from synth.networks.measured import from_profile
 
@@ -63,7 +67,15 @@ def fill(folder, samples, sizes=tuple(1 << power for power in range(12, 27, 2)))
     """Write one artifact of each kind into ``folder``, and a file that is none; return the profile."""
     profile = profile_with_slow_host()
     schedule = synthesize(from_profile(profile), "all_reduce", 1 << 22, method="ring").schedule
-    own = {"profile": profile, "schedule": schedule, "report": report_beside(profile, sizes)}
+    report = report_beside(profile, sizes)
+    explained = replace(report.rows[-1], breakdown=samples["report"].rows[0].breakdown)
+    own = {
+        "profile": profile,
+        "schedule": schedule,
+        "report": replace(report, rows=(*report.rows[:-1], explained)),
+        "topology": recorded(),
+        "program": compile_schedule(schedule),
+    }
     for kind, value in {**samples, **own}.items():
         codec.write(str(folder / f"{kind}.json"), kind, value)
     (folder / "broken.json").write_text('{"schema": "ccctl/profile/1", "body": {"ranks": 7}}')

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl.render.units import about, percent, seconds
 
 if TYPE_CHECKING:
-    from ccctl.render.svg.report import Bounds
+    from ccctl.render.svg.benchmark.report import Bounds
     from exec.benchmark.report import Report
     from probes.link_costs import Profile
     from synth.schedule import Schedule

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, stroke, text, text_width
+from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, mark, stroke, text, text_width
 
-__all__ = ["COLOURS", "Chart", "Line", "charts"]
+__all__ = ["COLOURS", "Chart", "Line", "charts", "steps"]
 
 _LEAST, _MOST = 1e-30, 1e30
 # Right of the last tick half of its value must fit: 326.7K.
@@ -21,17 +21,24 @@ _HALF_PIXELS = 34
 
 @dataclass(frozen=True)
 class Line:
-    """One series: its points (x, y) in the order of x, above 0 where the axis is logarithmic."""
+    """One series: its points (x, y) in the order of x, above 0 where the axis is logarithmic.
+
+    A dashed one has no marks at its points, and one that is not ``joined`` no line between them.
+    """
 
     name: str
     colour: str
     points: tuple[tuple[float, float], ...]
     dashed: bool = False
+    joined: bool = True
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis."""
+    """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis.
+
+    ``moments`` are places on the x axis, each with a word of few letters that stands above it.
+    """
 
     title: str
     x_title: str
@@ -40,6 +47,7 @@ class Chart:
     y_name: Callable[[float], str]
     x_base: int = 2
     y_base: int = 10
+    moments: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,18 +70,26 @@ def charts(title: str, about: str, panels: Sequence[Chart], width: int) -> Drawi
     across = 2 if width >= _TWO and len(panels) > 1 else 1
     each = width // across
     parts = []
+    solid = dict.fromkeys(line.name for one in panels for line in one.lines if not line.dashed)
+    shape = {name: number for number, name in enumerate(solid)}
     for number, panel in enumerate(panels):
         row, column = divmod(number, across)
         moved = f"translate({column * each},{row * _HEIGHT})"
-        parts += [f"<g transform='{moved}'>", *_chart(panel, each), "</g>"]
+        parts += [f"<g transform='{moved}'>", *_chart(panel, each, shape), "</g>"]
     top = -(-len(panels) // across) * _HEIGHT
-    names = dict.fromkeys((line.name, line.colour, line.dashed) for one in panels for line in one.lines)
-    signs = [(stroke("M0 6h28", colour, dashed=dashed), name) for name, colour, dashed in names]
+    lines = {(line.name, line.dashed): line for one in panels for line in one.lines}
+    signs = [(_sign(line, shape), line.name) for line in lines.values()]
     drawn, height = legend(signs, 8, width, top + 4)
     return Drawing(title, about, width, top + height + 8, (*parts, *drawn))
 
 
-def _chart(chart: Chart, width: int) -> list[str]:
+def _sign(line: Line, shape: Mapping[str, int]) -> str:
+    """What a line looks like, for the legend."""
+    drawn = stroke("M0 6h28", line.colour, dashed=line.dashed) if line.joined else ""
+    return drawn + ("" if line.dashed else mark(shape[line.name], 14, 6, line.colour))
+
+
+def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
     lines = [
         replace(line, points=tuple(point for point in line.points if _drawable(point, chart)))
         for line in chart.lines
@@ -85,8 +101,9 @@ def _chart(chart: Chart, width: int) -> list[str]:
     bottom = _HEIGHT - _BOTTOM
     y = _axis([y for _, y in points], chart.y_base, bottom, _TOP, _HALF_PIXELS)
     left = 14 + max(text_width(chart.y_name(value)) for value in y.ticks)
-    x = _axis([x for x, _ in points], chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK)
-    parts = [text(fitted(chart.title, width - 16), 8, _TOP - 12, kind="axis")]
+    along = [*(x for x, _ in points), *(x for x, _ in chart.moments)]
+    x = _axis(along, chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK)
+    parts = [text(fitted(chart.title, width - 16), 8, _TOP - 12 - 6 * bool(chart.moments), kind="axis")]
     for value in x.ticks:
         parts.append(stroke(f"M{x.at(value):.1f} {_TOP}V{bottom}", "grid", width=1))
         parts.append(text(chart.x_name(value), x.at(value), bottom + 16, anchor="middle"))
@@ -95,12 +112,27 @@ def _chart(chart: Chart, width: int) -> list[str]:
         parts.append(text(chart.y_name(value), left - 6, y.at(value) + 4, anchor="end"))
     middle = (left + width - _RIGHT) / 2
     parts.append(text(chart.x_title, middle, bottom + 36, anchor="middle", kind="axis"))
+    parts += _moments(chart, x, bottom)
     for line in lines:
         places = [(x.at(size), y.at(value)) for size, value in line.points]
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
-        parts.append(stroke(path, line.colour, dashed=line.dashed))
+        if line.joined:
+            parts.append(stroke(path, line.colour, dashed=line.dashed))
         if not line.dashed:
-            parts += [f"<circle cx='{a:.1f}' cy='{b:.1f}' r='3' fill='{line.colour}'/>" for a, b in places]
+            parts += [mark(shape[line.name], a, b, line.colour) for a, b in places]
+    return parts
+
+
+def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
+    """A line for each moment; of words that would stand over each other the first."""
+    parts, free = [], 0.0
+    for value, word in sorted(chart.moments):
+        at = x.at(value)
+        parts.append(stroke(f"M{at:.1f} {_TOP}V{bottom}", "alarm", dashed=True, width=1))
+        half = text_width(word) / 2 + 2
+        if at - half >= free:
+            parts.append(text(word, at, _TOP - 3, anchor="middle", colour="alarm"))
+            free = at + half
     return parts
 
 
@@ -115,7 +147,7 @@ def _drawable(point: tuple[float, float], chart: Chart) -> bool:
 def _axis(values: Sequence[float], base: int, first: float, last: float, apart: float) -> _Axis:
     """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``."""
     most = max(2, int(abs(last - first) / apart))
-    ticks = _powers(min(values), max(values), base, most) if base else _steps(max(values), most)
+    ticks = _powers(min(values), max(values), base, most) if base else steps(max(values), most)
     return _Axis(base, ticks, first, last)
 
 
@@ -137,8 +169,8 @@ def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, 
     return tuple(float(base) ** power for power in range(low, high + step, step))
 
 
-def _steps(largest: float, most: int) -> tuple[float, ...]:
-    """Multiples of 1, 2 or 5 times a power of ten, from 0 on."""
+def steps(largest: float, most: int) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least ``largest``, about ``most`` of them."""
     rough = max(largest, 1e-9) / most
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(part * unit for part in (1, 2, 5, 10) if part * unit >= rough * (1 - 1e-9))

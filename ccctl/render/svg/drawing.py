@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from probes.xml_text import as_content
 
@@ -16,11 +17,13 @@ __all__ = [
     "FONT",
     "STYLE",
     "Drawing",
+    "above",
     "box",
     "document",
     "element",
     "fitted",
     "legend",
+    "mark",
     "stroke",
     "text",
     "text_width",
@@ -31,6 +34,15 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 FONT = 12
 # What a letter takes at most on average, as a part of the height: DejaVu Sans, the widest of the usual ones.
 _LETTER = 0.62
+# Paths of the points of series: a circle, then square, triangle, diamond, triangle on its head, cross.
+_SHAPES = (
+    "",
+    "m-3-3h6v6h-6Z",
+    "m0-4.5l4 7.5h-8Z",
+    "m0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z",
+    "m0 4.5l4-7.5h-8Z",
+    "m-1.2-4.2h2.4v3h3v2.4h-3v3h-2.4v-3h-3v-2.4h3Z",
+)
 # (on light, on dark)
 _MEANINGS = {
     "ink": ("#222222", "#e8eaed"),
@@ -120,8 +132,9 @@ def text(
     turned: bool = False,
 ) -> str:
     """Words on a line; ``kind`` is "axis" for what an axis is of, "legend" for what a colour means."""
-    names = f"f-{colour} {kind}".strip()
-    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' class='{names}'"
+    names = f"{f'f-{colour}' if colour in _MEANINGS else ''} {kind}".strip()
+    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'" + (f" class='{names}'" if names else "")
+    place += "" if colour in _MEANINGS else f" fill='{colour}'"
     turn = f" transform='rotate(-90 {x:.1f} {y:.1f})'" if turned else ""
     return f"<text {place}{turn} font-family='sans-serif' font-size='{size}'>{as_content(words)}</text>"
 
@@ -146,20 +159,38 @@ def stroke(path: str, colour: str, *, dashed: bool = False, width: float = 2) ->
     return f"<path d='{path}' fill='none' {paint} stroke-width='{width:g}'{dash}/>"
 
 
+def above(colour: str) -> str:
+    """The colour of letters that are read on a box of ``colour``, written as #rrggbb."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 125 else "#ffffff"
+
+
+def mark(number: int, x: float, y: float, colour: str) -> str:
+    """A point of a series: each has its own shape, so that they are told apart without colours."""
+    shape = number % len(_SHAPES)
+    if not shape:
+        return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"
+    return f"<path class='mark' d='M{x:.1f} {y:.1f}{_SHAPES[shape]}' fill='{colour}'/>"
+
+
 def legend(
     entries: Iterable[tuple[str, str]], left: float, width: float, top: float
 ) -> tuple[list[str], float]:
     """(parts, height) of signs and words, in as many rows as the width asks for.
 
-    An entry is (the sign at 0,0 within 28 x 12 pixels, what it means).
+    An entry is (the sign at 0,0 within 28 x 12 pixels, what it means); long words take several lines.
     """
     parts, x, y = [], left, top
+    most = max(8, int((width - left - 40) / (_LETTER * FONT)))
     for sign, words in entries:
-        said = fitted(words, width - left - 40)
-        needed = 34 + text_width(said) + 14
+        lines = wrap(words, most) or [""]
+        needed = 34 + max(map(text_width, lines)) + 14
         if x > left and x + needed > width:
             x, y = left, y + 20
         parts.append(f"<g transform='translate({x:.1f},{y:.1f})'>{sign}</g>")
-        parts.append(text(said, x + 34, y + 10, kind="legend"))
+        for number, line in enumerate(lines):
+            parts.append(text(line, x + 34, y + 10 + 15 * number, kind="legend"))
         x += needed
-    return parts, (y - top + 20) if parts else 0.0
+        if len(lines) > 1:
+            x, y = left, y + 15 * (len(lines) - 1) + 20
+    return parts, (y - top + 20 * (x > left)) if parts else 0.0

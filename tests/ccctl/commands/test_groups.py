@@ -122,9 +122,13 @@ def test_ranks_that_no_link_joins(run_ccctl):
 
 
 def test_picture_marks_what_is_slow():
-    from ccctl.render.svg.groups import picture
+    from ccctl.render.svg.drawing import document
+    from ccctl.render.svg.training.groups import pictures
 
     groups = plan_groups(racked([5] * 3, slow_ranks=[2], slow_racks=[1]), SIZE_BYTES).groups
-    drawn = picture(groups)
+    drawn = document(pictures(groups, 960))
     assert "rank 2, slow" in drawn and "rack 1, slow" in drawn
-    assert drawn.count("<rect") == 1 + groups.ranks * groups.period
+    # The ground, three entries of the legend, and a cell for each rank and iteration.
+    assert drawn.count("<rect") == 1 + 3 + groups.ranks * groups.period
+    narrow = document(pictures(groups, 358))
+    assert "more iterations" in narrow

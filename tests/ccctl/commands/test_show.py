@@ -130,3 +130,27 @@ def test_ranges_of_sizes_meet_in_one_spelling(samples, run_ccctl, tmp_path):
     codec.write(str(tmp_path / "table.json"), "selection", replace(selection, ranges=ranges))
     lines = run_ccctl("show", "table.json").stdout.splitlines()[2:4]
     assert [line.split()[:2] for line in lines] == [["1K", "<319K"], ["319K", "1M"]]
+
+
+@pytest.mark.parametrize("name", ["machine.svg", "machine.png"])
+def test_pictures_are_written_as_the_name_says(name, samples, run_ccctl, tmp_path):
+    if name.endswith(".png"):
+        pytest.importorskip("resvg_py")
+    codec.write(str(tmp_path / "t.json"), "topology", samples["topology"])
+    done = run_ccctl("show", "t.json", "-o", name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    begins = b"<svg" if name.endswith(".svg") else b"\x89PNG"
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_other_names_are_refused(samples, run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "t.json"), "topology", samples["topology"])
+    done = run_ccctl("show", "t.json", "-o", "machine.pdf")
+    assert done.returncode == 2
+    assert "expected a name that ends in .svg or .png" in done.stderr
+    assert not (tmp_path / "machine.pdf").exists()
+
+
+def test_the_help_names_every_kind(run_ccctl):
+    told = " ".join(run_ccctl("show", "--help").stdout.split())
+    assert [kind for kind in codec.KINDS if kind not in told] == []

@@ -10,7 +10,7 @@ from ccctl.artifacts import codec
 from ccctl.commands.train import parse_modes, train
 from ccctl.errors import UsageError
 from ccctl.render.svg.drawing import document
-from ccctl.render.svg.training import pictures
+from ccctl.render.svg.training.training import pictures
 from ccctl.summaries.training import TrainingRows, summary_of
 from exec.training.workloads.report import gathered
 from exec.training.workloads.request import MODES, Mode

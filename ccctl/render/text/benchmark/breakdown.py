@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from exec.benchmark.breakdown import Breakdown, Forecast, Part
     from exec.benchmark.report import Report, Row
 
-__all__ = ["draw_breakdowns", "largest_difference"]
+__all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
 # How many places of a kind are named.
 _MOST_PLACES = 3
@@ -78,7 +78,7 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
 
 def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
     rows = []
-    for name, predicted_s, measured_s, parts in _kinds(told, breakdown):
+    for name, predicted_s, measured_s, parts in kinds_of(breakdown):
         difference = "-" if told is None else _signed(measured_s - (predicted_s or 0.0))
         predicted = "-" if predicted_s is None else _us(predicted_s)
         rows.append([name, predicted, _us(measured_s), difference, _places(parts)])
@@ -105,7 +105,7 @@ def largest_difference(breakdown: Breakdown) -> str:
         return ""
     kinds = [
         (measured_s - (predicted_s or 0.0), name, parts)
-        for name, predicted_s, measured_s, parts in _kinds(told, breakdown)
+        for name, predicted_s, measured_s, parts in kinds_of(breakdown)
     ]
     whole_s = breakdown.time_s - told.time_s
     # Of what made it slower than predicted, or faster where it was that.
@@ -114,14 +114,14 @@ def largest_difference(breakdown: Breakdown) -> str:
     return f"most of the difference of {_signed(whole_s)}: {name} {_signed(most_s)}{at}"
 
 
-def _kinds(told: Forecast | None, breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
+def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
     """(name, predicted seconds, measured seconds, the measured parts, the longest first) of each kind.
 
     None: it is not predicted.
     """
     from exec.benchmark.breakdown import GROUPS
 
-    found = []
+    told, found = breakdown.forecast, []
     for name, kinds in GROUPS.items():
         parts = [part for part in breakdown.parts if part.kind in kinds]
         expected = [part.time_s for part in (told.parts if told else ()) if part.kind in kinds]

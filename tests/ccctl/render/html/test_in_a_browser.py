@@ -4,6 +4,8 @@ import pytest
 from browser import browser, missing
 from slow_host import fill
 
+from ccctl.artifacts import codec
+
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}")
 
 # Texts beyond their picture, or over each other, and pictures wider than the window.
@@ -73,12 +75,13 @@ def test_every_picture_has_a_title_axes_units_and_a_legend_that_can_be_read(open
     page, address = opened
     page.open(address, width=width)
     found = page.run(PICTURES)
-    assert len(found) >= 5
+    # Each kind has one at least, a profile two, and a report with a breakdown four.
+    assert len(found) >= len(codec.KINDS) + 1 + 3
     for title, axes, legend, letters in found:
         assert title
         assert legend, title
         assert letters >= 8, title
-        units = ("GB/s", "(bytes)", "time", "%", "×", "iteration")
+        units = ("GB/s", "(bytes)", "time", "%", "×", "iteration", "steps")
         assert any(unit in words for words in [*axes, *legend] for unit in units), title
     with_axes = {title for title, axes, _, _ in found if len(axes) >= 2}
     assert sum("all_reduce" in title or "bandwidth of" in title for title in with_axes) >= 3

@@ -1,4 +1,4 @@
-"""A report as a picture: bus bandwidth and time over size, ours and the peers', predictions dashed."""
+"""A report as pictures: bus bandwidth and time over size, predictions dashed, and where the time went."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from ccctl.render.svg.benchmark import breakdown
 from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
 from ccctl.render.svg.drawing import Drawing
 from ccctl.render.units import about, seconds
@@ -24,13 +25,14 @@ def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list
     """Bandwidth and time over size, a picture for each collective, element type and operator.
 
     ``bounds_s`` are proven lower bounds on the times by collective and size, dashed. Of a size that was
-    measured again the last one is drawn. Nothing was measured: no picture.
+    measured again the last one is drawn. Nothing was measured: no picture. Rows with a breakdown follow.
     """
     kinds: dict[tuple[str, str, str], list[Row]] = {}
     for row in report.rows:
         if row.shown is not None:
             kinds.setdefault((row.collective, row.dtype, row.redop), []).append(row)
-    return [_picture(report, rows, width, bounds_s or {}) for rows in kinds.values()]
+    drawn = [_picture(report, rows, width, bounds_s or {}) for rows in kinds.values()]
+    return [*drawn, *(one for row in report.rows for one in breakdown.pictures(row, width))]
 
 
 def _picture(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> Drawing:

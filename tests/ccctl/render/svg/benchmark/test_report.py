@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ccctl.render.svg.benchmark.report import pictures
 from ccctl.render.svg.drawing import document
-from ccctl.render.svg.report import pictures
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -23,7 +23,14 @@ def grown(report, sizes):
         one = replace(row.out_of_place, time_s=size * 1e-9, p50_s=size * 1e-9, busbw_gbs=size / 1e6)
         peer = replace(one, p50_s=2 * one.p50_s)
         rows.append(
-            replace(row, size_bytes=size, out_of_place=one, predicted_s=size * 0.9e-9, peers={"mpi": peer})
+            replace(
+                row,
+                size_bytes=size,
+                out_of_place=one,
+                predicted_s=size * 0.9e-9,
+                peers={"mpi": peer},
+                breakdown=None,
+            )
         )
     return replace(report, rows=tuple(rows))
 
@@ -33,8 +40,10 @@ def test_ours_the_peers_and_predictions_are_lines_of_their_own(samples):
     words = [text.text for text in root.iter(f"{SVG}text")]
     for expected in ("ring", "mpi", "ring, predicted", "bus bandwidth (GB/s)", "time, median", "1M"):
         assert expected in words
-    # Two charts, each with three sizes of ours and three of the peer.
-    assert len(list(root.iter(f"{SVG}circle"))) == 12
+    # Two charts, each with three sizes of ours and three of the peer, by other shapes; and the legend.
+    marks = [one for one in root.iter() if one.get("class") == "mark"]
+    assert len([one for one in marks if one.tag == f"{SVG}circle"]) == 6 + 1
+    assert len([one for one in marks if one.tag == f"{SVG}path"]) == 6 + 1
     dashed = [path for path in root.iter(f"{SVG}path") if path.get("stroke-dasharray")]
     # One line a chart, and its entry in the legend.
     assert len(dashed) == 3
@@ -94,7 +103,7 @@ def test_a_report_of_what_cannot_be_measured_is_refused(samples, value):
 def test_every_word_of_the_axes_lies_within_its_panel(samples):
     """The largest sizes stand at the right end of an axis; a letter of 12 points is 7 wide at most."""
     root = ElementTree.fromstring(plot(grown(samples["report"], (1 << 20, 256 << 20))))
-    panels = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}circle") is not None]
+    panels = [group for group in root.iter(f"{SVG}g") if group.find(f"{SVG}text") is not None]
     assert len(panels) == 2
     for panel in panels:
         for text in panel.iter(f"{SVG}text"):

@@ -1,0 +1,198 @@
+"""One host's devices as a tree, line by line, for text and pictures: NUMA nodes, bridges, switches, devices.
+
+What carries no traffic of ours is left out, and so is a bridge with only one device below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from probes.paths.bandwidth import load
+from probes.paths.expected import link_gbs
+from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
+from probes.wording import plural, some
+
+__all__ = ["TreeLine", "counted", "device_tree", "fabric_words", "gib", "labels_of"]
+
+_FABRIC_NAMES = {"nvlink": "NVLink", "xgmi": "xGMI", "c2c": "C2C"}
+_MOST_NAMES = 6
+
+
+@dataclass(frozen=True)
+class TreeLine:
+    """One line of the tree; ``key`` is what records call the device, ``pcie`` how fast it is attached."""
+
+    depth: int
+    kind: Literal["numa", "bridge", "switch", "gpu", "nic", "nvswitch", "software"]
+    key: str
+    bus_id: str
+    words: tuple[str, ...]
+    pcie: str = ""
+
+
+def device_tree(host: Host) -> list[TreeLine]:
+    """Every line of a host's tree, from top to bottom."""
+    return list(_Tree(host).lines())
+
+
+def labels_of(host: Host) -> Mapping[str, str]:
+    """GPU<index> by bus id and NIC<n> by name."""
+    gpus = {gpu.bus_id: f"GPU{gpu.index}" for gpu in host.gpus}
+    return {**gpus, **{nic.name: f"NIC{number}" for number, nic in enumerate(host.physical_nics)}}
+
+
+def gib(size_bytes: int) -> str:
+    """80 GiB."""
+    return f"{size_bytes / 2**30:.4g} GiB"
+
+
+def counted(number: int, thing: str) -> str:
+    """8 GPUs, no GPUs."""
+    return plural(number, thing) if number else f"no {thing}s"
+
+
+class _Tree:
+    """One host's devices below NUMA nodes, host bridges and switches."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._labels = labels_of(host)
+        self._devices = {device.bus_id: device for device in host.pci}
+        self._below: dict[str, list[str]] = {}
+        for bus_id in self._at_places():
+            self._hang(bus_id)
+
+    def lines(self) -> Iterator[TreeLine]:
+        tops = self._below.get("", [])
+        without = [nic for nic in self._host.physical_nics if nic.bus_id not in self._devices]
+        for index in sorted({node.index for node in self._host.numa} | {self._numa(top) for top in tops}):
+            node = next((node for node in self._host.numa if node.index == index), None)
+            yield TreeLine(0, "numa", f"numa{index}", "", _numa_words(index, node))
+            for top in tops:
+                if self._numa(top) == index:
+                    yield from self._subtree(top, 1)
+            yield from (self._nic_line(nic, 1) for nic in without if _index(nic.numa) == index)
+            without = [nic for nic in without if _index(nic.numa) != index]
+        yield from (self._nic_line(nic, 0) for nic in without)
+        software = [nic.name for nic in self._host.nics if not nic.physical]
+        if software:
+            named = f"software interfaces and virtual functions: {some(software, _MOST_NAMES)}"
+            yield TreeLine(0, "software", "", "", (named,))
+
+    def _at_places(self) -> list[str]:
+        """The functions worth a line, in the order of the bus, host bridge by host bridge."""
+        places = {gpu.bus_id for gpu in self._host.gpus} | {nic.bus_id for nic in self._host.physical_nics}
+        places |= {link.target for link in self._host.fabric if link.target_kind == "switch"}
+        return [bus_id for bus_id in self._devices if bus_id in places]
+
+    def _hang(self, bus_id: str) -> None:
+        parent = self._devices[bus_id].parent
+        siblings = self._below.setdefault(parent, [])
+        if bus_id not in siblings:
+            siblings.append(bus_id)
+            if parent:
+                self._hang(parent)
+
+    def _subtree(self, bus_id: str, depth: int) -> Iterator[TreeLine]:
+        below = self._below.get(bus_id, [])
+        own = list(self._own_lines(bus_id, depth))
+        if not own and len(below) == 1:
+            yield from self._subtree(below[0], depth)
+            return
+        device = self._devices[bus_id]
+        if not own:
+            what: Literal["switch", "bridge"] = (
+                "switch" if device.role in ("switch", "upstream") else "bridge"
+            )
+            own = [TreeLine(depth, what, bus_id, bus_id, (what,), _pcie(device))]
+        yield from own
+        for child in below:
+            yield from self._subtree(child, depth + 1)
+
+    def _own_lines(self, bus_id: str, depth: int) -> Iterator[TreeLine]:
+        device = self._devices[bus_id]
+        for gpu in self._host.gpus:
+            if gpu.bus_id == bus_id:
+                words = (self._labels[bus_id], *_gpu_words(gpu))
+                yield TreeLine(depth, "gpu", bus_id, bus_id, words, _pcie(device))
+        for nic in self._host.physical_nics:
+            if nic.bus_id == bus_id:
+                yield self._nic_line(nic, depth, device)
+        if any(link.target == bus_id and link.target_kind == "switch" for link in self._host.fabric):
+            yield TreeLine(depth, "nvswitch", bus_id, bus_id, ("NVSwitch",), _pcie(device))
+
+    def _nic_line(self, nic: Nic, depth: int, device: PciDevice | None = None) -> TreeLine:
+        name = "" if nic.name == nic.bus_id else nic.name
+        speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else ""
+        errors = ", ".join(f"{name} {count}" for name, count in nic.errors.items() if count)
+        words = (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, nic.state, errors)
+        pcie = _pcie(device) if device is not None and device.role == "device" else ""
+        bus_id = device.bus_id if device is not None else ""
+        return TreeLine(depth, "nic", nic.name, bus_id, tuple(word for word in words if word), pcie)
+
+    def _numa(self, bus_id: str) -> int:
+        return _index(self._devices[bus_id].numa)
+
+
+def fabric_words(host: Host) -> Iterator[str]:
+    """One line for all GPUs whose links look alike."""
+    labels, tables = labels_of(host), load()
+    down: dict[int, list[str]] = {}
+    alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}
+    for gpu in host.gpus:
+        own: dict[str, list[FabricLink]] = {}
+        for link in host.fabric:
+            if link.source == gpu.bus_id and link.state == "down":
+                down.setdefault(link.count, []).append(labels[gpu.bus_id])
+            elif link.source == gpu.bus_id:
+                own.setdefault(link.target_kind, []).append(link)
+        for kind, links in own.items():
+            name = f"{_FABRIC_NAMES[links[0].kind]} {links[0].version}".strip()
+            far = 0 if "nvswitch" in {link.target for link in links} else len(links)
+            signature = (name, kind, sum(link.count for link in links), far, link_gbs(links[0], gpu, tables))
+            alike.setdefault(signature, []).append(labels[gpu.bus_id])
+    for (name, kind, count, far, gbs), gpus in alike.items():
+        ends = {"gpu": "GPU", "switch": "NVSwitch", "cpu": "CPU", "unknown": "unknown end"}[kind]
+        many = "NVSwitches" if kind == "switch" and far > 1 else ""
+        where = (f"{far} {many}" if many else counted(far, ends)) if far else ends
+        each = f", {gbs:g} GB/s each way a link, {gbs * count:.4g} GB/s together" if gbs else ""
+        yield f"{name}: {counted(count, 'link')} to {where}{each}: {some(gpus, 16)}"
+    for count, gpus in down.items():
+        yield f"{counted(count, 'link')} down: {some(gpus, 16)}"
+
+
+def _numa_words(index: int, node: NumaNode | None) -> tuple[str, ...]:
+    parts = [f"NUMA node {index}" if index >= 0 else "NUMA node not known"]
+    if node is not None:
+        parts += [_cpus(node.cpus), node.vendor]
+        parts.append(gib(node.memory_bytes) if node.memory_bytes else "")
+    return tuple(part for part in parts if part)
+
+
+def _cpus(listed: str) -> str:
+    runs = listed.split(",")
+    if len(runs) <= _MOST_NAMES:
+        return f"cpus {listed}" if listed else ""
+    return f"cpus {','.join(runs[:_MOST_NAMES])},…"
+
+
+def _gpu_words(gpu: Gpu) -> tuple[str, ...]:
+    memory = gib(gpu.memory_bytes) if gpu.memory_bytes else ""
+    kept = "not given to this process" if gpu.usable is False else ""
+    words = (gpu.name or gpu.vendor, gpu.arch, memory, "MIG" if gpu.mig else "", kept)
+    return tuple(word for word in words if word)
+
+
+def _pcie(device: PciDevice) -> str:
+    speed, width = device.max_speed_gts or device.speed_gts, device.max_width or device.width
+    gbs = load().pcie_gbs(speed, width)
+    if speed is None:
+        return ""
+    lanes = f" x{width}" if width else ""
+    return f"PCIe {speed:g} GT/s{lanes}" + (f", {gbs:g} GB/s" if gbs else "")
+
+
+def _index(numa: int | None) -> int:
+    return -1 if numa is None else numa

@@ -1,0 +1,67 @@
+"""A search for a buffer as a picture: what each buffer took, and how the best one was found."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.drawing import Drawing
+from ccctl.render.units import about, seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from synth.fusion.tuning import Tuning
+
+__all__ = ["pictures"]
+
+
+def pictures(tuning: Tuning, width: int) -> list[Drawing]:
+    """Time over buffer, and over the number of the trial; without a trial there is no picture."""
+    if not tuning.trials:
+        return []
+    size, taken = tuning.buffer_bytes.tolist(), tuning.seconds.tolist()
+    best_bytes, best_s = tuning.best
+    so_far = list(accumulate(taken, min))
+    first = taken.index(best_s)
+    trials = Line("a trial", COLOURS[0], tuple(zip(map(float, size), taken, strict=True)), joined=False)
+    best = f"the best: {about(best_bytes)}, {seconds(best_s)}"
+    ordered = tuple((float(number), one) for number, one in enumerate(taken, start=1))
+    # Within a small range heights are to compare, over a large one ratios.
+    base = 10 if max(taken) > 20 * best_s else 0
+    return [
+        charts(
+            f"{tuning.subject}: {tuning.strategy}, {plural(tuning.trials, 'trial')}",
+            "The seconds of an iteration over the buffer, and trial by trial with the best so far.",
+            [
+                Chart(
+                    "time of an iteration",
+                    "buffer (bytes)",
+                    (trials, Line(best, COLOURS[1], ((float(best_bytes), best_s),), joined=False)),
+                    about,
+                    lambda y: seconds(y) if y else "0",
+                    2,
+                    base,
+                ),
+                Chart(
+                    "time of an iteration",
+                    "trial",
+                    (
+                        Line("a trial", COLOURS[0], ordered, joined=False),
+                        Line(
+                            "the best so far",
+                            COLOURS[2],
+                            tuple((float(number), one) for number, one in enumerate(so_far, start=1)),
+                            dashed=True,
+                        ),
+                        Line(best, COLOURS[1], ((first + 1.0, best_s),), joined=False),
+                    ),
+                    lambda x: f"{x:g}",
+                    lambda y: seconds(y) if y else "0",
+                    0,
+                    base,
+                ),
+            ],
+            width,
+        )
+    ]

@@ -1,0 +1,32 @@
+"""Where the time went as pictures: predicted beside measured, and nothing that was not."""
+
+from dataclasses import replace
+
+from ccctl.render.svg.benchmark.breakdown import pictures
+
+
+def words(drawing):
+    return "".join(drawing.parts)
+
+
+def test_the_way_from_the_bound_to_the_measured_time(samples):
+    (row,) = samples["report"].rows
+    waterfall, path, ranks = pictures(row, 960)
+    assert "from the bound to the measured time" in waterfall.title
+    for said in (">500 us<", ">+100 us<", ">+10 us<", ">−10 us<", ">+300 us<", ">1 ms<"):
+        assert said in words(waterfall), said
+    for said in ("links, predicted", "links, measured", "not predicted", ">900 us<", ">700 us<"):
+        assert said in words(path), said
+    assert "rank 1, slowest" in words(ranks)
+
+
+def test_without_a_network_nothing_is_predicted(samples):
+    (row,) = samples["report"].rows
+    drawn = pictures(replace(row, breakdown=replace(row.breakdown, forecast=None)), 960)
+    assert len(drawn) == 2
+    assert not any("predicted<" in words(one) for one in drawn)
+
+
+def test_a_row_without_a_breakdown_has_no_picture(samples):
+    (row,) = samples["report"].rows
+    assert pictures(replace(row, breakdown=None), 960) == []

@@ -1,0 +1,30 @@
+"""The picture of a watch: the link that got worse comes first, events stand where they happened."""
+
+from dataclasses import replace
+
+from ccctl.render.svg.history import pictures
+from probes.columns import floats
+
+
+def test_the_link_that_got_worse_is_the_first_line_and_events_are_told(samples):
+    (drawing,) = pictures(samples["history"], 960)
+    legend = [part for part in drawing.parts if "legend" in part]
+    assert "1 → rank 0" in legend[0] or "1 → 0" in legend[0]
+    assert "drift: 1 → 0: bandwidth 1 → 0.5 GB/s" in legend[-1]
+    # Each panel has a line for the event.
+    assert sum("stroke-dasharray" in part for part in drawing.parts) == 2 + 1
+
+
+def test_runs_without_a_value_leave_no_point(samples):
+    history = samples["history"]
+    lost = replace(history, beta_s_per_byte=floats([1e-9, 1e-9, 0.0, 2e-9]))
+    marks = "".join(pictures(lost, 960)[0].parts).count("class='mark'")
+    # 3 of 4 bandwidths, 4 latencies, and two lines in the legend.
+    assert marks == 3 + 4 + 2
+
+
+def test_without_a_run_there_is_no_picture(samples):
+    empty = replace(
+        samples["history"], at_s=floats([]), beta_s_per_byte=floats([]), alpha_s=floats([]), events=()
+    )
+    assert pictures(empty, 960) == []

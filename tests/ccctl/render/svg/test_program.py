@@ -1,0 +1,46 @@
+"""The picture of a program: steps stand in the order that their dependencies ask for."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ccctl.render.svg.program import levels, pictures
+from synth import compile as compile_schedule
+
+
+def test_a_step_comes_after_all_that_it_depends_on(schedule):
+    from synth.simulation.fifo_order import links_of
+
+    program = compile_schedule(schedule)
+    found = levels(program)
+    links = links_of(program)
+    assert (found >= 0).all()
+    for column in (links.goal, links.sender):
+        rows = np.flatnonzero(column >= 0)
+        assert (found[rows] > found[column[rows]]).all()
+    inside = np.flatnonzero(program.tb_of[1:] == program.tb_of[:-1]) + 1
+    assert (found[inside] > found[inside - 1]).all()
+
+
+def test_a_lane_for_each_threadblock_and_a_box_for_each_step(schedule):
+    program = compile_schedule(schedule)
+    (drawing,) = pictures(program, 960)
+    assert sum("<title>rank" in part for part in drawing.parts) == program.steps
+    assert sum("text-anchor='end'" in part for part in drawing.parts) == program.threadblocks
+    assert "a message, from its sender to its receiver" in "".join(drawing.parts)
+
+
+def test_what_never_runs_is_said(samples):
+    program = samples["program"]
+    silent = replace(program, op=np.array([0, 0, 2], dtype=np.uint8))
+    assert levels(silent).tolist()[-1] == -1
+    assert "1 step never run" in "".join(pictures(silent, 960)[0].parts)
+
+
+def test_a_program_without_steps_has_no_picture(samples):
+    program = samples["program"]
+    columns = ("op", "src_buffer", "src_slot", "dst_buffer", "dst_slot", "count", "wait_tb", "wait_step")
+    empty = replace(
+        program, tb_start=program.tb_start * 0, **{name: getattr(program, name)[:0] for name in columns}
+    )
+    assert pictures(empty, 960) == []
