@@ -12,7 +12,8 @@ from exec.lab import lifecycle
 from exec.lab.model import PairRate
 from exec.lab.run import started
 
-pytestmark = pytest.mark.netns
+# A host that has no core for seconds is as good as cut off, too.
+pytestmark = [pytest.mark.netns, pytest.mark.measures]
 
 PROGRAM = """
 import json, sys
@@ -122,7 +123,6 @@ def test_a_pair_of_hosts_that_is_cut_is_named_gone_round_and_used_again(lab, tmp
         assert bool(found & {pair, pair[::-1]}) == uses
 
 
-@pytest.mark.measures
 @pytest.mark.parametrize("fault", [("b",), ("a", "c")])
 def test_a_host_or_link_that_becomes_slow_is_named_and_so_is_its_recovery(lab, tmp_path, fault):
     made, folder = lab
