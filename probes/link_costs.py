@@ -80,21 +80,29 @@ class HostCopies:
 class HostMemory:
     """What the ranks of a host copy and add in memory while all of them do: seconds for a byte of an operand.
 
-    One value for each of ``sizes_bytes``, which rise from what fits the caches to what does not.
+    One value for each of ``sizes_bytes``, which rise from what fits the caches to what does not. A fetch is a
+    copy out of another rank's private memory; there are none where the system forbids them. ``cores`` are
+    those that the ranks may run on, 0 where that is not known.
     """
 
     host: str
     sizes_bytes: tuple[int, ...]
     copy_s_per_byte: tuple[float, ...]
     add_s_per_byte: tuple[float, ...]
+    fetch_s_per_byte: tuple[float, ...] = ()
+    cores: int = 0
 
     def problems(self) -> Iterator[str]:
         """What is wrong with the sizes and the costs."""
         sizes = self.sizes_bytes
         if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
             yield "sizes_bytes: expected sizes that rise, from 1 byte on"
-        for name in ("copy_s_per_byte", "add_s_per_byte"):
+        if self.cores < 0:
+            yield f"cores: expected at least 0, found {self.cores}"
+        for name in ("copy_s_per_byte", "add_s_per_byte", "fetch_s_per_byte"):
             values = getattr(self, name)
+            if name == "fetch_s_per_byte" and not values:
+                continue
             if len(values) != len(sizes):
                 yield f"{name}: expected {len(sizes)} values like sizes_bytes, found {len(values)}"
             for at, value in enumerate(values):

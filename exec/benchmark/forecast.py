@@ -25,12 +25,14 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
     found = prediction(program, network, chunk_bytes)
     bare = replace(found.costs, step_s=0.0)
     schedule_s = simulate_program(program, network, chunk_bytes, bare).time_s
+    stepped_s = simulate_program(program, network, chunk_bytes, found.costs).time_s
     bound = bounds(network, program.collective, chunk_bytes, fluid=True)[0]
     spent = _critical_path(found.in_turn, network)
     if found.sharing_s:
         # Within a host what is shared are its memory and its cores, not ports.
         kind: PartKind = "port" if len(set(network.hosts)) > 1 else "memory"
         spent[kind, "shared by transfers"] += found.sharing_s
+    memory_s = found.time_s - stepped_s - found.sharing_s
     if found.worked_s:
         spent["memory", f"rank {found.worker}"] += found.worked_s
     return Forecast(
@@ -38,9 +40,9 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
         bound=bound.name,
         bound_s=bound.time_s,
         schedule_s=schedule_s,
-        steps_s=found.in_turn.time_s - schedule_s,
+        steps_s=stepped_s - schedule_s,
         sharing_s=found.sharing_s,
-        memory_s=found.worked_s,
+        memory_s=memory_s,
         parts=parts_of(spent),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
-from exec.mpi.shared_memory import Origin, fetched_word, mapped, origin_of, shared_array
+from exec.mpi.shared_memory import FETCHED_BYTES, Origin, fetched_word, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
@@ -33,9 +33,6 @@ _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # A writer's and a reader's counter, apart from each other and from all else.
 _COUNTERS_BYTES = 256
 _LINE = 128
-# A rank of the same host reads a message of so many bytes from the sender's memory, where the system lets it:
-# one copy instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
-_FETCHED_BYTES = 32 << 10
 _BYTES = np.dtype(np.uint8)
 # Beside the numbers of the connections, which are not negative.
 SCRATCH_PLACE = -1
@@ -99,7 +96,7 @@ class Connections:
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
         if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
             return True
-        return self._fetches and self.slot_bytes[connection] >= _FETCHED_BYTES
+        return self._fetches and self.slot_bytes[connection] >= FETCHED_BYTES
 
     def memory(self) -> Memory:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)

@@ -1,8 +1,7 @@
 """Memory that the ranks of one host share: each rank's own, which the others map where they need it.
 
-It has no name in any file system, so that nothing of it is left behind, however its processes end. Private
-memory of another process can be copied from, where the system allows that: Linux does among processes that
-may trace each other, which Yama and containers can restrict.
+It has no name in any file system, so that nothing of it is left behind, however its processes end. Where
+the system allows that, ranks also copy out of each other's private memory (``probes.live.process_memory``).
 """
 
 from __future__ import annotations
@@ -18,8 +17,13 @@ import numpy as np
 
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
+from probes.live.process_memory import read_process
 
-__all__ = ["Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
+__all__ = ["FETCHED_BYTES", "Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
+
+# A rank of the same host copies a message of so many bytes out of the sender's private memory: one copy
+# instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
+FETCHED_BYTES = 32 << 10
 
 _WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
 
@@ -72,19 +76,10 @@ def origin_of(array: Array) -> Origin | None:
     return None
 
 
-class _Vector(ctypes.Structure):
-    """An ``iovec``: bytes at an address."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
 def fetched_word(pid: int, address: int) -> int | None:
     """The word of 64 bits at ``address`` of another process; None where the system does not allow that."""
     word = ctypes.c_int64()
-    here, there = _Vector(ctypes.addressof(word), 8), _Vector(address, 8)
-    read = ctypes.CDLL(None).process_vm_readv
-    read.restype = ctypes.c_ssize_t
-    return word.value if read(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 8 else None
+    return word.value if read_process(pid, address, ctypes.addressof(word), 8) else None
 
 
 def mapped(pid: int, file: int) -> Array:

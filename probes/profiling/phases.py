@@ -126,9 +126,19 @@ class Steps:
         every = self._prober.comm.allgather(memory_speed(self._prober.comm))
         found = []
         for host in (host for host, ranks in hosts.items() if ranks > 1):
-            here = [both for both, place in zip(every, self._places, strict=True) if place.host == host]
-            copies, sums = (np.median([both[at] for both in here], axis=0).tolist() for at in (0, 1))
-            found.append(HostMemory(host, SIZES_BYTES, tuple(copies), tuple(sums)))
+            here = [one for one, place in zip(every, self._places, strict=True) if place.host == host]
+            copies, sums = ([one.copies for one in here], [one.sums for one in here])
+            fetches = [one.fetches for one in here]
+            found.append(
+                HostMemory(
+                    host,
+                    SIZES_BYTES,
+                    tuple(np.median(copies, axis=0).tolist()),
+                    tuple(np.median(sums, axis=0).tolist()),
+                    tuple(np.median(fetches, axis=0).tolist()) if all(fetches) else (),
+                    len(frozenset.union(*(one.cores for one in here))),
+                )
+            )
         return tuple(found)
 
     def said(self, samples: Samples) -> list[str]:

@@ -130,5 +130,7 @@ def _memory(profile: Profile) -> None:
     for memory in profile.memory:
         heads = (f"memory of {memory.host}", *map(format_size, memory.sizes_bytes))
         costs = {"copies, GB/s": memory.copy_s_per_byte, "sums, GB/s": memory.add_s_per_byte}
+        if memory.fetch_s_per_byte:
+            costs["copies out of another rank, GB/s"] = memory.fetch_s_per_byte
         rows = [(what, *(f"{1e-9 / cost:.3g}" for cost in values)) for what, values in costs.items()]
         console.table(heads, rows)

@@ -34,7 +34,7 @@ def expected(kind, rank):
 @pytest.mark.parametrize("chunks", [1, 2, 16])
 @pytest.mark.parametrize("kind", [kind for kind in SERVED if kind != "broadcast"])
 def test_a_late_rank_adds_its_part_whether_or_not_chunks_divide_a_block(kind, chunks, monkeypatch):
-    monkeypatch.setattr(connections, "_FETCHED_BYTES", 1 if chunks == 2 else 1 << 40)
+    monkeypatch.setattr(connections, "FETCHED_BYTES", 1 if chunks == 2 else 1 << 40)
     request = Request(kind, "sum", "float32", COUNT, 4, root=0)
     network = family(f"switch:{RANKS}", [1e-5], [1e9])
     schedule = synthesize(network, kind, chunk_bytes=64, chunks=chunks, method="greedy").schedule

@@ -33,9 +33,10 @@ def group_s(told, *kinds):
         complete(["a", "b", "c", "d"]),
         complete(["a", "a", "b", "b"]),
         complete(["a"] * 4, (HostMemory("a", (1, 1 << 30), (1e-10, 1e-10), (3e-10, 3e-10)),)),
+        complete(["a"] * 4, (HostMemory("a", (1, 1 << 30), (1e-10,) * 2, (3e-10,) * 2, (2e-9,) * 2),)),
         family("switch:4", [1e-6], [1e9]),
     ],
-    ids=["hosts", "pairs", "memory", "switch"],
+    ids=["hosts", "pairs", "memory", "fetched", "switch"],
 )
 def test_the_parts_are_the_predicted_time_which_no_bound_exceeds(network):
     told = forecast(RING, network, 1 << 20)

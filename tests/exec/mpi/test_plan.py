@@ -52,7 +52,7 @@ wrong = []
 for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
     layout, dtype = Layout(program, count), inputs[rank].dtype
     # Out of private memory all messages are copied by their receivers, some, or none.
-    connections._FETCHED_BYTES = (1, 2048, 1 << 40)[number % 3]
+    connections.FETCHED_BYTES = (1, 2048, 1 << 40)[number % 3]
     # Some ranks have their buffers in the window, some have not.
     shared = (number >> rank) & 1
     make = shared_array if shared else np.zeros

@@ -28,8 +28,8 @@ def test_every_link_is_measured_and_costs_something(ranks, quick):
     assert (links.beta_low_s_per_byte <= links.beta_s_per_byte).all()
     assert (links.beta_s_per_byte <= links.beta_high_s_per_byte).all()
     assert (links.samples > 0).all()
-    # No two processes exchange less than 10 MB or more than 10 TB a second through memory.
-    assert ((links.beta_s_per_byte > 1e-13) & (links.beta_s_per_byte < 1e-7)).all()
+    # No two processes exchange less than 100 KB or more than 10 TB a second through memory.
+    assert ((links.beta_s_per_byte > 1e-13) & (links.beta_s_per_byte < 1e-5)).all()
 
 
 @pytest.mark.mpi

@@ -1,5 +1,11 @@
 """Copies and sums in memory: a cost for each size, whatever the machine."""
 
+import os
+
+import numpy as np
+
+from probes.live.process_memory import read_process
+from probes.sampling import memory_speed as module
 from probes.sampling.memory_speed import SIZES_BYTES, memory_speed
 
 
@@ -9,8 +15,28 @@ class Alone:
     def Barrier(self):  # noqa: N802
         pass
 
+    def Get_rank(self):  # noqa: N802
+        return 0
+
+    def allgather(self, mine):
+        return [mine]
+
 
 def test_every_size_has_a_cost_that_a_machine_can_have():
-    for costs in memory_speed(Alone()):
+    speed = memory_speed(Alone())
+    for costs in (speed.copies, speed.sums, speed.fetches):
         assert len(costs) == len(SIZES_BYTES)
         assert all(1e-13 < cost < 1e-6 for cost in costs)
+
+
+def test_where_nobody_may_read_the_memory_of_others_nothing_is_said_of_it(monkeypatch):
+    monkeypatch.setattr(module, "read_process", lambda *_: False)
+    assert memory_speed(Alone()).fetches == ()
+
+
+def test_memory_is_read_of_this_process_and_not_of_one_that_is_not_there():
+    given, found = np.arange(100), np.zeros(100, int)
+    addresses = given.ctypes.data, found.ctypes.data
+    assert read_process(os.getpid(), *addresses, given.nbytes)
+    assert (found == given).all()
+    assert not read_process((1 << 22) + 1, *addresses, given.nbytes)
