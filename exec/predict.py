@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from exec.mpi.shared_memory import FETCHED_BYTES
+from exec.program.wires import FETCHED_BYTES
 from probes.columns import Floats, floats
 from probes.link_costs import HostMemory
 from synth.compiler.lower import lower

@@ -10,12 +10,12 @@ import numpy as np
 
 from exec.mpi import interpreter
 from exec.mpi.encode import Memory, pieces_of, slot_bytes, tiling_of
-from exec.mpi.shared_memory import FETCHED_BYTES, Origin, fetched_word, mapped, origin_of, shared_array
+from exec.mpi.shared_memory import Origin, fetched_word, mapped, origin_of, shared_array
 from exec.mpi.traffic import Message, Traffic
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
 from exec.program.moves import Move, Span
-from exec.program.wires import Wire, counters_at
+from exec.program.wires import FETCHED_BYTES, Wire, counters_at
 from probes.columns import Indices
 from probes.live.host_key import host_key
 from synth.program import OUTPUT, SCRATCH

@@ -19,11 +19,7 @@ from exec.program.dtypes import Array
 from probes.errors import UnavailableError
 from probes.live.process_memory import read_process
 
-__all__ = ["FETCHED_BYTES", "Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
-
-# A rank of the same host copies a message of so many bytes out of the sender's private memory: one copy
-# instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
-FETCHED_BYTES = 32 << 10
+__all__ = ["Origin", "Window", "fetched_word", "mapped", "origin_of", "shared_array"]
 
 _WINDOWS: weakref.WeakSet[Window] = weakref.WeakSet()
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from probes.link_costs import HostCopies, HostMemory
+from probes.live.memory_speed import SIZES_BYTES, memory_speed
 from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.options import PASSES, Effort
 from probes.sampling.cuda_copies import host_copies
-from probes.sampling.memory_speed import SIZES_BYTES, memory_speed
 from probes.sampling.prober import Prober
 from probes.sampling.rounds import Pair, Waves, meetings, waves
 from probes.sampling.samples import Place, Samples

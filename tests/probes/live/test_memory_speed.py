@@ -4,9 +4,9 @@ import os
 
 import numpy as np
 
+from probes.live import memory_speed as module
+from probes.live.memory_speed import SIZES_BYTES, memory_speed
 from probes.live.process_memory import read_process
-from probes.sampling import memory_speed as module
-from probes.sampling.memory_speed import SIZES_BYTES, memory_speed
 
 
 class Alone:
