@@ -10,7 +10,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,7 @@ from ccctl.errors import CannotWriteError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress as DrawnBar
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
 
 _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Where nothing can be drawn, a line of progress comes after so many seconds each.
+_PLAIN_S = 60.0
 _doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
 # The progress bars that are drawn now.
@@ -238,41 +241,72 @@ class Progress(Protocol):
 
 class _Silent:
     def update(self, done: float, text: str = "") -> None:
-        """Nothing is drawn where stderr is not a terminal."""
+        """Nobody listens."""
+
+
+class _Plain:
+    """A line now and then where nothing can be drawn: of short work none at all."""
+
+    def __init__(self, label: str, total: float) -> None:
+        self._label, self._total = label, total
+        self._told_s = time.monotonic()
+
+    def update(self, done: float, text: str = "") -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _PLAIN_S:
+            self._told_s = now_s
+            share = 100 * done / self._total if self._total else 100.0
+            note(f"{self._label}: {share:.0f} %{f', {text}' if text else ''}")
 
 
 @contextmanager
-def progress(label: str, total: float) -> Iterator[Progress]:
-    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal.
+def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tuple) -> Iterator[Progress]:
+    """A progress bar on stderr while the block runs, with what ``below`` says then in the lines under it.
 
-    What synth logs meanwhile, such as which loop it compiles, stands beside it until the next update.
+    ``below`` is called several times a second, on another thread. What synth logs meanwhile, such as which
+    loop it compiles, stands beside the bar until the next update. Where stderr is not a terminal a plain line
+    comes every minute.
     """
-    if _settings["quiet"] or not _is_terminal(sys.stderr):
+    if _settings["quiet"]:
         yield _Silent()
+        return
+    if not _is_terminal(sys.stderr):
+        yield _Plain(label, total)
         return
     import logging
 
     from rich import progress as bars
+    from rich.table import Column
+    from rich.text import Text
+
+    screen = _rich(sys.stderr)
+
+    class Drawn(bars.Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            most = max(0, screen.size.height - 3)
+            for line in list(below())[:most]:
+                yield Text(_shown(line), no_wrap=True, overflow="ellipsis")
 
     columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
+        bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+        bars.BarColumn(bar_width=20),
         bars.TaskProgressColumn(),
         bars.TimeRemainingColumn(),
     )
     # Rich would send to stderr what is printed to stdout meanwhile.
-    with bars.Progress(*columns, console=_rich(sys.stderr), transient=True, redirect_stdout=False) as drawn:
-        task = drawn.add_task(label, total=total)
+    with Drawn(*columns, console=screen, transient=True, redirect_stdout=False, expand=True) as drawn:
+        task = drawn.add_task(_shown(label), total=total)
         _bars.append(drawn)
 
         class Bar:
             def update(self, done: float, text: str = "") -> None:
-                drawn.update(task, completed=done, description=f"{label} {text}".strip())
+                drawn.update(task, completed=done, description=_shown(f"{label} {text}".strip()))
 
         class Aside(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 if record.levelno < logging.WARNING:
-                    drawn.update(task, description=f"{label} {record.getMessage()}")
+                    drawn.update(task, description=_shown(f"{label} {record.getMessage()}"))
 
         logger, aside = logging.getLogger("synth"), Aside()
         logger.addHandler(aside)
@@ -341,14 +375,18 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool
 
 
 def _message(text: str, *, style: str) -> None:
-    # What is quoted from files, hosts and other programs must not steer the terminal.
-    text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    text = _shown(text)
     if not style or not _is_terminal(sys.stderr) or not _colour():
         sys.stderr.write(text + "\n")
         return
     from rich.text import Text
 
     _rich(sys.stderr).print(Text(text, style=style))
+
+
+def _shown(text: str) -> str:
+    """Text as a terminal may get it: what is quoted from files, hosts and programs must not steer it."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _rich(stream: IO[str]) -> Console:

@@ -6,10 +6,10 @@ import contextlib
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from signal import Signals
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ccctl import console
 from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, told
@@ -22,10 +22,15 @@ from exec.launcher.run import World, started_by_mpi
 from exec.launcher.starters.allocation import other_nodes
 from probes.errors import UnavailableError, UsageError
 from probes.progress import Progress
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from exec.launcher.protocol import Lost, Status
 
 __all__ = [
     "HOSTS_VARIABLE",
     "Drawn",
+    "Ranks",
     "World",
     "by_default",
     "over_sockets",
@@ -37,6 +42,8 @@ __all__ = [
 
 # Where --hosts is not given; a lab sets it for what runs inside.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
+# So many of those that others wait for are named.
+_MOST_AWAITED = 4
 _FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile", "spare": "--spare"}
 _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
 
@@ -83,8 +90,11 @@ def run_ranks(
     sockets: bool = False,
     survive: bool = False,
     rejoin: int = 0,
+    below: Callable[[], Sequence[str]] = tuple,
 ) -> Any:
     """What ``exec.launcher.run.run_ranks`` returns, with a progress bar under the name ``label``.
+
+    Under the bar stands what ``below`` says, then who waits for whom.
 
     With ``sockets`` or ``survive`` the ranks need no MPI. With ``survive`` those that are left go on when
     others die; a lost rank is started again up to ``rejoin`` times.
@@ -98,8 +108,11 @@ def run_ranks(
     with _naming_flags():
         if started_by_mpi():
             return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))
-        with console.progress(label, 1.0) as bar, _showing_output():
-            return run.run_ranks(task, arguments, world, progress=Drawn(bar), **limits)
+        ranks = Ranks()
+        view = console.progress(label, 1.0, lambda: [*below(), *ranks.lines()])
+        with view as bar, _showing_output():
+            heard: dict[str, Any] = {"on_status": ranks.heard, "on_lost": ranks.lost}
+            return run.run_ranks(task, arguments, world, progress=Drawn(bar), **heard, **limits)
 
 
 def _inside(call: Callable[[], Any]) -> Any:
@@ -166,6 +179,44 @@ class Drawn(Progress):
 
     def waiting(self, peer: int, what: str) -> None:
         """The bar shows no waiting."""
+
+
+class Ranks:
+    """What ranks do now, as lines for a terminal: who is waited for, by how many, and who was lost."""
+
+    def __init__(self) -> None:
+        self._now: dict[int, tuple[str, Status]] = {}
+        self._lost: dict[int, str] = {}
+
+    def heard(self, rank: int, host: str, status: Status) -> None:
+        """A rank has told what it does."""
+        self._now[rank] = (host, status)
+        self._lost.pop(rank, None)
+
+    def lost(self, lost: Lost) -> None:
+        """A rank is gone."""
+        self._lost[lost.rank] = lost.how
+        self._now.pop(lost.rank, None)
+
+    def lines(self) -> list[str]:
+        """Nothing before the first rank is heard; those that most wait for come first."""
+        now, gone = dict(self._now), dict(self._lost)
+        if not now:
+            return []
+        waits: dict[int, list[int]] = {}
+        for rank, (_, status) in sorted(now.items()):
+            if status.peer is not None:
+                waits.setdefault(status.peer, []).append(rank)
+        together = waits.pop(-1, [])
+        lines = [f"{plural(len(now), 'rank')}, {sum(map(len, waits.values()))} waiting for another"]
+        for peer, ranks in sorted(waits.items(), key=lambda entry: -len(entry[1]))[:_MOST_AWAITED]:
+            whom = f"rank {peer}" + (f" on {now[peer][0]}" if peer in now else "")
+            who = f"rank {ranks[0]} waits" if len(ranks) == 1 else f"{len(ranks)} ranks wait"
+            lines.append(f"{who} for {whom}: {now[ranks[0]][1].step}")
+        if together:
+            who = f"rank {together[0]}" if len(together) == 1 else f"{len(together)} ranks"
+            lines.append(f"{who}, with all others: {now[together[0]][1].step}")
+        return lines + [f"rank {rank} is lost: {how}" for rank, how in sorted(gone.items())[:_MOST_AWAITED]]
 
 
 class _Told(Ending):

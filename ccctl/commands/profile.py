@@ -127,7 +127,8 @@ def profile(
     links and hosts are measured again, alone, before they are told. Whatever ends it, a lost rank, a
     signal or --timeout, what was measured until then is written and says so. Hosts that cannot be
     reached are named, the others measured, and the exit status is 1. Of two profiles of one user on
-    the same hosts the second ends with 75, or waits with --wait.
+    the same hosts the second ends with 75, or waits with --wait. On a terminal the slowest and newest links
+    are shown while they are measured, and who waits for whom.
     """
     with prometheus.exposed(prom, "profile") as exposition:
         before = codec.read(baseline, "profile") if baseline is not None else None

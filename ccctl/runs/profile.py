@@ -66,6 +66,14 @@ class Measurement:
         )
 
     def _run(self, world: World, timeout_s: float | None) -> Profile:
+        from ccctl.runs.links_live import LinksLive
+
+        live = LinksLive()
+
+        def keep(piece: object) -> None:
+            self._pieces.append(piece)
+            live.heard(piece)
+
         found: Profile = run_ranks(
             _TASK,
             self.effort,
@@ -73,7 +81,8 @@ class Measurement:
             label="profile",
             timeout_s=timeout_s,
             stall_s=_STALL_S,
-            keep=self._pieces.append,
+            keep=keep,
+            below=live.lines,
         )
         return found
 

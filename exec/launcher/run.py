@@ -22,7 +22,7 @@ from probes.progress import SILENT, Progress, Safekeeping
 
 if TYPE_CHECKING:
     from exec.launcher.ending import Ending
-    from exec.launcher.protocol import Lost, Wires
+    from exec.launcher.protocol import Lost, Status, Wires
 
 __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
@@ -207,6 +207,7 @@ def run_ranks(
     survive: bool = False,
     rejoin: int = 0,
     on_lost: Callable[[Lost], None] = lambda lost: None,
+    on_status: Callable[[int, str, Status], None] = lambda rank, host, status: None,
     ending: Ending | None = None,
     path: Sequence[str] = (),
 ) -> Any:
@@ -218,7 +219,8 @@ def run_ranks(
 
     With ``stall_s``, a run in which no rank has got on for so long is lost, too: TCP waits for ever for
     a host that is gone. ``keep`` is called with each piece of the result that a rank hands to
-    ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress.
+    ``progress.partial``, soon after; ``progress`` with what rank 0 tells of its progress; ``on_status`` with
+    a rank, its host and what it does, whenever it tells that.
 
     Ranks find modules where a fresh Python does, and then in the folders of ``path``. ``wires``, ``survive``,
     ``rejoin`` and ``on_lost`` are those of `launch`, as is the world's ``spare``.
@@ -256,7 +258,7 @@ def run_ranks(
         task, arguments, most, tuple(path), wires, survive=survive, rejoin=rejoin, spares=absent
     )
     with StartedRanks(where, job, hosts) as started:
-        return started.result(Heard(progress, keep, on_lost), Limits(timeout_s, stall_s))
+        return started.result(Heard(progress, keep, on_lost, on_status), Limits(timeout_s, stall_s))
 
 
 def _refuse_crowd(ranks: int, where: Sequence[HostSlots]) -> None:

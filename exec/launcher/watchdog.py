@@ -77,11 +77,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Heard:
-    """Who is told what ranks say while the run lasts: their progress, pieces of the result, and losses."""
+    """Who is told what ranks say while the run lasts: their progress, pieces of the result, and losses.
+
+    ``on_status`` is called with a rank, its host and its status whenever it tells one.
+    """
 
     progress: Progress = SILENT
     keep: Callable[[Any], None] = lambda value: None
     on_lost: Callable[[Lost], None] = lambda lost: None
+    on_status: Callable[[int, str, Status], None] = lambda rank, host, status: None
 
 
 class Watchdog:
@@ -305,6 +309,7 @@ class Watchdog:
             if message != rank.status:
                 self._advanced_s = rank.heard_s
             rank.status = message
+            self._heard.on_status(rank.number, rank.host, message)
         elif isinstance(message, Partial):
             self._keep_all(message)
         elif isinstance(message, Started):

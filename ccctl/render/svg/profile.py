@@ -236,8 +236,8 @@ def cluster(profile: Profile, width: int) -> Drawing:
         )
     top = -(-len(shown) // across) * _CARD
     entries = [
-        (box(8, 0, 20, 12, colour=_SENDS), "sends to other hosts, GB/s"),
-        (box(8, 0, 20, 12, colour=_RECEIVES), "receives from them, GB/s"),
+        (box(8, 0, 20, 12, colour=_SENDS), "→ sends to other hosts, GB/s"),
+        (box(8, 0, 20, 12, colour=_RECEIVES), "← receives from them, GB/s"),
         ("", f"a bar over the whole card: {most:.3g} GB/s"),
     ]
     if len(hosts) > len(shown):
@@ -281,8 +281,9 @@ def _card(
     parts.append(text(count, x + wide - 8, y + 18, anchor="end", colour="faint"))
     for number, (rate, colour) in enumerate(zip(rates, (_SENDS, _RECEIVES), strict=True)):
         top = y + 26 + 16 * number
-        space = wide - 16 - 52
-        parts.append(box(x + 8, top, space * rate / most, 11, colour=colour))
+        space = wide - 34 - 52
+        parts.append(text("→←"[number], x + 8, top + 10))
+        parts.append(box(x + 26, top, space * rate / most, 11, colour=colour))
         does = ("sends", "receives")[number]
         alarmed = "alarm" if does in slow else "ink"
         parts.append(text(f"{rate:.3g}", x + wide - 8, top + 10, anchor="end", colour=alarmed))
