@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +94,22 @@ def _page(title: str, gathered: Gathered, found: list[Finding]) -> str:
 
     files = [(one.source, one.kind, one.sha256[:16]) for one in gathered.artifacts]
     files += [(one.source, "not readable", one.reason) for one in gathered.unread]
-    return page(f"ccctl report: {title}", f"ccctl {__version__}, {created()}", found, _parts(gathered), files)
+    short = _short([source for source, _, _ in files])
+    return page(
+        f"ccctl report: {title}",
+        f"ccctl {__version__}, {created()}",
+        [replace(one, source=short[one.source]) for one in found],
+        [replace(part, source=short[part.source]) for part in _parts(gathered)],
+        [(short[source], what, digest) for source, what, digest in files],
+    )
+
+
+def _short(sources: list[str]) -> dict[str, str]:
+    """Files as they are called within the folder of all, whose path would fill a narrow screen."""
+    if len({Path(source).is_absolute() for source in sources}) != 1:
+        return {source: source for source in sources}
+    folder = os.path.commonpath([Path(source).parent for source in sources])
+    return {source: os.path.relpath(source, folder or ".") for source in sources}
 
 
 def _parts(gathered: Gathered) -> list[Part]:
