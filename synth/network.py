@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ _MOST_SPREAD = 1e9
 _SIZES_BYTES = (1 << 12, 1 << 30)
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """One directed link, as a builder hands it over; ``ports`` are names."""
 
     src: int
@@ -128,6 +128,30 @@ class Network:
         """Every link turned round: what reduce_scatter is to all_gather (TACOS Sec. IV)."""
         return replace(self, src=self.dst, dst=self.src)
 
+    def opposite_links(self) -> Indices | None:
+        """For each link the one the other way that costs the same, where turning all links round only gives
+        them and their ports other numbers; None where it gives another network.
+        """
+        there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
+        back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
+        counts = np.diff(self.link_port_start)
+        columns = (self.alpha_s, self.beta_s_per_byte, counts)
+        same = all(np.array_equal(column[there], column[back]) for column in columns)
+        ends = np.array_equal(self.src[there], self.dst[back]) and np.array_equal(
+            self.dst[there], self.src[back]
+        )
+        if not (same and ends):
+            return None
+        opposite = np.empty(self.links, np.int64)
+        opposite[there] = back
+        # What leaves through one port and comes in through another does so in the other order.
+        first = self.link_port[spans(self.link_port_start[:-1], counts)]
+        rising = spans(np.zeros_like(counts), counts)
+        second = self.link_port[np.repeat(self.link_port_start[1:][opposite] - 1, counts) - rising]
+        pairs = len(np.unique(first.astype(np.int64) * max(1, len(self.ports)) + second))
+        one_to_one = pairs == len(np.unique(first)) == len(np.unique(second))
+        return opposite if one_to_one else None
+
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
         found = [
@@ -173,8 +197,9 @@ class Network:
         return []
 
     def _repeated_ports(self) -> list[str]:
-        pairs, uses = np.unique(np.stack((self.port_user, self.link_port)), axis=1, return_counts=True)
-        twice = pairs[:, uses > 1].T[:5].tolist()
+        ports = max(1, len(self.ports))
+        named, uses = np.unique(self.port_user.astype(np.int64) * ports + self.link_port, return_counts=True)
+        twice = [divmod(int(one), ports) for one in named[uses > 1][:5]]
         return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
 

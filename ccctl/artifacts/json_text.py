@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 __all__ = ["render"]
@@ -25,13 +25,15 @@ def render(value: object) -> bytes:
 def _pieces(value: Any, newline: bytes, path: str) -> Iterator[bytes]:
     import msgspec
 
-    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    entries: Any = [value]
+    if isinstance(value, dict | list):
+        entries = value.values() if isinstance(value, dict) else value
     kinds = set(map(type, entries))
-    if float in kinds and not all(math.isfinite(entry) for entry in entries if type(entry) is float):
+    if float in kinds and not all(map(math.isfinite, entries if kinds == {float} else _floats(entries))):
         raise ValueError(f"{path}: NaN or infinity cannot be written")
     if not kinds & {dict, list}:
         line = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=0)
-        if len(line) <= _SHORT_LINE or not isinstance(value, dict | list) or _is_column(value):
+        if len(line) <= _SHORT_LINE or not isinstance(value, dict | list) or _is_column(value, kinds):
             yield line
             return
     yield b"{" if isinstance(value, dict) else b"["
@@ -44,7 +46,12 @@ def _pieces(value: Any, newline: bytes, path: str) -> Iterator[bytes]:
     yield newline + (b"}" if isinstance(value, dict) else b"]")
 
 
-def _is_column(value: object) -> bool:
-    return isinstance(value, list) and all(
-        len(entry) <= _SHORT_WORD if isinstance(entry, str) else True for entry in value
-    )
+def _floats(entries: Iterable[object]) -> Iterator[float]:
+    return (entry for entry in entries if isinstance(entry, float))
+
+
+def _is_column(value: object, kinds: set[type]) -> bool:
+    """Whether this is a list of numbers or short words; ``kinds`` are the types of its entries."""
+    if not isinstance(value, list):
+        return False
+    return str not in kinds or all(len(entry) <= _SHORT_WORD for entry in value if isinstance(entry, str))

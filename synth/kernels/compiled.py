@@ -30,6 +30,7 @@ import llvmlite
 import numba
 import numpy as np
 from numba import types
+from numba.core import sigutils
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
@@ -64,6 +65,9 @@ _dumped: Any = dumps
 _rebuilt: Any = CompileResult._rebuild
 _named_tuple: Any = types.BaseNamedTuple
 _tuple_of: Any = types.BaseTuple.from_types
+_plain: Any = types.unliteral
+_normalized: Any = sigutils.normalize_signature
+_njit: Any = numba.njit
 
 
 # Another minor version of Python has other bytecode and another layout of its objects.
@@ -254,6 +258,14 @@ def _writable_too(found: Any) -> Any:
     return found.copy(readonly=False) if isinstance(found, types.Array) else found
 
 
+def _widened(found: Any) -> Any:
+    """The type of an argument as loops are compiled for it: an integer of any width below 64, or a number
+    that is known, is an int64; one machine code is for all of them.
+    """
+    plain = _plain(found)
+    return types.int64 if plain in types.integer_domain and plain != types.uint64 else plain
+
+
 def compiled(function: Function) -> Function:
     """Compile ``function`` at its first call; later processes load it from the cache.
 
@@ -261,15 +273,17 @@ def compiled(function: Function) -> Function:
     """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return function
-    loop: Any = numba.njit(nogil=True)(function)
+    # Nothing calls a loop from C.
+    loop: Any = _njit(nogil=True, no_cfunc_wrapper=True)(function)
     # numba asks the loop itself.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
     loop._cache = kept = _Kept(function)  # what njit(cache=True) does, with numba's own cache
     compile_one = loop.compile
 
     def compile_in_turn(sig: Any) -> Any:
+        arguments = tuple(map(_widened, _normalized(sig)[0]))
         with kept.compiling():
-            return compile_one(sig)
+            return compile_one(arguments)
 
     loop.compile = compile_in_turn
     return cast(Function, loop)

@@ -104,8 +104,15 @@ def _all_reduce(network: Network, collective: Collective, search: _Search) -> tu
     """Each chunk is reduced at one member, in turns, and spread from there."""
     members = collective.held()
     owned = np.arange(network.ranks)[:, None] == collective.owner_of()[0]
-    back_chunk, back_link = _gathered(network, owned, members, search)
-    there_chunk, there_link, _ = _spread(network, owned, members, search)
+    there_chunk, there_link, arrival_s = _spread(network, owned, members, search)
+    large = np.count_nonzero(members & ~owned) >= _MOST_SENDS
+    opposite = network.opposite_links() if large else None
+    if opposite is None:
+        back_chunk, back_link = _gathered(network, owned, members, search)
+    else:
+        # Turned round it is the same network: what spreads on it gathers, too, and is searched for once.
+        order = backwards(arrival_s)
+        back_chunk, back_link = there_chunk[order], ints(opposite[there_link[order]])
     op = np.concatenate((np.full(len(back_chunk), REDUCE), np.full(len(there_chunk), COPY)))
     return np.concatenate((back_chunk, there_chunk)), np.concatenate((back_link, there_link)), op
 

@@ -226,6 +226,7 @@ def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
     stride = 1
     for axis, dimension in enumerate(dimensions):
         pairs = dimension.pairs()
+        alpha_s, beta_s_per_byte = dimension.alpha_s, dimension.beta_s_per_byte
         through_ports = dimension.kind == "switch" and not dimension.unwind
         for block in range(ranks // (stride * dimension.size)):
             for offset in range(stride):
@@ -233,7 +234,7 @@ def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
                 for a, b in pairs:
                     src, dst = base + a * stride, base + b * stride
                     ports = _ports(axis, src, dst) if through_ports else ()
-                    yield Link(src, dst, dimension.alpha_s, dimension.beta_s_per_byte, ports)
+                    yield Link(src, dst, alpha_s, beta_s_per_byte, ports)
         stride *= dimension.size
 
 

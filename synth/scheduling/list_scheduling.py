@@ -102,7 +102,7 @@ def _line_up(
     place = np.unique(turn, return_inverse=True)[1]
     sends = _Sends(
         enters,
-        link,
+        link.astype(np.int64),
         place,
         urgency.astype(np.float64),
         *_by_slot(leaves, place, len(held)),

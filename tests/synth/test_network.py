@@ -7,6 +7,7 @@ import pytest
 
 from probes.columns import floats, ints
 from synth.network import Link, build
+from synth.networks.families import family
 
 
 @pytest.fixture
@@ -25,6 +26,24 @@ def test_ports_are_named_once_and_found_from_both_sides(shared_nic):
     start, links = shared_nic.port_links
     assert list(links[start[0] : start[1]]) == [0, 1]
     assert list(links[start[1] : start[2]]) == [1]
+
+
+@pytest.mark.parametrize("spec", ["torus:3x4", "switch:5", "dragonfly:3x4", "switch_switch:2x3"])
+def test_turned_round_a_network_of_equal_directions_is_the_same(spec):
+    network = family(spec, [1e-6], [1e9])
+    opposite = network.opposite_links()
+    assert (network.src[opposite] == network.dst).all()
+    assert (network.dst[opposite] == network.src).all()
+
+
+def test_a_network_of_unequal_directions_or_ports_has_no_opposite_links(shared_nic):
+    assert shared_nic.opposite_links() is None
+    there, back = Link(0, 1, 1e-6, 1e-9), Link(1, 0, 1e-6, 2e-9)
+    assert build("unequal", ["a", "b"], [there, back]).opposite_links() is None
+    # What shares a port on the way there does not on the way back.
+    ends = [(0, 1), (0, 2), (1, 0), (2, 0)]
+    links = [Link(src, dst, 1e-6, 1e-9, ("out",) if src == 0 else (f"in {src}",)) for src, dst in ends]
+    assert build("shared one way", ["a", "b", "c"], links).opposite_links() is None
 
 
 def test_links_are_grouped_by_both_ends(shared_nic):

@@ -196,6 +196,17 @@ def test_locked_and_open_arrays_share_one_machine_code(tmp_path):
     assert run(tmp_path, f"from sorting import *; values.setflags(write=False); {both}") == ["1"]
 
 
+def test_integers_of_any_width_share_one_machine_code(tmp_path):
+    (tmp_path / "called.py").write_text(CALLED.format(addend=10))
+    (tmp_path / "caller.py").write_text(
+        CALLER.replace("2 * called(x)", "called(x[0]) + called(len(x)) + called(1)")
+    )
+    loop = "from caller import caller; from called import called; import numpy as np"
+    counted = "print(caller(np.array([4], np.int32)), len(called.signatures))"
+    (tmp_path / "caller.py").write_text((tmp_path / "caller.py").read_text().partition("if __name__")[0])
+    assert run(tmp_path, f"{loop}; {counted}") == ["36", "1"]
+
+
 def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     loop = CALLER.partition("if __name__")[0]

@@ -36,6 +36,16 @@ def test_the_best_policy_is_near_the_bound(spec, rates, least, kind):
     assert bound_s / replay(best).time_s >= least
 
 
+@pytest.mark.parametrize("spec", ["torus:4x4x4", "switch:64", "fat_tree:8x8/2"])
+def test_searching_once_for_both_halves_of_an_all_reduce_costs_no_time(spec, monkeypatch):
+    network, shape = family(spec, [5e-7], [50 * GIB]), collective("all_reduce", 64)
+    twice_s = replay(greedy.synthesize(network, shape, 1 << 20)).time_s
+    monkeypatch.setattr(greedy, "_MOST_SENDS", 1)
+    once = greedy.synthesize(network, shape, 1 << 20)
+    assert check(once) == []
+    assert replay(once).time_s <= twice_s * 1.02
+
+
 def test_after_the_time_limit_the_first_start_is_the_answer(monkeypatch):
     network = family("dragonfly:5x4", [5e-7], [50 * GIB])
     shape = collective("all_gather", network.ranks)

@@ -73,6 +73,19 @@ def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
     assert choice.spares(plan_of("greedy", 6), few.sends * 8)
 
 
+@pytest.mark.parametrize("time_s, spared", [(1.02, True), (1.04, False)])
+def test_of_many_ranks_the_greedy_near_the_bound_spares_trees_for_an_all_reduce(time_s, spared):
+    torus = family("torus:16x8", [5e-7], [5e10])
+    request = Request(torus, "all_reduce", size_bytes=1 << 24)
+    greedy, forest = (
+        next(one for one in plans(request) if one.name == name) for name in ("greedy", "forest")
+    )
+    found = type("Table", (), {"sends": 65_024, "method": "greedy", "collective": greedy.shape})
+    choice = Choice(1.0)
+    choice.take(greedy, found, time_s)
+    assert choice.spares(forest, 32_512) is spared
+
+
 def test_the_reason_names_the_next_best(few):
     choice = Choice(1.0)
     choice.take(plan_of("ring"), few, 2.0)
