@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ccctl.arguments.options import MOST_COUNT, MOST_RANKS
+from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
 from ccctl.arguments.units import MOST_BYTES
 from ccctl.completion import words
 from ccctl.errors import UsageError
@@ -216,8 +216,7 @@ Tolerance = Annotated[
     typer.Option(
         "--tolerance",
         metavar="PERCENT",
-        min=0,
-        max=1e9,
+        click_type=Percentage(min=0, max=1e9),
         help="How much slower than the baseline is still the same.",
     ),
 ]

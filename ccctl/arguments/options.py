@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer._click.types import FloatRange
 
 from ccctl import console
 from ccctl.artifacts.atomic import refuse_unwritable
@@ -27,6 +28,7 @@ __all__ = [
     "Output",
     "Page",
     "Parameters",
+    "Percentage",
     "Pictures",
     "PrometheusFile",
     "Quiet",
@@ -44,6 +46,14 @@ __all__ = [
 MOST_COUNT = 1_000_000
 MOST_RANKS = 1 << 16
 MOST_SEED = (1 << 32) - 1
+
+
+class Percentage(FloatRange):
+    """A percentage in a range, with its sign or without: ``10`` and ``10%`` are the same."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        bare = value.strip().removesuffix("%").rstrip() if isinstance(value, str) else value
+        return super().convert(bare, param, ctx)
 
 
 def _quiet(value: bool) -> bool:

@@ -13,6 +13,7 @@ from ccctl.arguments.options import (
     Alpha,
     Bandwidth,
     Json,
+    Percentage,
     Quiet,
     TimeoutSeconds,
     Unwind,
@@ -121,7 +122,10 @@ def explain(
     tolerance: Annotated[
         float,
         typer.Option(
-            "--tolerance", metavar="PERCENT", min=0.0, max=1e6, help="What slower means, with --baseline."
+            "--tolerance",
+            metavar="PERCENT",
+            click_type=Percentage(min=0.0, max=1e6),
+            help="What slower means, with --baseline.",
         ),
     ] = 10.0,
     synth: Annotated[

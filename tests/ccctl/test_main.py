@@ -345,6 +345,15 @@ def test_a_number_that_is_none_is_a_usage_error(run_in_process, option, value):
     assert run_in_process("bench", "x.json", f"{option}={value}")[0] == 2
 
 
+@pytest.mark.parametrize(("command", "missing"), [("bench", "x.json"), ("explain", "x.log")])
+def test_a_percentage_may_have_its_sign(run_in_process, command, missing):
+    # 66: the option was read, and then the file was not there.
+    assert run_in_process(command, missing, "--tolerance", "15%")[0] == 66
+    assert run_in_process(command, missing, "--tolerance", "15 %")[0] == 66
+    assert run_in_process(command, missing, "--tolerance", "-15%")[0] == 2
+    assert run_in_process(command, missing, "--tolerance", "%")[0] == 2
+
+
 def test_words_of_thousands_of_characters_are_not_repeated(run_in_process):
     for words in (["verify", "9" * 5000], ["synth", "--network", "9" * 5000]):
         status, said = run_in_process(*words)

@@ -1,0 +1,78 @@
+"""What README.md and docs/ show of commands: they run, in order, and print lines of the shape shown."""
+
+import platform
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
+# What differs between machines and runs: figures with their units, which method or cut it was, and plurals.
+NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
+METHOD = re.compile(
+    r"\b(ring|circulant|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
+)
+
+
+def shape(line):
+    line = METHOD.sub("METHOD", re.sub(r"\S+/\S+\.json", "FILE", line))
+    line = re.sub(r"\bbound: .*", "BOUND", NUMBER.sub("#", line.replace(platform.node(), "vm")))
+    return re.sub(r"(?<=# )([a-z]+?)s?\b", r"\1", re.sub(r"\s+", " ", line.lstrip("* "))).strip()
+
+
+def comparable(command, lines):
+    """The lines that every machine prints: not its devices, nor why one method was kept before another."""
+    if " detect " in command and "--from" not in command:
+        return {shape(lines[0]).split(":")[1]} if lines else set()
+    remark = re.compile(r"note:|\w+ with \d+ chunks:")
+    return {shape(line) for line in lines if line.strip() and not remark.match(line)}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("page", PAGES["pages"](), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_a_page_shows_is_what_its_commands_print_today(page, subtests):
+    with PAGES["shell"]() as shell:
+        for step in PAGES["steps"](page.read_text()):
+            if isinstance(step, PAGES["File"]):
+                shell.take(step)
+                continue
+            with subtests.test(step.text):
+                if reason := PAGES["lacking"](step.needs):
+                    pytest.skip(f"needs {reason}")
+                printed = shell.run(step.text)
+                if step.varies:
+                    continue
+                now = comparable(step.text, printed)
+                then = [line for line in step.shown if line != PAGES["LEFT_OUT"]]
+                strange = comparable(step.text, then) - now
+                assert not strange, f"no longer printed (python -P .ci/page_samples.py {page.name})"
+
+
+def test_what_pages_tell_readers_to_type_is_marked_as_such():
+    """Commands of the tutorial and the how-tos stand in blocks that are run, or that say what they need."""
+    for page in [*(ROOT / "docs" / "tutorial").iterdir(), *(ROOT / "docs" / "how-to").iterdir()]:
+        kinds = re.findall(r"^```(\S*)", page.read_text(), re.MULTILINE)[::2]
+        assert not {"", "sh", "bash", "shell"} & set(kinds), page
+
+
+def test_a_page_is_its_files_and_commands_in_order():
+    text = (
+        'Words.\n\n```toml title="a/b.toml"\nx = 1\n```\n\n<!-- needs: root gpu -->\n```console\n'
+        "$ one \\\n> two\n1\n\n2\n\n$ three\n```\n```python\nprint()\n```\n"
+    )
+    file, one, three = PAGES["steps"](text)
+    assert (file.name, file.content) == ("a/b.toml", "x = 1\n")
+    assert (one.text, one.shown, one.needs) == ("one \\\ntwo", ("1", "", "2"), ("root", "gpu"))
+    assert (three.text, three.shown, three.varies) == ("three", (), False)
+
+
+def test_what_varies_is_run_and_not_compared():
+    (one,) = PAGES["steps"]("<!-- needs: root -->\n<!-- varies -->\n```console\n$ one\n```\n")
+    assert (one.varies, one.needs) == (True, ("root",))
+
+
+def test_a_command_that_fails_is_told_with_what_it_printed():
+    with PAGES["shell"]() as shell, pytest.raises(RuntimeError, match="ended with 3:\nno"):
+        shell.run("echo no; exit 3")
