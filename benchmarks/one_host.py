@@ -5,7 +5,8 @@ the fastest at each size, and each plain algorithm by name; then one `bench` wit
 the libraries. Prints a line for each size: what was chosen, its median, the fastest plain algorithm's, the
 prediction of the chosen schedule, and ratios: ours over the best plain algorithm (at most 1.05 is wanted),
 predicted over measured (0.8 to 1.25), each library over ours (at least 1). Where a library's own collective
-was chosen, nothing is predicted.
+was chosen, nothing is predicted. ``mem``: what the copies and sums that the collective cannot do without take
+on all cores, as ``profile`` measured them, over ours; ``win`` the same with the buffers in the window.
 
     python -P benchmarks/one_host.py [--ranks 2,4] [--sizes 64K,1M,16M,64M] [--collectives all_reduce,…]
         [--vs mpi,gloo] [-o rows.jsonl]
@@ -20,6 +21,10 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from ccctl.arguments.units import parse_size
 
 _PLAIN = ("ring", "direct", "doubling", "halving_doubling", "tree")
 _COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
@@ -51,8 +56,32 @@ def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: flo
     return found
 
 
-def row_of(ranks: int, kind: str, size: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures of one size; the first of ``rows`` is the chosen schedule's, the others are plain ones'."""
+def memory_us(profile: dict[str, Any], kind: str, ranks: int, size_bytes: int) -> float:
+    """Microseconds of the copies and sums that no algorithm can leave out, on all cores, at measured costs."""
+    [memory] = profile["memory"]
+    size = np.log(size_bytes)
+    copy_s, add_s = (
+        float(np.interp(size, np.log(memory["sizes_bytes"]), memory[f"{what}_s_per_byte"]))
+        for what in ("copy", "add")
+    )
+    others = (ranks - 1) / ranks
+    each_s = {
+        "all_reduce": others * (add_s + copy_s),
+        "reduce_scatter": others * add_s,
+        "all_gather": copy_s,
+        "all_to_all": copy_s,
+        "broadcast": copy_s,
+    }[kind] * size_bytes
+    return float(1e6 * each_s * max(1.0, ranks / memory["cores"]))
+
+
+def row_of(
+    ranks: int, kind: str, size: str, rows: list[dict[str, Any]], bound_us: float, window_us: float
+) -> dict[str, Any]:
+    """The figures of one size; the first of ``rows`` is the chosen schedule's, the others are plain ones'.
+
+    ``bound_us`` is what memory allows, ``window_us`` the chosen schedule's time with buffers in the window.
+    """
     ours, plain = rows[0], rows[1:]
     ours_us = ours["out_of_place"]["time_us"]
     best = min(plain, key=lambda row: float(row["out_of_place"]["time_us"]))
@@ -72,6 +101,8 @@ def row_of(ranks: int, kind: str, size: str, rows: list[dict[str, Any]]) -> dict
             row["program"].split()[0]: row["predicted_us"] / row["out_of_place"]["time_us"] for row in plain
         },
         "libraries": ours["peers_over_ours"],
+        "memory_share": bound_us / ours_us,
+        "memory_share_in_window": bound_us / window_us,
         "wrong": sum(row["out_of_place"]["wrong"] for row in rows),
     }
 
@@ -84,7 +115,8 @@ def line(row: dict[str, Any]) -> str:
     return (
         f"{row['ranks']:5} {row['collective']:>14} {row['size']:>5} {row['chosen']:>17} "
         f"{row['ours_us']:10.0f} {row['best_plain']:>17} {row['best_plain_us']:10.0f} {predicted:>10} "
-        f"{row['over_plain']:6.2f} {near:>6}  {libraries}"
+        f"{row['over_plain']:6.2f} {near:>6} {row['memory_share']:5.0%} {row['memory_share_in_window']:5.0%}"
+        f"  {libraries}"
     )
 
 
@@ -102,7 +134,7 @@ def main() -> None:
     sizes = asked.sizes.split(",")
     print(
         f"{'ranks':>5} {'collective':>14} {'size':>5} {'chosen':>17} {'ours (us)':>10} {'best plain':>17} "
-        f"{'(us)':>10} {'predicted':>10} {'/plain':>6} {'p/m':>6}  libraries over ours"
+        f"{'(us)':>10} {'predicted':>10} {'/plain':>6} {'p/m':>6} {'mem':>5} {'win':>5}  libraries over ours"
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -110,6 +142,7 @@ def main() -> None:
             profile = folder / "profile.json"
             if ccctl("profile", "-n", ranks, "-o", profile, "-q") is None:
                 raise SystemExit("profile failed")
+            known = json.loads(profile.read_text())["body"]
             for kind in asked.collectives.split(","):
                 paths = made(folder, profile, kind, sizes, asked.time_limit)
                 how = ("--sizes", asked.sizes, "--iters", asked.iters, "--placement", "out", "--json")
@@ -117,8 +150,14 @@ def main() -> None:
                 if text is None:
                     raise SystemExit(f"bench failed for {kind}")
                 every = json.loads(text)["rows"]
+                text = ccctl("bench", paths[0], *how, "--window")
+                if text is None:
+                    raise SystemExit(f"bench --window failed for {kind}")
+                windows_us = [row["out_of_place"]["time_us"] for row in json.loads(text)["rows"]]
                 for at, size in enumerate(sizes):
-                    found = row_of(ranks, kind, size, every[at * len(paths) : (at + 1) * len(paths)])
+                    bound_us = memory_us(known, kind, ranks, parse_size(size, "--sizes"))
+                    rows = every[at * len(paths) : (at + 1) * len(paths)]
+                    found = row_of(ranks, kind, size, rows, bound_us, windows_us[at])
                     print(line(found), flush=True)
                     if asked.output:
                         with asked.output.open("a") as file:
