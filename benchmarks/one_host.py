@@ -57,7 +57,7 @@ def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: flo
 
 
 def memory_us(profile: dict[str, Any], kind: str, ranks: int, size_bytes: int) -> float:
-    """Microseconds of the copies and sums that no algorithm can leave out, on all cores, at measured costs."""
+    """Microseconds of the copies and sums that every algorithm needs, on all cores, at measured costs."""
     [memory] = profile["memory"]
     size = np.log(size_bytes)
     copy_s, add_s = (
