@@ -34,7 +34,7 @@ class Cluster:
         self.down, self.hung, self.dies = set(down), set(hung), set(dies)
         self.starts = []
 
-    def __call__(self, task, request, world, *, label, timeout_s, keep):
+    def __call__(self, task, request, world, *, label, timeout_s, keep, below=tuple):
         hosts = [entry.partition(":")[0] for entry in world.hosts.split(",")]
         self.starts.append(hosts)
         if self.down & set(hosts):
@@ -108,7 +108,7 @@ def test_hosts_that_start_no_rank_are_named(monkeypatch, down):
 class Measured(Cluster):
     """Measures a profile where no host is down, and answers the search for those that are."""
 
-    def __call__(self, task, request, world, *, label, timeout_s, keep, stall_s=None):
+    def __call__(self, task, request, world, *, label, timeout_s, keep, stall_s=None, below=tuple):
         listed = ",".join(f"{entry.host}:{entry.slots}" for entry in world.placed()[1])
         world = World(world.ranks, listed)
         super().__call__(task, request, world, label=label, timeout_s=timeout_s, keep=lambda look: None)

@@ -51,7 +51,7 @@ def relabelled(schedule: Schedule, order: Sequence[int]) -> Schedule:
     network, collective = schedule.network, schedule.collective
     place = np.asarray(order)
     hosts = [network.hosts[rank] for rank in np.argsort(place)]
-    links = [replace(link, src=int(place[link.src]), dst=int(place[link.dst])) for link in links_of(network)]
+    links = [link._replace(src=int(place[link.src]), dst=int(place[link.dst])) for link in links_of(network)]
     return replace(
         schedule,
         network=_built(network, hosts, links),
