@@ -1,1 +1,7 @@
 """Compiled loops: the decorator, the store between processes, bitsets and event queues in NumPy arrays."""
+
+import os
+
+# Before numba is loaded: where colorama is installed, it would write an escape to the terminal of every rank
+# that ends, and mpirun gives each rank a terminal.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
