@@ -68,26 +68,33 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
     """Which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
 
     Predicted are of each method the few that are soonest with links alone, and the shortest, for compiling
-    hundreds of candidates would take longer than the race. Left out are those too long to be predicted, those
-    predicted to take several times as long as the soonest, and those that send the same in the same order as
-    one before. ``programs`` keeps what was compiled, for the same schedules at other sizes.
+    hundreds of candidates would take longer than the race; of those about as soon the shortest runs. Left out
+    are those too long to be predicted, those predicted to take several times as long as the soonest, and
+    those that send the same in the same order as one before. ``programs`` keeps what was compiled, for the
+    same schedules at other sizes.
     """
     programs = {} if programs is None else programs
-    best: dict[str, Entrant] = {}
+    alike: dict[str, list[Entrant]] = {}
     for table, schedule in _promising(found):
         if table not in programs:
             programs[table] = lower(schedule)
         program = programs[table]
         time_s = predicted_s(program, schedule.network, schedule.chunk_bytes)
-        known = best.get(schedule.method)
-        if known is None or (time_s, schedule.sends) < (known.predicted_s, known.schedule.sends):
-            best[schedule.method] = Entrant(schedule, program, time_s)
-    ranked = sorted(best.values(), key=lambda one: one.predicted_s)
+        alike.setdefault(schedule.method, []).append(Entrant(schedule, program, time_s))
+    best = [_shortest_of_soonest(every) for every in alike.values()]
+    ranked = sorted(best, key=lambda one: one.predicted_s)
     if not ranked:
         return []
     several = len(set(ranked[0].schedule.network.hosts)) > 1
     most_s = ranked[0].predicted_s * (_ERROR if several else _ERROR_ON_ONE_HOST)
     return _alike([one for one in ranked if one.predicted_s <= most_s])[:_MOST_ENTRANTS]
+
+
+def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
+    """The one with the fewest sends of those that are predicted to be hardly later than the soonest."""
+    most_s = min(one.predicted_s for one in every) * _HARDLY
+    near = (one for one in every if one.predicted_s <= most_s)
+    return min(near, key=lambda one: (one.schedule.sends, one.predicted_s))
 
 
 def _promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
