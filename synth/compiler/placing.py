@@ -22,8 +22,8 @@ def first_fit(
     pairs: int,
     instances: int,
     span: int,
-) -> tuple[Indices, int]:
-    """(the channel of each row's messages, the first row of a chain that fits on none, or -1).
+) -> tuple[Indices, Indices]:
+    """(the channel of each row's messages, the first rows of the chains that fit on none, which have -1).
 
     A chain takes the lowest channel on which no tie is in its way: ``goes_to`` says what the receiving end
     of a connection passes on to, ``comes_from`` where the sending end has it from.
@@ -32,6 +32,7 @@ def first_fit(
     goes_to = np.full(pairs * span, -1, dtype=np.int32)
     comes_from = np.full(pairs * span, -1, dtype=np.int32)
     tied = np.empty((len(receiver) + 1, 4), dtype=np.int64)
+    bad, found = np.empty(len(heads), dtype=np.int64), 0
     for head in heads:
         chosen = -1
         first = instance[head]
@@ -65,13 +66,15 @@ def first_fit(
             if asked[head] >= 0:
                 break
         if chosen < 0:
-            return channel, head
+            bad[found] = head
+            found += 1
+            continue
         channel[head] = chosen
         row = receiver[head]
         while row >= 0:
             channel[row] = chosen
             row = receiver[row]
-    return channel, -1
+    return channel, bad[:found]
 
 
 @compiled

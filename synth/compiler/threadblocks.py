@@ -75,8 +75,8 @@ def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Ind
             dag.dag.instances,
             span,
         )
-        if bad >= 0:
-            return None, _passed_on(dag, np.array([bad]))
+        if len(bad):
+            return None, _passed_on(dag, bad)
         ahead, behind = _overtaken(dag, place, channel)
         movable = dag.channel[ahead] < 0
         if not len(ahead):
