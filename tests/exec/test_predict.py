@@ -85,10 +85,16 @@ def test_on_one_host_the_fewest_sends_are_taken_of_what_is_predicted_alike():
     assert soonest([many, few]) is few and soonest([few, many]) is few
 
 
-def test_long_schedules_are_taken_as_they_are(monkeypatch):
+def test_long_schedules_are_taken_as_they_are_but_on_one_host(monkeypatch):
     first, second = ring_all_reduce(3), ring_all_reduce(3)
     monkeypatch.setattr(predict, "MOST_SENDS", first.sends - 1)
     assert soonest([first, second]) is first
+    long, short = ring_all_reduce(3, 4), ring_all_reduce(3)
+    here = replace(short.network, hosts=("h",) * 3)
+    apart = replace(short.network, hosts=("a", "b", "c"))
+    monkeypatch.setattr(predict, "MOST_SENDS", short.sends)
+    assert soonest([replace(long, network=here), replace(short, network=here)]).sends == short.sends
+    assert soonest([replace(long, network=apart), replace(short, network=apart)]).sends == long.sends
 
 
 def test_a_step_within_a_host_costs_a_small_part_of_one_between_hosts():
