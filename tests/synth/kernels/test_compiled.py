@@ -59,6 +59,8 @@ values = np.arange(50.0)[::-1].copy()
 
 def run(folder, code="import caller", **variables):
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | variables
+    # Kept bytecode is known by the second in which its source was written, and by the source's length.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
     done = subprocess.run(
         [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
