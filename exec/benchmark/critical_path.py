@@ -141,12 +141,15 @@ class _Walk:
             self._spend("step", rank, before_ns, off_ns)
             return rank, row - 1
         self._spend("step", rank, cause.there_ns, off_ns)
-        if cause.row < 0:
-            self._carry(cause.over, before_ns)
-            return rank, row - 1
-        if cause.over is not None:
-            self._carry(cause.over, int(self.runs[cause.rank].trace.end_ns[cause.row]))
-        return cause.rank, cause.row
+        if cause.over is None:
+            return (rank, row - 1) if cause.row < 0 else (cause.rank, cause.row)
+        given_ns = before_ns if cause.row < 0 else int(self.runs[cause.rank].trace.end_ns[cause.row])
+        # Nobody took the message in before its receiver began: until then the receiver is late, not the link.
+        read_ns = self.runs[cause.over.receiver].trace.start_ns
+        self._carry(cause.over, max(given_ns, min(read_ns, cause.there_ns)))
+        if read_ns > given_ns:
+            return cause.over.receiver, -1
+        return (rank, row - 1) if cause.row < 0 else (cause.rank, cause.row)
 
     def _cause(self, rank: int, row: int) -> _Cause:
         """What a row (one after the last: the end) waited for longest."""
@@ -192,9 +195,8 @@ class _Walk:
         self.spent["core", where] += without_ns
         self.spent[kind, where] += passed_ns - without_ns
 
-    def _carry(self, over: Ends | None, until_ns: int) -> None:
+    def _carry(self, over: Ends, until_ns: int) -> None:
         """Go back to ``until_ns``, since when a message had been on its way."""
-        assert over is not None
         here_ns = self._now_ns
         passed_ns = self._passed_ns(until_ns)
         if not passed_ns:

@@ -147,6 +147,25 @@ def test_a_sender_waits_until_its_last_message_has_left():
     }
 
 
+def test_a_message_waits_for_a_receiver_that_begins_late():
+    sender = Log(0, 1, 75, WIRE).step(1, 5, gives=message(0), left=75, size=1000)
+    receiver = Log(0, 61, 80, WIRE).step(70, 80, takes=message(0), there=70)
+    assert spent_us([sender.run(), receiver.run()]) == {
+        ("rest", "before the first step"): 1,
+        ("late", "rank 1"): 60,
+        ("link", "0 -> 1"): 9,
+        ("copy", "rank 1"): 10,
+    }
+    # The sender's own wait for it to leave is the receiver's as well.
+    sender = Log(0, 1, 100, WIRE).step(1, 5, gives=message(0), left=75, size=1000)
+    assert spent_us([sender.run(), receiver.run()]) == {
+        ("rest", "before the first step"): 1,
+        ("late", "rank 1"): 60,
+        ("link", "0 -> 1"): 14,
+        ("step", "rank 0"): 25,
+    }
+
+
 def test_clocks_that_are_apart_are_put_together():
     runs, network = wired(others_bytes=500)
     ahead = [0, 7_000_000, -3_000]
