@@ -198,10 +198,13 @@ class Connections:
     def _can_fetch(self) -> bool:
         """Whether the system lets this rank read the memory of its peers on this host; collective."""
         addresses = self.comm.allgather(int(self.window.ctypes.data))
-        return all(
-            fetched_word(self._window_origin(peer).pid, addresses[peer] + 2 * 8) == _PROBE
-            for peer in self._far_places
-        )
+        self._probes = {peer: (pid, addresses[peer] + 2 * 8) for peer, pid in self.neighbours.items()}
+        return self.unreadable() is None
+
+    def unreadable(self) -> int | None:
+        """A peer on this host whose memory this rank cannot read; None where it can read all."""
+        peers = (peer for peer, probe in self._probes.items() if fetched_word(*probe) != _PROBE)
+        return next(peers, None)
 
     def _address(self, rank: int, buffer: int) -> tuple[int, int, int]:
         """Where a buffer of this or another rank of this host is, as `Memory` has it."""

@@ -306,15 +306,18 @@ class Plan:
 
     def _give_up(self) -> NoReturn:
         """Raise LostRankError: the memory of a rank of this host, which could be read, cannot any more."""
-        peer, text = waits_for(self._program, self._tables, self._arguments)
-        why = self._neighbours.lost() or f"rank {peer}'s memory cannot be read any more"
-        raise LostRankError(f"{why}; rank {self._rank} waited: {text}")
+        peer = self._ends.unreadable()
+        whose = "of a rank of this host" if peer is None else f"of rank {peer}"
+        self._lose(self._neighbours.lost() or f"the memory {whose} cannot be read any more")
 
     def _look(self) -> None:
         """Raise LostRankError where a rank of this host is no more, or stands still."""
         if lost := self._neighbours.lost():
-            _, text = waits_for(self._program, self._tables, self._arguments)
-            raise LostRankError(f"{lost}; rank {self._rank} waited: {text}")
+            self._lose(lost)
+
+    def _lose(self, why: str) -> NoReturn:
+        _, text = waits_for(self._program, self._tables, self._arguments)
+        raise LostRankError(f"{why}; rank {self._rank} waited: {text}")
 
 
 def _bounds(array: Array) -> tuple[int, int]:
