@@ -118,6 +118,7 @@ def _library_call(comm: Any, request: RunRequest, layout: Layout) -> Call | None
     try:
         call = peer.ready(layout.program.collective, buffers, request.redop)
     except UnavailableError:
+        peer.close()
         return None
     return replace(call, close=_closing(call, peer))
 

@@ -25,14 +25,14 @@ __all__ = ["Contestant", "contestants", "of_selection", "requests"]
 class Contestant:
     """One artifact of the command line: what runs at a size, and where it came from.
 
-    With ``libraries`` a selection's ranges that name a library run its own collective.
+    Where a selection names ``library_here``, the library that the ranks have, its own collective runs.
     """
 
     name: str
     proven: Proven
     network: Network | None
     selection: Selection | None = None
-    libraries: bool = True
+    library_here: str = ""
     _chosen: dict[int, Proven] = field(default_factory=dict)
 
     def at(self, size_bytes: int) -> Proven:
@@ -54,7 +54,8 @@ class Contestant:
 
     def library(self, size_bytes: int) -> str:
         """The library that runs at a size in place of a schedule; "" for none."""
-        return self.selection.library(size_bytes) if self.selection and self.libraries else ""
+        named = self.selection.library(size_bytes) if self.selection else ""
+        return named if named == self.library_here else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
         """What runs at a size, with the simulated seconds: None for a program without a profile.
@@ -81,16 +82,16 @@ class Contestant:
 
 
 def contestants(
-    paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, *, libraries: bool = True
+    paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, library: str
 ) -> list[Contestant]:
     """Every artifact of ``paths``, proven, all for one collective; raises UsageError where they differ.
 
-    ``libraries`` says whether the ranks have those that a selection names.
+    ``library`` is the one that the ranks have; "" for none.
     """
     if not any(map(is_algorithm, paths)):
         refuse_parameters(paths[0], parameters)
     network = _network(profile)
-    found = [replace(_contestant(path, parameters, network), libraries=libraries) for path in paths]
+    found = [replace(_contestant(path, parameters, network), library_here=library) for path in paths]
     first = found[0].proven.program
     for path, one in zip(paths, found, strict=True):
         program = one.proven.program
@@ -116,10 +117,11 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
 
 
 def of_selection(
-    name: str, selection: Selection, inputs: dict[str, str], network: Network | None
+    name: str, selection: Selection, inputs: dict[str, str], network: Network | None, library: str = ""
 ) -> Contestant:
-    """A selection under a name; ``inputs`` are the digests of what it came from."""
-    return Contestant(name, proven_schedule(selection.choose(1), name, inputs), network, selection)
+    """A selection under a name; ``inputs`` are digests of its sources, ``library`` is the ranks'."""
+    proven = proven_schedule(selection.choose(1), name, inputs)
+    return Contestant(name, proven, network, selection, library)
 
 
 def _network(profile: str | None) -> Network | None:

@@ -151,7 +151,7 @@ def bench(
     from exec.benchmark.runner import BenchRequest
     from exec.benchmark.timing import AVERAGES
     from exec.executors import parse_device
-    from exec.peers.registry import parse_peers
+    from exec.peers.registry import library_of, parse_peers
 
     sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)
@@ -164,7 +164,7 @@ def bench(
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     if paths:
         _refuse_unprepared(collective, fresh)
-        found = contestants(paths, parameters, profile, libraries=not sockets)
+        found = contestants(paths, parameters, profile, library_of(device, sockets=sockets))
     else:
         wanted = Wanted(
             collective or "all_reduce",
@@ -178,7 +178,8 @@ def bench(
             timeout_s=timeout,
         )
         one, timeout = prepared(wanted)
-        found, vs = [one], _beside(vs, device, sockets)
+        # Without an artifact ours stands beside the library of the ranks.
+        found, vs = [one], None if vs == "none" else vs or library_of(device, sockets=sockets) or None
     world = world_of(_world(found, ranks, root, output), hosts, hostfile)
     how = partial(
         BenchRequest,
@@ -260,13 +261,6 @@ def _world_asked(ranks: int | None, hosts: str | None, hostfile: str | None, pro
             hint="ccctl bench -n 4 runs on this host, --hosts gpu[1-4]:8 on others.",
         )
     return world
-
-
-def _beside(vs: str | None, device: str, sockets: bool) -> str | None:
-    """The peers of a bench without ARTIFACT: the library that joins the ranks, unless others are named."""
-    if vs is not None or sockets:
-        return None if vs == "none" else vs
-    return "nccl" if device == "cuda" else "mpi"
 
 
 def _world(found: list[Contestant], ranks: int | None, root: int | None, output: str | None) -> int:

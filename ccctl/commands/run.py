@@ -177,6 +177,7 @@ def run(
     from ccctl.arguments.npy import read_ranks, write_ranks
     from ccctl.arguments.proven import check_world
     from exec.executors import parse_device
+    from exec.peers.registry import library_of
     from exec.program.dtypes import ufunc_of
     from exec.program.layout import size_bytes_of
     from exec.run_once import fitting
@@ -184,7 +185,7 @@ def run(
     ufunc_of(op)
     parse_device(device)
     sockets = over_sockets(wires)
-    [found] = contestants([artifact], parameters, None, libraries=not sockets)
+    [found] = contestants([artifact], parameters, None, library_of(device, sockets=sockets))
     program = found.proven.program
     world = world_of(check_world(program, ranks), hosts, hostfile)
     request = fitting(program, read_ranks(data, program.collective), op, data, device)

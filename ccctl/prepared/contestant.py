@@ -124,7 +124,8 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
         return _swept(network, request, wanted.sizes, course)
 
     selection = _kept("selection", key, cache, wanted.fresh, synthesized, inputs)
-    return of_selection("ccctl", selection.body, {**inputs, "selection": selection.sha256}, None)
+    digests = {**inputs, "selection": selection.sha256}
+    return of_selection("ccctl", selection.body, digests, None, course.library if course else "")
 
 
 def _kept(

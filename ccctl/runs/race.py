@@ -91,10 +91,10 @@ class Course:
 
     @property
     def library(self) -> str:
-        """The library that joins the ranks, as a peer; "" where ccctl joins them itself."""
-        if self.sockets:
-            return ""
-        return "nccl" if self.device == "cuda" else "mpi"
+        """The library of the ranks, as a peer; "" where they have none."""
+        from exec.peers.registry import library_of
+
+        return library_of(self.device, sockets=self.sockets)
 
     def _raced(self, sizes: Sequence[tuple[int, Sequence[Entrant]]]) -> list[Judged]:
         from exec.benchmark.race import asked, judged

@@ -70,7 +70,7 @@ class RunLogs:
             breakdown = Breakdown(
                 placement, at, float(slowest_s[at]), int(ranks_s[:, at].argmax()), forecast, (), ()
             )
-            return replace(breakdown, why_empty="runs on GPUs keep no log of their steps")
+            return replace(breakdown, why_empty="no log of steps is kept on GPUs and by libraries")
         chosen = min(kept, key=lambda at: (abs(slowest_s[at] - median_s), at))
         run = next(run for run in self._runs if run[0] == chosen)
         own = self._read(run)

@@ -1,4 +1,4 @@
-"""Opens the peers that were asked for by name: ``mpi``, ``mpi:ring``, ``mpi:all``, ``gloo``, ``nccl``."""
+"""Opens peers by name: ``mpi``, ``mpi:ring``, ``mpi:all``, ``gloo``, ``nccl``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probes.errors import UsageError
 from probes.wording import meant
 from synth.collective import Collective
 
-__all__ = ["LIBRARIES", "open_peers", "parse_peers"]
+__all__ = ["LIBRARIES", "library_of", "open_peers", "parse_peers"]
 
 LIBRARIES = {
     "mpi": "exec.peers.mpi:MpiPeer",
@@ -19,6 +19,13 @@ LIBRARIES = {
     "nccl": "exec.peers.nccl:NcclPeer",
 }
 _EVERY = "all"
+
+
+def library_of(device: str, *, sockets: bool) -> str:
+    """The library that ranks on ``device`` have; "" for those that ``sockets`` join, which need none."""
+    if sockets:
+        return ""
+    return "nccl" if device == "cuda" else "mpi"
 
 
 def parse_peers(text: str | None) -> tuple[str, ...]:

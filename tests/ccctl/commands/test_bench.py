@@ -525,7 +525,6 @@ def test_explain_says_what_it_cannot_tell(run_ccctl, folder):
 
 @pytest.mark.netns
 @pytest.mark.mpi
-@pytest.mark.measures
 @pytest.mark.parametrize("wires", ["mpi", "sockets"])
 def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule, wires):
     nics = [Link(rank, (rank + 1) % 4, 1e-4, 8e-8, (f"nic{rank}",)) for rank in range(4)]

@@ -64,6 +64,9 @@ def test_a_library_that_a_selection_names_is_called(run_ccctl, pair, tmp_path):
         [row] = json.loads(timed.stdout)["rows"]
         assert row["program"] == f"table.json: {ran}"
         assert (row["predicted_us"] is None) == (ran == "mpi")
+    explained = run_ccctl("bench", "table.json", "--sizes", "4K", "--iters", 3, "--explain")
+    assert explained.returncode == 0, explained.stderr
+    assert "no log of steps is kept" in explained.stdout
 
     np.save(tmp_path / "x.npy", np.arange(2048, dtype=np.float32).reshape(2, 1024))
     for op, told in ("sum", True), ("avg", False):
