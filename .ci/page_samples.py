@@ -1,4 +1,4 @@
-"""What README.md and docs/ show of commands: run, compared by `tests/test_pages.py`, and written anew.
+"""Runs the commands that README.md and docs/ show, for `tests/test_pages.py`, or to update what they print.
 
 A block fenced as `console` holds commands, each after `$ ` (`> ` continues one), and what they printed. The
 commands of a page run in order in one empty folder, with an empty home. A block with `title="NAME"` is a

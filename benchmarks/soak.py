@@ -34,6 +34,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,7 +50,7 @@ CCCTL = Path(sys.executable).with_name("ccctl")
 INSIDE = "CCCTL_SOAK_INSIDE"
 OURS = ("/dev/shm", "/run", "/tmp")
 # In the /tmp of the soak's own mount namespace.
-HOME = Path("/tmp/soak")
+HOME = Path(tempfile.gettempdir(), "soak")
 OUT = HOME / "out"
 # /etc/netns is the machine's: there only this tells what is ours.
 LABS = f"soak{secrets.token_hex(3)}x"

@@ -19,12 +19,11 @@ from synth.simulation.program import Costs, ProgramTiming, simulate_program
 
 __all__ = ["MOST_SENDS", "Prediction", "predicted_s", "prediction", "soonest"]
 
-# What a step between hosts costs a rank, and the slots that a connection has there.
+# What a step between hosts costs a rank, and the slots that a connection has there. It costs as much where a
+# host has fewer cores than ranks: who waits for a message has to get a core as well (benchmarks/one_host.py).
 _COSTS = Costs(step_s=10e-6, fifo=8)
 # Through shared memory a step is a hundredth of one over sockets: two ranks sum up 1 KiB in 5 us.
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
-# Where ranks outnumber cores whoever waits for a message has to get a core as well (benchmarks/one_host.py).
-_COSTS_OF_CROWDED_HOST = Costs(step_s=10e-6, fifo=8)
 # Which operations copy, which add, and which copy once more what they have just made.
 _COPY, _SUM, _AGAIN = ("s", "r", "cpy", "rcs"), ("re", "rrc", "rrs", "rrcs"), ("rcs", "rrcs")
 _RECEIVED = tuple(OPS.index(op) for op in ("r", "rcs", "rrc", "rrs", "rrcs"))
@@ -77,8 +76,7 @@ def prediction(
     only the first is asked. On one host whose memory was measured, the copies and sums of the busiest rank
     are added: links were timed with messages that stay in the caches. A rank that only sends what others copy
     for themselves works meanwhile; all copies and sums together take what the cores need for them. Raises
-    UsageError where the network
-    lacks a rank or a link of the program.
+    UsageError where the network lacks a rank or a link of the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or _costs_on(network)
@@ -101,11 +99,9 @@ def prediction(
 
 
 def _costs_on(network: Network) -> Costs:
-    """What steps cost between hosts, within one, and within one that has fewer cores than ranks."""
-    if len(set(network.hosts)) > 1:
-        return _COSTS
+    """What steps cost on the hosts of a network."""
     crowded = network.memory and 0 < network.memory[0].cores < network.ranks
-    return _COSTS_OF_CROWDED_HOST if crowded else _COSTS_OF_ONE_HOST
+    return _COSTS if crowded or len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST
 
 
 def _received_s(program: Program, timing: ProgramTiming) -> Floats:

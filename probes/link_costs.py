@@ -78,11 +78,12 @@ class HostCopies:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """What the ranks of a host copy and add in memory while all of them do: seconds for a byte of an operand.
+    """What the ranks of a host copy and add in memory while all of them do.
 
-    One value for each of ``sizes_bytes``, which rise from what fits the caches to what does not. A fetch is a
-    copy out of another rank's private memory; there are none where the system forbids them. ``cores`` are
-    those that the ranks may run on, 0 where that is not known.
+    Seconds of a processor for a byte of an operand, one value for each of ``sizes_bytes``, which rise from
+    what fits the caches to what does not. A fetch is a copy out of another rank's private memory; there are
+    none where the system forbids them. ``cores`` are those that the ranks may run on, 0 where that is not
+    known.
     """
 
     host: str

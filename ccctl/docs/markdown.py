@@ -1,4 +1,4 @@
-"""Pages as Markdown, from which the site is built."""
+"""Writes reference pages as Markdown, for the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page of reference as data: what the manual's roff and the site's Markdown are both written from."""
+"""A reference page as data: written as roff for the manual, as Markdown for the site."""
 
 from __future__ import annotations
 

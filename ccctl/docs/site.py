@@ -1,7 +1,4 @@
-"""The pages of reference that mkdocs puts into the site, from what the manual is written from.
-
-mkdocs.yml names this file as a hook.
-"""
+"""The hook of mkdocs.yml that adds the reference pages: one for each command, and that of the artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One host's devices as a tree, line by line, for text and pictures: NUMA nodes, bridges, switches, devices.
+"""The device tree of a host as lines, for text and pictures: NUMA nodes, PCIe bridges and switches, devices.
 
 What carries no traffic of ours is left out, and so is a bridge with only one device below it.
 """

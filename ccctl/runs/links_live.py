@@ -1,4 +1,4 @@
-"""The links of a profile while they are measured, as lines for a terminal: the newest and the slowest."""
+"""The live view of a profile: the newest and the slowest links while they are measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank copies and adds in its own memory, and copies out of another's, while all others do so."""
+"""Memory bandwidth of a rank while all ranks are busy: copies, sums, copies out of another rank's memory."""
 
 from __future__ import annotations
 

@@ -35,4 +35,5 @@ def _reader() -> Callable[..., int]:
     if found is None:
         return lambda *_: -1
     found.restype = ctypes.c_ssize_t
-    return found  # type: ignore[no-any-return]
+    reader: Callable[..., int] = found
+    return reader

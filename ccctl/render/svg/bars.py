@@ -1,4 +1,4 @@
-"""Bars that lie below each other over one axis, each of one or several parts, as SVG."""
+"""Horizontal bar charts, stacked or not, as SVG."""
 
 from __future__ import annotations
 

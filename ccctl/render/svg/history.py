@@ -1,4 +1,4 @@
-"""The history of a watch as a picture: bandwidth and latency of the links that got worse, run by run."""
+"""The history of `ccctl watch` as charts: bandwidth and latency of the links that drifted, run by run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SVG as PNG, by resvg: one small wheel without system libraries, which draws as browsers do."""
+"""Converts SVG to PNG by resvg: one small wheel without system libraries, which draws as browsers do."""
 
 from __future__ import annotations
 

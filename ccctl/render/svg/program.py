@@ -1,4 +1,4 @@
-"""A program as a picture: a lane for each threadblock, its steps in the order that dependencies allow."""
+"""A program as a diagram: a lane for each threadblock, its steps in the order of their dependences."""
 
 from __future__ import annotations
 

@@ -62,7 +62,6 @@ def bandwidths(profile):
     }
 
 
-@pytest.mark.measures
 def test_mixed_rates_are_read_and_told_apart(lab):
     rates = {"gpu1 -> gpu2": 20, "gpu2 -> gpu4": 60, "gpu3.egress": 40}
     done, profile = lab("gpu[1-4]", **rates).profile()
@@ -82,7 +81,6 @@ def test_mixed_rates_are_read_and_told_apart(lab):
     assert len(profile.findings) == 2, profile.findings
 
 
-@pytest.mark.measures
 def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
     made = lab("gpu[1-8]", **{"gpu6 -> gpu7": 30})
     done, profile = made.profile()
@@ -101,7 +99,6 @@ def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
     assert 'ccctl_exit_code{command="profile"} 1' in (made.folder / "now.prom").read_text()
 
 
-@pytest.mark.measures
 def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(lab):
     racks = 'racks = ["gpu[1-2]", "gpu[3-4]"]'
     done, profile = lab("gpu[1-4]", racks, f'trunk = "{EVERY}"').profile()
@@ -123,7 +120,6 @@ def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(la
     assert not any("slower" in text for text in profile.findings)
 
 
-@pytest.mark.measures
 @pytest.mark.parametrize("each", [2, 3])
 def test_links_across_a_trunk_thinner_than_a_nic_are_what_they_are_alone(lab, each):
     near, far = range(each), range(each, 2 * each)
@@ -170,7 +166,6 @@ def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
     assert json.loads(done.stdout)["findings"] == list(profile.findings)
 
 
-@pytest.mark.measures
 def test_where_few_hosts_are_equal_the_worst_is_named_first(lab):
     rates = {"gpu1.egress": 40, "gpu1.ingress": 40, "gpu3.egress": 10}
     done, profile = lab("gpu[1-4]", **rates).profile()

@@ -13,7 +13,7 @@ import pytest
 
 from ccctl.artifacts import codec
 
-pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.measures]
+pytestmark = [pytest.mark.netns, pytest.mark.mpi]
 NUMBERS = count()
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 

@@ -1,4 +1,4 @@
-"""Where the time of a run went, as pictures: from the bound to the measured time, by kind, and by rank."""
+"""The breakdown of a run as bar charts: from the bound to the measured time, by kind of part, and by rank."""
 
 from __future__ import annotations
 

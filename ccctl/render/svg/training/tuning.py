@@ -1,4 +1,4 @@
-"""A search for a buffer as a picture: what each buffer took, and how the best one was found."""
+"""A search for the fusion buffer as charts: the time of each size tried, and the best one so far."""
 
 from __future__ import annotations
 
