@@ -27,12 +27,13 @@ __all__ = ["Connections", "window_bytes_at_most"]
 # A tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit closer caches,
 # but the ranks wait for each other more often, which costs most where they share cores; wires want long ones.
 _TILE_BYTES, _WIRE_TILE_BYTES = 512 << 10, 4 << 20
-_DEPTH = 2 * FIFO_DEPTH
+# Of short ones there are more: their writer seldom asks how many have been read, which costs as much as one.
+_DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
 # Short messages on wires need more slots to keep the wire busy while the ranks are not.
 _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # A writer's and a reader's counter, apart from each other and from all else.
 _COUNTERS_BYTES = 256
-_LINE = 128
+_LINE, _FLAG_BYTES = 128, 8
 _BYTES = np.dtype(np.uint8)
 # Beside the numbers of the connections, which are not negative.
 SCRATCH_PLACE = -1
@@ -70,7 +71,11 @@ class Connections:
         self.leads = self.host[self.rank] == self.rank
         far = any(self.wired(connection) for connection in self.ends)
         self.tiling = tiling_of(layout, self.dtype.itemsize, _WIRE_TILE_BYTES if far else _TILE_BYTES)
-        self.slot_bytes = self._slot_sizes()
+        self._message_bytes = self._longest_messages()
+        self.slot_bytes = {
+            number: -(-(self._flag_at(number) + _FLAG_BYTES) // _LINE) * _LINE
+            for number in self._message_bytes
+        }
         mine = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
         self.rows = {number: row for row, number in enumerate(mine)}
         self.places, size_bytes = self._laid_out(self.rank)
@@ -96,7 +101,7 @@ class Connections:
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
         if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
             return True
-        return self._fetches and self.slot_bytes[connection] >= FETCHED_BYTES
+        return self._fetches and self._message_bytes[connection] >= FETCHED_BYTES
 
     def memory(self) -> Memory:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)
@@ -121,7 +126,9 @@ class Connections:
             settle = sender == self.rank and (wired or number in direct)
             slots = place + _COUNTERS_BYTES
             size, per_tile = self.slot_bytes[number], messages.per_tile[number]
-            table.append([place, place + _LINE, slots, size, self._depth(number), per_tile, int(settle)])
+            flag = 0 if wired else self._flag_at(number)
+            row = [place, place + _LINE, slots, size, self._depth(number), per_tile, int(settle), flag, 0]
+            table.append(row)
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
         links = np.array(table, dtype=np.int64).reshape(-1, len(interpreter.LINK_COLUMNS))
@@ -136,19 +143,23 @@ class Connections:
         """Let go of the others' memory, whatever they do."""
         self._windows.clear()
 
-    def _slot_sizes(self) -> dict[int, int]:
-        """For each connection the bytes of its longest message in a tile, in whole cache lines."""
+    def _longest_messages(self) -> dict[int, int]:
+        """For each connection the bytes of its longest message in a tile."""
         sizes: defaultdict[int, int] = defaultdict(int)
         for move in self.moves:
             if move.to >= 0:
                 taken = slot_bytes(self.layout, self.tiling, move, self.dtype.itemsize)
-                sizes[move.to] = max(sizes[move.to], -(-taken // _LINE) * _LINE)
+                sizes[move.to] = max(sizes[move.to], taken)
         return sizes
+
+    def _flag_at(self, number: int) -> int:
+        """Where a slot has its flag: behind the longest message, so that no data is ever taken for one."""
+        return max(_FLAG_BYTES, -(-self._message_bytes[number] // _FLAG_BYTES) * _FLAG_BYTES)
 
     def _depth(self, number: int) -> int:
         """The slots of a connection."""
         if not self.wired(number):
-            return _DEPTH
+            return max(_DEPTH, min(_MOST_DEPTH, _SLOTS_BYTES // self.slot_bytes[number]))
         return min(_WIRE_DEPTH, max(_DEPTH, _WIRE_SLOTS_BYTES // max(1, self.slot_bytes[number])))
 
     def _laid_out(self, rank: int) -> tuple[dict[int, int], int]:
@@ -291,8 +302,8 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     ends = int(np.count_nonzero(program.tb_send[own] >= 0))
     ends += int(np.count_nonzero(program.tb_recv[own] >= 0)) if far else 0
     tile_bytes = _WIRE_TILE_BYTES if far else _TILE_BYTES
-    message = min(tile_bytes, layout.largest * most * item_bytes) + _LINE * most
-    slots = _DEPTH * message
+    message = min(tile_bytes, layout.largest * most * item_bytes) + 2 * _LINE * most
+    slots = max(_DEPTH * message, _SLOTS_BYTES)
     if far:
         slots = max(slots, _WIRE_SLOTS_BYTES + _WIRE_DEPTH * _LINE * most)
     scratch = layout.elements(rank, SCRATCH) * item_bytes

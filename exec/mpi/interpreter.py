@@ -1,15 +1,20 @@
 """The interpreter of one rank: its threadblocks in turn, tile by tile, in one compiled call (GC3 Sec. 4.4).
 
 A connection is two counters, messages written and messages read, and slots between them. On one host both
-ends count in shared memory; over a wire ``exec.mpi.wires`` stands for the other end. A threadblock that
-cannot go on lets the next one run; a rank that cannot go on lets others have its core.
+ends are in shared memory, and a message in a slot has a flag behind its data, its number in all runs, as in
+NCCL's LL and LL128: so a short message is one cache line that goes from core to core once. Messages that are
+read where they lie are counted as written, and so are those of wires, for which ``exec.mpi.wires`` stands at
+the other end. A threadblock that cannot go on lets the next one run; a rank that cannot go on lets others
+have its core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
+from numba import carray  # type: ignore[attr-defined] # numba has it, and does not list it
 
 from exec.mpi.intrinsics import (
     copy_bytes,
@@ -24,7 +29,7 @@ from exec.mpi.intrinsics import (
 from exec.mpi.reduce import combine, sample_of
 from exec.program.dtypes import Array, dtype_of
 from probes.columns import Indices
-from synth.kernels.compiled import compiled
+from synth.kernels.compiled import compiled, machine_code
 from synth.program import OPS
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "advance",
     "compile_for",
     "let_join",
+    "runner",
 ]
 
 BLOCKED, MOVED, DONE, LOST = range(4)
@@ -48,6 +54,7 @@ BLOCKED, MOVED, DONE, LOST = range(4)
 # is optional is there, JOINED where a word for each piece and tile notes that it was added. LOG is where a
 # row for each step and tile is noted (0: nowhere), LOGGED how many there are, CLOCK four words for clocks.
 # BOUNCE is a block of memory for operands that lie in other processes, VECTORS four words to fetch them by.
+# The last words say where the five other tables are, and of how many rows.
 HEADER = (
     "RUN",
     "TILES",
@@ -63,6 +70,16 @@ HEADER = (
     "CLOCK",
     "BOUNCE",
     "VECTORS",
+    "BLOCKS_AT",
+    "BLOCKS",
+    "STEPS_AT",
+    "STEPS",
+    "PIECES_AT",
+    "PIECES",
+    "WAITS_AT",
+    "WAITS",
+    "LINKS_AT",
+    "LINKS",
 )
 BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
 STEP_COLUMNS = (
@@ -83,7 +100,8 @@ STEP_COLUMNS = (
 )
 # Where PID is not 0, what is FAR lies in that process, so many bytes after the address in the word at BASE.
 PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH", "PID", "BASE")
-LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE")
+# FLAG is where a slot has its flag, 0 on wires; SEEN how many messages its writer knows to be read.
+LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE", "FLAG", "SEEN")
 # When a step began and ended, and how long this rank had no core before it and during it.
 LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
 _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
@@ -102,6 +120,16 @@ _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
     CLOCK,
     BOUNCE,
     VECTORS,
+    BLOCKS_AT,
+    BLOCKS,
+    STEPS_AT,
+    STEPS,
+    PIECES_AT,
+    PIECES,
+    WAITS_AT,
+    WAITS,
+    LINKS_AT,
+    LINKS,
 ) = range(len(HEADER))
 FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
 (
@@ -121,7 +149,7 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
     WAIT_END,
 ) = range(len(STEP_COLUMNS))
 SRC, DST, FAR, AT, LENGTH, PID, BASE = range(len(PIECE_COLUMNS))
-WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE = range(len(LINK_COLUMNS))
+WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(len(LINK_COLUMNS))
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
 # Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, FORWARD and RCS.
 OPTIONAL = len(OPS)
@@ -147,7 +175,9 @@ def compile_for(dtypes: Iterable[str]) -> None:
         there = np.zeros(1, np.int64)
         header = np.zeros(len(HEADER), np.int64)
         header[JOINS] = there.ctypes.data
-        advance(header, blocks, steps, pieces, np.zeros((0, 2), np.int64), links, sample_of(dtype_of(name)))
+        waits, sample = np.zeros((0, 2), np.int64), sample_of(dtype_of(name))
+        advance(header, blocks, steps, pieces, waits, links, sample)
+        runner(header, sample, (blocks, steps, pieces, waits, links))
         let_join(header)
 
 
@@ -200,6 +230,33 @@ def advance(
 
 
 @compiled
+def _begin_run(header_at: int, sample: Array) -> int:
+    """Begin the next run, every threadblock at its first step of the first tile; then as `advance`."""
+    header = carray(pointer(header_at), len(HEADER), np.int64)
+    blocks = carray(pointer(header[BLOCKS_AT]), (header[BLOCKS], len(BLOCK_COLUMNS)), np.int64)
+    steps = carray(pointer(header[STEPS_AT]), (header[STEPS], len(STEP_COLUMNS)), np.int64)
+    pieces = carray(pointer(header[PIECES_AT]), (header[PIECES], len(PIECE_COLUMNS)), np.int64)
+    waits = carray(pointer(header[WAITS_AT]), (header[WAITS], 2), np.int64)
+    links = carray(pointer(header[LINKS_AT]), (header[LINKS], len(LINK_COLUMNS)), np.int64)
+    header[RUN] += 1
+    for block in range(len(blocks)):
+        blocks[block, AT_TILE] = 0
+        blocks[block, AT_STEP] = blocks[block, FIRST]
+    return advance(header, blocks, steps, pieces, waits, links, sample)
+
+
+def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callable[[], int]:
+    """What begins a run and goes on as `advance` does, with little to do in Python.
+
+    It keeps the addresses of ``header`` and of the other ``tables``, which must stay where they are.
+    """
+    for column, table in zip(range(BLOCKS_AT, len(HEADER), 2), tables, strict=True):
+        header[column : column + 2] = table.ctypes.data, len(table)
+    at = int(header.ctypes.data)
+    return partial(machine_code(_begin_run, at, sample), at, sample)
+
+
+@compiled
 def _ready(
     header: Indices,
     blocks: Indices,
@@ -219,16 +276,23 @@ def _ready(
     link = steps[step, IN]
     if link >= 0:
         number = _number(header, links, link, tile, steps[step, IN_NUMBER])
-        if load(links[link, WRITTEN]) <= number:
+        if steps[step, IN_SLOT] and links[link, FLAG]:
+            if load(_slot(header, links, link, tile, steps[step, IN_NUMBER]) + links[link, FLAG]) <= number:
+                return False
+        elif load(links[link, WRITTEN]) <= number:
             return False
     link = steps[step, OUT]
     if link >= 0 and steps[step, OUT_SLOT]:
         number = _number(header, links, link, tile, steps[step, OUT_NUMBER])
-        # The first messages of a run wait until the last run's are read: they share the slots.
-        before = number - header[RUN] * header[TILES] * links[link, PER_TILE]
-        behind = min(before, links[link, DEPTH] - 1)
-        if load(links[link, READ]) < number - behind:
-            return False
+        behind = links[link, DEPTH] - 1
+        if not links[link, FLAG]:
+            # The first messages of a run wait until the last run's are read: they share the slots.
+            behind = min(behind, number - header[RUN] * header[TILES] * links[link, PER_TILE])
+        # The reader's counter comes from its core: it is asked for only when its last value is too low.
+        if links[link, SEEN] < number - behind:
+            links[link, SEEN] = load(links[link, READ])
+            if links[link, SEEN] < number - behind:
+                return False
     for row in range(steps[step, WAIT_FIRST], steps[step + steps[step, FUSED] - 1, WAIT_END]):
         link = waits[row, 0]
         if load(links[link, READ]) <= _number(header, links, link, tile, waits[row, 1]):
@@ -256,7 +320,10 @@ def _settled(header: Indices, links: Indices) -> bool:
 
 @compiled
 def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) -> int:
-    at = (tile * links[link, PER_TILE] + number) % links[link, DEPTH]
+    at = tile * links[link, PER_TILE] + number
+    if links[link, FLAG]:
+        at = _number(header, links, link, tile, number)
+    at %= links[link, DEPTH]
     address: int = links[link, SLOTS] + at * links[link, SLOT_BYTES]
     return address
 
@@ -291,7 +358,11 @@ def _execute(
     if into >= 0:
         store(links[into, READ], _number(header, links, into, tile, steps[step, IN_NUMBER]) + 1)
     if out >= 0:
-        store(links[out, WRITTEN], _number(header, links, out, tile, steps[step, OUT_NUMBER]) + 1)
+        number = _number(header, links, out, tile, steps[step, OUT_NUMBER])
+        if sent and links[out, FLAG]:
+            store(sent + links[out, FLAG], number + 1)
+        else:
+            store(links[out, WRITTEN], number + 1)
     return True
 
 

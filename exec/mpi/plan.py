@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
@@ -42,7 +42,7 @@ __all__ = ["Plan"]
 # How long nothing may come before it is said who waits for whom, and before the others are looked for.
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
 # Polls before a waiting rank gives its core away, where each rank has one, and where they share.
-_SPINS, _SPINS_CROWDED = 1000, 32
+_SPINS, _SPINS_CROWDED = 1000, 1
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
@@ -115,7 +115,7 @@ class Plan:
             "BOUNCE": self._bounce.ctypes.data,
             "VECTORS": self._vectors.ctypes.data,
         }
-        self._header = np.array([values[name] for name in interpreter.HEADER], dtype=np.int64)
+        self._header = np.array([values.get(name, 0) for name in interpreter.HEADER], dtype=np.int64)
         tables = self._tables
         self._arguments: tuple[Any, ...] = (
             self._header,
@@ -126,7 +126,7 @@ class Plan:
             self._links,
             sample_of(recv.dtype),
         )
-        self._compile()
+        self._begin = self._compiled()
         self._log = RunLog(tables, self._links, ends) if traced else None
         if self._log is not None:
             self._log.open(self._header)
@@ -141,15 +141,11 @@ class Plan:
             with self._left_out(without):
                 self.run()
             return
-        blocks = self._tables.blocks
-        self._header[interpreter.RUN] += 1
-        blocks[:, interpreter.AT_TILE] = 0
-        blocks[:, interpreter.AT_STEP] = blocks[:, interpreter.FIRST]
         if self._log is not None:
             self._log.begin(self._header)
         if self._wires is not None:
-            self._wires.begin(int(self._header[interpreter.RUN]))
-        state = interpreter.advance(*self._arguments)
+            self._wires.begin(int(self._header[interpreter.RUN]) + 1)
+        state = self._begin()
         if state != interpreter.DONE:
             self._carry_on(state)
         for start, stop, summands in self._sums:
@@ -255,19 +251,24 @@ class Plan:
         if self._wires is not None:
             self._wires.free()
         self._arguments = ()
+        self._begin = _closed
 
     def _readable(self, connection: int, span: Span) -> bool:
         return self._ends.readable(connection, span.buffer)
 
-    def _compile(self) -> None:
-        """One rank of each host first: the others find what it compiled in the cache."""
-        if self._ends.leads:
-            interpreter.advance(*self._arguments)
-        self._comm.Barrier()
+    def _compiled(self) -> Callable[[], int]:
+        """What begins a run. One rank of each host first: the others find what it compiled in the cache."""
+        header, *tables, sample = self._arguments
+        if not self._ends.leads:
+            self._comm.Barrier()
         interpreter.advance(*self._arguments)
+        begin = interpreter.runner(header, sample, tables)
+        if self._ends.leads:
+            self._comm.Barrier()
         if len(self._optional):
-            interpreter.let_join(self._header)
-        self._header[interpreter.TILES] = self._ends.tiling.tiles
+            interpreter.let_join(header)
+        header[interpreter.TILES] = self._ends.tiling.tiles
+        return begin
 
     def _carry_on(self, state: int) -> None:
         """Serve the wires, tell who waits, look for the others, until the interpreter is through."""
@@ -318,6 +319,10 @@ class Plan:
     def _lose(self, why: str) -> NoReturn:
         _, text = waits_for(self._program, self._tables, self._arguments)
         raise LostRankError(f"{why}; rank {self._rank} waited: {text}")
+
+
+def _closed() -> int:
+    raise RuntimeError("the plan is closed")
 
 
 def _bounds(array: Array) -> tuple[int, int]:

@@ -70,14 +70,18 @@ def _peer(program: Program, header: Any, links: Any, row: Any, step: int, tile: 
     threadblock = program.tb_of[step]
     link = row[interpreter.IN]
     if link >= 0:
-        number = (header[interpreter.RUN] * header[interpreter.TILES] + tile) * links[
-            link, interpreter.PER_TILE
-        ]
-        if (
-            ctypes.c_int64.from_address(int(links[link, interpreter.WRITTEN])).value
-            <= number + row[interpreter.IN_NUMBER]
-        ):
+        runs = header[interpreter.RUN] * header[interpreter.TILES] + tile
+        number = int(runs * links[link, interpreter.PER_TILE] + row[interpreter.IN_NUMBER])
+        if ctypes.c_int64.from_address(_told_at(links[link], row, number)).value <= number:
             return int(program.tb_recv[threadblock])
     if row[interpreter.OUT] >= 0:
         return int(program.tb_send[threadblock])
     return -1
+
+
+def _told_at(link: Any, row: Any, number: int) -> int:
+    """Where it says that a message is there: the flag in its slot, or the counter of its connection."""
+    if not (row[interpreter.IN_SLOT] and link[interpreter.FLAG]):
+        return int(link[interpreter.WRITTEN])
+    at = number % link[interpreter.DEPTH]
+    return int(link[interpreter.SLOTS] + at * link[interpreter.SLOT_BYTES] + link[interpreter.FLAG])

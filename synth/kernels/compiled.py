@@ -42,7 +42,7 @@ from numba.core.serialize import dumps
 
 from synth.kernels.loop_store import loop_store, shipped_loops
 
-__all__ = ["BASELINES", "compiled", "fitting_loops"]
+__all__ = ["BASELINES", "compiled", "fitting_loops", "machine_code"]
 
 # For each architecture the processor, as LLVM calls it, that loops to be shipped are compiled for, and what
 # a processor must have to run them.
@@ -287,3 +287,12 @@ def compiled(function: Function) -> Function:
 
     loop.compile = compile_in_turn
     return cast(Function, loop)
+
+
+def machine_code(loop: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The loop for arguments of these types: its calls take no time to find out of what types they are."""
+    dispatcher: Any = loop
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
+        return loop
+    found: Callable[..., Any] = dispatcher.compile(tuple(map(dispatcher.typeof_pyval, arguments)))
+    return found

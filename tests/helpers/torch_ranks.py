@@ -6,6 +6,7 @@ import sys
 import time
 import weakref
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -252,16 +253,18 @@ def unlocked(rank, size):
     """While plans move data, a thread of Python goes on."""
     from exec.mpi import interpreter
 
-    counted, gained, advance = 0, [], interpreter.advance
+    counted, gained = 0, []
 
-    def watched(*arguments):
+    def watched(loop, *arguments):
         before = counted
-        state = advance(*arguments)
+        state = loop(*arguments)
         gained.append(counted - before)
         return state
 
+    runner = interpreter.runner
+    interpreter.runner = lambda *arguments: partial(watched, runner(*arguments))
+    interpreter.advance = partial(watched, interpreter.advance)
     dist.all_reduce(torch.ones(4_000_000))
-    interpreter.advance = watched
     # No thread is made to give up Python's lock: another one runs where it is given up.
     sys.setswitchinterval(1e6)
     work = dist.all_reduce(data := torch.ones(4_000_000), async_op=True)
