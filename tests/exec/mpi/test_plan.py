@@ -14,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joined import run_joined
 from sample_schedules import random_schedule, ring_all_reduce
+from threaded_ranks import ThreadedRanks
 
 from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.launcher.starters import mpirun
+from exec.mpi import connections
 from exec.mpi.encode import tiling_of
+from exec.mpi.plan import Plan
 from exec.mpi.traffic import traffic
 from exec.program import expected_output
 from exec.program.dtypes import DTYPES, REDOPS, dtype_of
@@ -27,6 +30,8 @@ from exec.program.moves import moves
 from synth.check.program import judge
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
+from synth.lang import chunk
+from synth.lang import program as algorithm
 from synth.msccl.read import read_xml
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
@@ -388,3 +393,31 @@ def test_deadlocks_are_found_before_any_rank_starts():
     program = exchange([("rrc", (INPUT, 0), (OUTPUT, 0)), ("s", (INPUT, 0), None)])
     with pytest.raises(Exception, match="waits for a message"):
         moves(Layout(replace(program, name="stuck"), 4))
+
+
+@algorithm(collective="broadcast", ranks=lambda ranks: ranks, chunks=lambda ranks: 4, root=lambda ranks: 0)
+def short_and_long(ranks=2):
+    """One connection, whose messages take one chunk and three."""
+    for rank in (0, 1):
+        chunk("input", 0, 0).assign("output", rank, 0)
+        chunk("input", 0, 1, 3).assign("output", rank, 1)
+
+
+@pytest.mark.parametrize("tile_bytes", [8, 1 << 20])
+def test_data_that_looks_like_a_flag_is_none(tile_bytes, monkeypatch):
+    monkeypatch.setattr(connections, "_TILE_BYTES", tile_bytes)
+    ranks, layout, runs = ThreadedRanks((0, 0), monkeypatch), Layout(short_and_long(), 12), 100
+
+    def every_run(rank):
+        send, recv = np.zeros(12 * (rank == 0), np.int64), np.zeros(12, np.int64)
+        plan, found = Plan(layout, ranks.groups[rank], send, recv), []
+        for run in range(runs):
+            # As large as the numbers of messages that are yet to come.
+            send[:] = 12 * run + 5 + np.arange(len(send))
+            plan.run()
+            found.append(recv.tolist())
+        plan.close()
+        return found
+
+    sent, received = ranks.on_all(every_run)
+    assert received == sent

@@ -97,7 +97,8 @@ def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(numb
     assert how in done.stderr or "signal 9" in done.stderr, done.stderr
 
 
-def test_the_peer_whose_message_is_missing_is_found():
+@pytest.mark.parametrize("flag", [0, 8])
+def test_the_peer_whose_message_is_missing_is_found(flag):
     program = lower(ring_all_reduce(3))
     layout = Layout(program, 12)
     every = moves(layout)
@@ -105,8 +106,8 @@ def test_the_peer_whose_message_is_missing_is_found():
         layout, every, in_place=False, readable=lambda *_: False, wired=lambda connection: False
     )
     rows = {number: row for row, number in enumerate(sorted(messages.per_tile))}
-    counters = np.zeros(2, np.int64)
-    address = counters.ctypes.data
+    words = np.zeros(6, np.int64)
+    address = words.ctypes.data
     tables = tables_of(
         layout,
         1,
@@ -117,10 +118,15 @@ def test_the_peer_whose_message_is_missing_is_found():
         Memory((0, 0, 0), lambda rank, buffer: 0, 4),
         lambda connection: False,
     )
-    links = np.array([[address, address + 8, 0, 0, 2, messages.per_tile[number], 0] for number in rows])
+    ends = (address, address + 8, address + 16, 16, 2)
+    links = np.array([[*ends, messages.per_tile[number], 0, flag, 0] for number in rows])
     header = np.array([0, 1, 12, 4, 0, 1, 0])
     receives = next(at for at, row in enumerate(tables.steps) if row[interpreter.IN] >= 0)
     tables.blocks[0, interpreter.AT_STEP] = receives
     peer, text = waits_for(program, tables, (header, tables.blocks, tables.steps, None, None, links))
     assert peer == 0
     assert re.match(rf"rank 1 threadblock \d step {receives} \(", text)
+    # The counter of messages written, or the flags of both slots: now all are there.
+    words[[3, 5] if flag else [0]] = 100
+    peer, _ = waits_for(program, tables, (header, tables.blocks, tables.steps, None, None, links))
+    assert peer != 0
