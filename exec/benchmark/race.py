@@ -67,6 +67,8 @@ class Judged:
 def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = None) -> list[Entrant]:
     """Which of ``found``, schedules of one size, to race: the soonest of each method by prediction.
 
+    What moves the whole buffer as one chunk counts as a method of its own: it has the fewest messages.
+
     Predicted are of each method the few that are soonest with links alone, and the shortest, for compiling
     hundreds of candidates would take longer than the race; of those about as soon the shortest runs. Left out
     are those too long to be predicted, those predicted to take several times as long as the soonest, and
@@ -74,13 +76,13 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
     same schedules at other sizes.
     """
     programs = {} if programs is None else programs
-    alike: dict[str, list[Entrant]] = {}
+    alike: dict[tuple[str, bool], list[Entrant]] = {}
     for table, schedule in _promising(found):
         if table not in programs:
             programs[table] = lower(schedule)
         program = programs[table]
         time_s = predicted_s(program, schedule.network, schedule.chunk_bytes)
-        alike.setdefault(schedule.method, []).append(Entrant(schedule, program, time_s))
+        alike.setdefault(_sort_of(schedule), []).append(Entrant(schedule, program, time_s))
     best = [_shortest_of_soonest(every) for every in alike.values()]
     ranked = sorted(best, key=lambda one: one.predicted_s)
     if not ranked:
@@ -99,20 +101,25 @@ def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
 
 def _promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
     """The soonest and the shortest schedules of each method, each table of sends once."""
-    by_method: dict[str, dict[Table, Schedule]] = {}
+    by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
     known: set[Table] = set()
     for schedule in found:
         columns = (schedule.chunk.tobytes(), schedule.link.tobytes(), schedule.op.tobytes())
         table = (schedule.collective.chunks, *columns)
         if schedule.sends <= MOST_SENDS and table not in known:
             known.add(table)
-            by_method.setdefault(schedule.method, {})[table] = schedule
+            by_method.setdefault(_sort_of(schedule), {})[table] = schedule
     for alike in by_method.values():
         time_s = {table: replay(one).time_s for table, one in alike.items()}
         soonest = sorted(alike, key=lambda table: (time_s[table], alike[table].sends))[:_SOONEST]
         shortest = sorted(alike, key=lambda table: (alike[table].sends, time_s[table]))[:_SHORTEST]
         for table in dict.fromkeys(soonest + shortest):
             yield table, alike[table]
+
+
+def _sort_of(schedule: Schedule) -> tuple[str, bool]:
+    """The method, and whether it moves the whole buffer as one chunk."""
+    return schedule.method, schedule.collective.chunks == 1
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:

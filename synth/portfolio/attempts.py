@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.errors import UsageError
 from probes.wording import meant
@@ -236,11 +236,17 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """The algorithms of libraries, each with the fewest chunks."""
+    """The algorithms of libraries, each with the fewest chunks, and of an all_reduce with a single one.
+
+    A short buffer is summed up at one rank in fewer messages than if each rank summed up its share.
+    """
     for name in _LIBRARY:
-        shape, chunk_bytes = next(_shapes(request, METHODS[name]))
-        if deliveries(shape) <= _CLASSIC_DELIVERIES:
-            yield Plan(name, METHODS[name], shape, chunk_bytes, {})
+        shapes = [next(_shapes(request, METHODS[name]))]
+        if request.chunk_bytes is None and all(one.kind == "all_reduce" for one in request.asked):
+            shapes += [cut(replace(request, chunks=1), 1)]
+        for shape, chunk_bytes in shapes:
+            if deliveries(shape) <= _CLASSIC_DELIVERIES:
+                yield Plan(name, METHODS[name], shape, chunk_bytes, {})
 
 
 def _too_many_paths(request: Request, shape: Collective) -> bool:
