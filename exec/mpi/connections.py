@@ -99,6 +99,9 @@ class Connections:
         if self.wired(connection):
             count = int(self.layout.program.count.max(initial=1))
             return count == 1 or (self.tiling.tiles == 1 and self.layout.even)
+        # LL and LL128: no message is waited for after it was sent, at the price of a copy.
+        if self.layout.program.protocol != "Simple":
+            return False
         if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
             return True
         return self._fetches and self._message_bytes[connection] >= FETCHED_BYTES

@@ -18,9 +18,10 @@ from threaded_ranks import ThreadedRanks
 
 from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.launcher.starters import mpirun
-from exec.mpi import connections
+from exec.mpi import connections, interpreter
 from exec.mpi.encode import tiling_of
 from exec.mpi.plan import Plan
+from exec.mpi.shared_memory import shared_array
 from exec.mpi.traffic import traffic
 from exec.program import expected_output
 from exec.program.dtypes import DTYPES, REDOPS, dtype_of
@@ -202,8 +203,9 @@ def test_programs_equal_the_interpreter(ranks, per_host, tile_bytes, wire_tile_b
                 REDOPS[(number + count) % 5],
                 dtype_of(("float32", "bfloat16", "int64")[number % 3]),
             )
+            labelled = replace(program, protocol=("Simple", "LL", "LL128")[(number + count) % 3])
             cases += [
-                case(program, count, dtype, redop, in_place)
+                case(labelled, count, dtype, redop, in_place)
                 for in_place in (False, True)[: 1 + program.in_place]
             ]
     on_ranks(tmp_path, ranks, cases, per_host, tile_bytes, wire_tile_bytes, wires)
@@ -421,3 +423,20 @@ def test_data_that_looks_like_a_flag_is_none(tile_bytes, monkeypatch):
 
     sent, received = ranks.on_all(every_run)
     assert received == sent
+
+
+@pytest.mark.parametrize(("protocol", "settles"), [("Simple", True), ("LL", False), ("LL128", False)])
+def test_a_message_is_read_where_it_lies_by_the_simple_protocol_only(protocol, settles, monkeypatch):
+    ranks = ThreadedRanks((0, 0), monkeypatch)
+    layout = Layout(replace(lower(ring_all_reduce(2)), protocol=protocol), 8)
+
+    def one_run(rank):
+        send, recv = (shared_array(8, np.dtype(np.int64)) for _ in range(2))
+        send[:] = 1 + rank
+        plan = Plan(layout, ranks.groups[rank], send, recv)
+        plan.run()
+        found = bool(plan._links[:, interpreter.SETTLE].any()), recv.tolist()
+        plan.close()
+        return found
+
+    assert ranks.on_all(one_run) == [(settles, [3] * 8)] * 2
