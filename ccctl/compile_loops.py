@@ -9,6 +9,7 @@ ways that users do; they also show that each loop works. They share what they co
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import shutil
@@ -16,12 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-__all__ = ["CASES", "compile_into"]
+__all__ = ["CASES", "compile_into", "uncompiled"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 # As a profile writes them: each link with ports that others share.
@@ -43,7 +44,7 @@ _RANKS = (
     "gather",
 )
 # Each is a chain of commands, which need each other's files; those that take longest come first. ``exec`` is
-# what runs programs on ranks, for each type of element.
+# what runs programs on ranks, for each type of element, ``predict`` how bench foretells a program's times.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -51,6 +52,7 @@ CASES: tuple[tuple[str, ...], ...] = (
         "simulate mesh.json --trace mesh.trace.json",
         "compile mesh.json -o mesh-program.json",
         "verify mesh-program.json",
+        "predict mesh.json mesh-program.json",
         "show mesh.json",
     ),
     (
@@ -68,6 +70,7 @@ CASES: tuple[tuple[str, ...], ...] = (
     (
         "synth --network dgx-a100:2 --sizes 1K:64M -f 16 -o dgx.json",
         "simulate dgx.json --size 1M",
+        "verify dgx.json",
     ),
     (f"synth --network ring:4 {_COST}",),
     (f"synth --network switch:8 {_COST} --hold-alpha",),
@@ -78,7 +81,19 @@ CASES: tuple[tuple[str, ...], ...] = (
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
 )
-_EXEC = "import sys; from exec.mpi.interpreter import compile_for; compile_for(sys.argv[1:])"
+_DECORATORS = frozenset(("compiled", "compiled_always"))
+_PYTHON = {
+    "exec": "import sys; from exec.mpi.interpreter import compile_for; compile_for(sys.argv[1:])",
+    "predict": """
+import sys
+from ccctl.artifacts import codec
+from exec.predict import predicted_s
+schedule, program = (codec.load(path) for path in sys.argv[1:])
+predicted_s(program, schedule.network, 1024)
+""",
+}
+# Who has a program that races waits for this one.
+_OF_WRONG_PROGRAMS = frozenset(("synth.check.races._unordered",))
 
 
 def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
@@ -87,7 +102,7 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
     Raises RuntimeError with the output of a command that fails; then the folder is as it was.
     """
     from synth.kernels.compiled import BASELINES
-    from synth.kernels.loop_store import HIDE_SHIPPED
+    from synth.kernels.loop_store import COMPILE_ALL, HIDE_SHIPPED
 
     if platform.machine() not in BASELINES:
         raise RuntimeError(f"no baseline is known for a processor of the kind {platform.machine()}")
@@ -102,6 +117,7 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
             "NUMBA_CPU_FEATURES": "",
             "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")])),
             HIDE_SHIPPED: "1",
+            COMPILE_ALL: "1",
         }
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for done, chain in enumerate(pool.map(partial(_carry_out, place, environment), cases), 1):
@@ -116,10 +132,28 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
     return len(made)
 
 
+def uncompiled(folder: Path) -> list[str]:
+    """The loops of which a folder has no machine code: those that no case has called."""
+    made = {path.name.rpartition("-")[0] for path in folder.glob("*.loop")}
+    return sorted(set(_loops()) - made - _OF_WRONG_PROGRAMS)
+
+
+def _loops() -> Iterator[str]:
+    """The name of each compiled loop, with its module's."""
+    for package in ("probes", "synth", "exec", "ccctl"):
+        for path in Path(_ROOT, package).rglob("*.py"):
+            module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef) and not _DECORATORS.isdisjoint(
+                    map(ast.unparse, node.decorator_list)
+                ):
+                    yield f"{module}.{node.name}"
+
+
 def _carry_out(place: Path, environment: dict[str, str], chain: tuple[str, ...]) -> str:
     for command in chain:
         words = command.split()
-        what = ["-c", _EXEC, *words[1:]] if words[0] == "exec" else ["-m", "ccctl", *words]
+        what = ["-c", _PYTHON[words[0]], *words[1:]] if words[0] in _PYTHON else ["-m", "ccctl", *words]
         done = subprocess.run(
             [sys.executable, "-P", *what], cwd=place, env=environment, capture_output=True, text=True
         )
@@ -139,6 +173,8 @@ def main() -> None:
         count = compile_into(folder.absolute())
     except (RuntimeError, OSError) as error:
         sys.exit(f"compile_loops: {error}")
+    if left := uncompiled(folder):
+        sys.exit(f"compile_loops: a case is missing that calls {', '.join(left)}")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {count} loops, {size / 1e6:.1f} MB, in {time.monotonic() - started_s:.0f} s")
 

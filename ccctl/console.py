@@ -193,15 +193,29 @@ def _shortened(text: str) -> str:
 
 @cache
 def hear_libraries() -> None:
-    """From now on, show what probes, synth and exec log as warnings, as ``warn`` does."""
+    """From now on, show what probes, synth and exec log as warnings, as ``warn`` does.
+
+    That loops are compiled, which takes seconds, is said once, where no progress bar says it.
+    """
     import logging
 
     class Warnings(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             warn(record.getMessage())
 
+    command = os.getpid()
+
+    class Compiling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno < logging.WARNING and not _bars and os.getpid() == command:
+                loops.removeHandler(self)
+                note("compiling loops, once on this machine: seconds, or a minute where there is much to do")
+
     for name in ("probes", "synth", "exec"):
         logging.getLogger(name).addHandler(Warnings(logging.WARNING))
+    loops = logging.getLogger("synth.kernels.compiled")
+    loops.addHandler(Compiling())
+    loops.setLevel(logging.INFO)
 
 
 @contextmanager

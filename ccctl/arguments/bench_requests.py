@@ -219,6 +219,11 @@ def _placements(placement: str, found: Sequence[Contestant]) -> tuple[bool, ...]
     }
     chosen = tuple(in_place for in_place in asked if possible[in_place])
     if not chosen:
-        names = " and ".join(program.name for program in programs)
-        raise UsageError(f"--placement {placement}: {names} cannot run so")
+        wanted = {"out": "out of place", "in": "in place"}.get(placement, "both in and out of place")
+        names = " and ".join(
+            program.name
+            for program in programs
+            if not any(program.in_place if in_place else program.out_of_place for in_place in asked)
+        )
+        raise UsageError(f"--placement {placement}: {names or 'not all programs'} cannot run {wanted}")
     return chosen

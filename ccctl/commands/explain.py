@@ -234,7 +234,7 @@ def _synthesized(
     from exec.benchmark.judgement import synthesized_s
     from synth.portfolio.synthesize import warm
 
-    warm()
+    warm(on.ranks)
     known: dict[tuple[str, int, int], float] = {}
     with console.progress("synth", len(counted)) as bar:
         for done, at in enumerate(counted):

@@ -172,11 +172,18 @@ def status(chosen: Chosen = None, json: Json = False) -> None:
         picture.draw(found, crossed, cables)
 
 
-def down(chosen: Chosen = None, quiet: Quiet = False, verbose: Verbose = 0) -> None:
+def down(
+    named: Annotated[str | None, typer.Argument(metavar="NAME", help="Which lab, as --lab says it.")] = None,
+    chosen: Chosen = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
     """Remove a lab with all that runs in it; where there is none, nothing happens."""
     from ccctl.lab import state
     from exec.lab import lifecycle as kernel
 
+    # A name that was typed goes before one of the environment.
+    chosen = named if named is not None else chosen
     if chosen is None and not state.known():
         console.note("no lab is up")
         return

@@ -144,7 +144,7 @@ def synth(
         raise UsageError("--hosts and --hostfile say where --race runs; add --race")
     course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
-    warm()
+    warm(request.network.ranks)
     if swept:
         _sweep(request, swept, course, output, json, digests)
     else:

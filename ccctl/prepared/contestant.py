@@ -171,7 +171,7 @@ def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], c
         network=network, kind=asked.kind, collectives=(asked,), size_bytes=max(sizes), jobs=cores()
     )
     with console.progress("schedules", 1.0) as bar:
-        warm()
+        warm(network.ranks)
         if course is None:
             return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
         found = candidates_of(request, tuple(sorted(sizes)), Drawn(bar), library=True)

@@ -29,7 +29,7 @@ from exec.mpi.intrinsics import (
 from exec.mpi.reduce import combine, sample_of
 from exec.program.dtypes import Array, dtype_of
 from probes.columns import Indices
-from synth.kernels.compiled import compiled, machine_code
+from synth.kernels.compiled import compiled_always, machine_code
 from synth.program import OPS
 
 __all__ = [
@@ -181,7 +181,7 @@ def compile_for(dtypes: Iterable[str]) -> None:
         let_join(header)
 
 
-@compiled
+@compiled_always
 def advance(
     header: Indices,
     blocks: Indices,
@@ -229,7 +229,7 @@ def advance(
                 return BLOCKED
 
 
-@compiled
+@compiled_always
 def _begin_run(header_at: int, sample: Array) -> int:
     """Begin the next run, every threadblock at its first step of the first tile; then as `advance`."""
     header = carray(pointer(header_at), len(HEADER), np.int64)
@@ -256,7 +256,7 @@ def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callabl
     return partial(machine_code(_begin_run, at, sample), at, sample)
 
 
-@compiled
+@compiled_always
 def _ready(
     header: Indices,
     blocks: Indices,
@@ -300,14 +300,14 @@ def _ready(
     return True
 
 
-@compiled
+@compiled_always
 def _number(header: Indices, links: Indices, link: int, tile: int, number: int) -> int:
     """How many messages of the link came before this one, in all runs."""
     before: int = (header[RUN] * header[TILES] + tile) * links[link, PER_TILE] + number
     return before
 
 
-@compiled
+@compiled_always
 def _settled(header: Indices, links: Indices) -> bool:
     """Whether all that others read in our buffers has been read."""
     for link in range(len(links)):
@@ -318,7 +318,7 @@ def _settled(header: Indices, links: Indices) -> bool:
     return True
 
 
-@compiled
+@compiled_always
 def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) -> int:
     at = tile * links[link, PER_TILE] + number
     if links[link, FLAG]:
@@ -328,7 +328,7 @@ def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) ->
     return address
 
 
-@compiled
+@compiled_always
 def _execute(
     header: Indices, steps: Indices, pieces: Indices, links: Indices, tile: int, step: int, sample: Array
 ) -> bool:
@@ -366,7 +366,7 @@ def _execute(
     return True
 
 
-@compiled
+@compiled_always
 def _fetch_and_move(
     header: Indices,
     steps: Indices,
@@ -400,7 +400,7 @@ def _fetch_and_move(
     return True
 
 
-@compiled
+@compiled_always
 def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> bool:
     """Copy bytes of another process; False where that cannot be, as when it has ended."""
     here, there = header[VECTORS], header[VECTORS] + 16
@@ -417,7 +417,7 @@ def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> boo
     return True
 
 
-@compiled
+@compiled_always
 def _with_input_if_there(header: Indices, op: int, piece: int, tile: int) -> int:
     """RRC, RRS or RRCS where the input is there, which is noted for this tile; else what does without it."""
     if load(header[JOINS]):
@@ -428,7 +428,7 @@ def _with_input_if_there(header: Indices, op: int, piece: int, tile: int) -> int
     return R if op == RRC else RCS
 
 
-@compiled
+@compiled_always
 def _move(
     header: Indices,
     steps: Indices,
@@ -473,7 +473,7 @@ def _move(
                 _copy(leaving + at, dst + at, size * item_bytes)
 
 
-@compiled
+@compiled_always
 def _begin(header: Indices, step: int, tile: int) -> None:
     """Note in the log that a step begins."""
     row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
@@ -483,7 +483,7 @@ def _begin(header: Indices, step: int, tile: int) -> None:
     store(row + 32, _off_ns(header, now_ns))
 
 
-@compiled
+@compiled_always
 def _end(header: Indices) -> None:
     """Note in the log that the step which began last is over."""
     row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
@@ -492,7 +492,7 @@ def _end(header: Indices) -> None:
     header[LOGGED] += 1
 
 
-@compiled
+@compiled_always
 def _off_ns(header: Indices, now_ns: int) -> int:
     """How long this thread had no core since that was asked last; 0 where that is too short ago to matter."""
     clock = header[CLOCK]
@@ -506,7 +506,7 @@ def _off_ns(header: Indices, now_ns: int) -> int:
     return off_ns
 
 
-@compiled
+@compiled_always
 def _now_ns(header: Indices, which: int) -> int:
     clock = header[CLOCK]
     read_clock(which, pointer(clock))
@@ -514,13 +514,13 @@ def _now_ns(header: Indices, which: int) -> int:
     return now_ns
 
 
-@compiled
+@compiled_always
 def let_join(header: Indices) -> None:
     """From now on what is optional is added; it has to be there before."""
     store(header[JOINS], 1)
 
 
-@compiled
+@compiled_always
 def _copy(to: int, source: int, size_bytes: int) -> None:
     if to != source:
         copy_bytes(pointer(to), pointer(source), size_bytes)

@@ -5,6 +5,9 @@ it calls, the versions of Python and of the compiler, the processor. So all inst
 their loops, and those that come with the package are found by every one of the same versions. They are
 compiled for a baseline processor.
 
+A loop of which there is no machine code yet is carried out by Python where that is sooner done than compiling
+it, as on networks of a few ranks.
+
 Importing this module costs numba's import; only modules with a hot loop do so, and only when a
 command needs them.
 """
@@ -21,9 +24,11 @@ import pickle
 import re
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import CellType, FunctionType
 from typing import Any, TypeVar, cast
 
 import llvmlite
@@ -40,9 +45,16 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from synth.kernels.loop_store import loop_store, shipped_loops
+from synth.kernels.loop_store import COMPILE_ALL, loop_store, shipped_loops
 
-__all__ = ["BASELINES", "compiled", "fitting_loops", "machine_code"]
+__all__ = [
+    "BASELINES",
+    "all_compiled",
+    "compiled",
+    "compiled_always",
+    "fitting_loops",
+    "machine_code",
+]
 
 # For each architecture the processor, as LLVM calls it, that loops to be shipped are compiled for, and what
 # a processor must have to run them.
@@ -56,6 +68,12 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "aarch64": ("generic", frozenset()),
 }
+
+# Python carries a loop out while the tables that it is given have no more elements, and until that has taken
+# this process so long: what compiling a loop takes, so that no loop costs more than twice the better choice
+# (as in ski rental). A single call with tables of that size takes Python about a second at most.
+_MOST_ELEMENTS = 2_000
+_MOST_S = 0.5
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -110,6 +128,19 @@ class _Kept(NullCache):
         # Now: by the time of the first call another version may lie there.
         _digest_of_file(function.__globals__["__file__"])
         self._turns = ExitStack()
+        self._looked_for: set[Any] = set()
+
+    def is_there(self, sig: Any) -> bool:
+        """Whether machine code for these types was kept, or came with the package."""
+        if sig in self._looked_for:
+            return False
+        processor = cpu_target.target_context.codegen().magic_tuple()
+        baseline, shipped = _baseline(processor), shipped_loops()
+        came = baseline is not None and shipped is not None and shipped.read(*self._labelled(sig, baseline))
+        found = bool(came or _store.read(*self._labelled(sig, processor)))
+        if not found:
+            self._looked_for.add(sig)
+        return found
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -172,6 +203,70 @@ class _Kept(NullCache):
         label = json.dumps(identity).encode()
         readable = re.sub(r"[^\w.]", "_", f"{function.__module__}.{function.__qualname__}")[:120]
         return f"{readable}-{hashlib.sha256(label).hexdigest()[:32]}.loop", label
+
+
+class _Interpreted:
+    """A loop as Python carries it out, and for how long it has."""
+
+    def __init__(self, function: Any) -> None:
+        self._function, self._spent_s = function, 0.0
+
+    def suits(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether Python has the result sooner than a compiler would."""
+        return not _compiling[-1] and self._spent_s < _MOST_S and _elements(arguments) <= _MOST_ELEMENTS
+
+    def __call__(self, *arguments: Any) -> Any:
+        begun_s = time.thread_time()
+        try:
+            # Random numbers and sets are words that overflow, as they do in machine code.
+            with np.errstate(over="ignore"):
+                return _returned(_in_python(self._function)(*arguments))
+        finally:
+            self._spent_s += time.thread_time() - begun_s
+
+
+def _returned(value: Any) -> Any:
+    """Numbers as machine code returns them: Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, tuple):
+        return value
+    values = map(_returned, value)
+    return type(value)(*values) if hasattr(value, "_fields") else tuple(values)
+
+
+def _in_python(function: Any) -> Any:
+    """The function with each loop that it calls as one of Python, too: none of them looks types up."""
+    if function not in _made:
+        names: dict[str, Any] = {}
+        cells = tuple(CellType(_called_in_python(cell.cell_contents)) for cell in function.__closure__ or ())
+        # Kept before its names are: a loop may call itself.
+        _made[function] = FunctionType(
+            function.__code__, names, function.__name__, function.__defaults__, cells
+        )
+        names |= {name: _called_in_python(value) for name, value in function.__globals__.items()}
+    return _made[function]
+
+
+def _called_in_python(value: Any) -> Any:
+    return _in_python(value.py_func) if isinstance(value, Dispatcher) else value
+
+
+def _elements(value: Any) -> int:
+    """How many elements arrays have, those within tuples too."""
+    if isinstance(value, np.ndarray):
+        return value.size
+    return sum(map(_elements, value)) if isinstance(value, tuple) else 0
+
+
+@contextmanager
+def all_compiled() -> Iterator[None]:
+    """In this process, loops are compiled while the block runs, however little they have to do."""
+    _compiling.append(True)
+    try:
+        yield
+    finally:
+        _compiling.pop()
 
 
 def fitting_loops() -> tuple[int, int]:
@@ -243,6 +338,9 @@ def _name_apart() -> None:
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
 
 
+# What the innermost ``all_compiled`` and the environment say; functions by what they are in Python.
+_compiling = [bool(os.environ.get(COMPILE_ALL))]
+_made: dict[Any, Any] = {}
 _name_apart()
 os.register_at_fork(after_in_child=_name_apart)
 _store = loop_store()
@@ -267,10 +365,19 @@ def _widened(found: Any) -> Any:
 
 
 def compiled(function: Function) -> Function:
-    """Compile ``function`` at its first call; later processes load it from the cache.
+    """Compile ``function`` when it has much to do; later processes load it from the cache.
 
     It must have no comprehension: where it has one, numba drops as dead what is written to arrays of tuples.
     """
+    return _loop(function, _Interpreted(function))
+
+
+def compiled_always(function: Function) -> Function:
+    """Compile ``function`` at its first call: what it does, as with addresses, Python cannot do."""
+    return _loop(function, None)
+
+
+def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # numba fills its config at import
         return function
     # Nothing calls a loop from C.
@@ -278,14 +385,25 @@ def compiled(function: Function) -> Function:
     # numba asks the loop itself.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
     loop._cache = kept = _Kept(function)  # what njit(cache=True) does, with numba's own cache
-    compile_one = loop.compile
+    compile_one, compile_for_call = loop.compile, loop._compile_for_args
 
     def compile_in_turn(sig: Any) -> Any:
         arguments = tuple(map(_widened, _normalized(sig)[0]))
         with kept.compiling():
             return compile_one(arguments)
 
+    def callable_for(*arguments: Any) -> Any:
+        if interpreted is not None and interpreted.suits(arguments):
+            try:
+                if not kept.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
+                    return interpreted
+            finally:
+                loop._types_active_call.clear()
+        return compile_for_call(*arguments)
+
     loop.compile = compile_in_turn
+    # What numba's dispatcher asks where it has no machine code for the types of a call.
+    loop._compile_for_args = callable_for
     return cast(Function, loop)
 
 

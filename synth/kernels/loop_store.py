@@ -11,12 +11,14 @@ from pathlib import Path
 
 from probes.files.file_cache import FileCache, ShippedFiles, user_folder
 
-__all__ = ["HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop_store", "shipped_loops"]
+__all__ = ["COMPILE_ALL", "HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop_store", "shipped_loops"]
 
 # Filled by ``python -m ccctl.compile_loops``; a wheel brings it along.
 SHIPPED_LOOPS = Path(__file__).parent / "loops"
 # The variable of the environment under which they are not read, as when they are made.
 HIDE_SHIPPED = "CCCTL_HIDE_SHIPPED_LOOPS"
+# That under which Python carries out no loop, however small, so that all are compiled.
+COMPILE_ALL = "CCCTL_COMPILE_ALL_LOOPS"
 # What is so old was mostly made from other sources, or by another version of the compiler.
 _MOST_AGE_S = 90 * 24 * 3600.0
 

@@ -15,6 +15,7 @@ from synth.bounds.bounds import bounds
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
 from synth.errors import NotApplicableError
+from synth.kernels.compiled import all_compiled
 from synth.methods import forest, greedy
 from synth.milp.model import require
 from synth.networks.connectivity import require_ways
@@ -41,6 +42,8 @@ __all__ = [
 
 # What shares ports as schedules do not foresee takes up to so many times its time.
 _NEAR = 1.4
+# Up to so many ranks most loops have little to do.
+_FEW_RANKS = 8
 
 
 @dataclass(frozen=True)
@@ -163,14 +166,20 @@ def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Sche
     return [best, *(one for one in found if one is not best and replay(one).time_s < _NEAR * best_s)]
 
 
-def warm() -> None:
-    """Compile the hot loops, or load them from the cache, on the smallest problem there is."""
+def warm(ranks: int | None = None) -> None:
+    """Load the hot loops, or compile them, on the smallest problem there is.
+
+    For few ranks nothing is done ahead: each loop is loaded or compiled when it has much to do.
+    """
     from synth.networks.families import family
 
+    if ranks is not None and ranks <= _FEW_RANKS:
+        return
     pair = family("ring:2", [1e-6], [1e9])
-    for kind in ("all_gather", "all_reduce"):
-        check(greedy.synthesize(pair, collective(kind, 2), 1))
-        check(forest.synthesize(pair, collective(kind, 2), 1))
+    with all_compiled():
+        for kind in ("all_gather", "all_reduce"):
+            check(greedy.synthesize(pair, collective(kind, 2), 1))
+            check(forest.synthesize(pair, collective(kind, 2), 1))
 
 
 def library_schedules(request: Request) -> list[Schedule]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccctl.compile_loops import compile_into
+from ccctl.compile_loops import compile_into, uncompiled
 
 USE = """
 from pathlib import Path
@@ -24,6 +24,10 @@ def test_who_finds_compiled_loops_compiles_and_keeps_nothing(tmp_path):
     count = compile_into(folder, (("exec uint8",),))
     assert count == len(list(folder.iterdir())) > 5
     assert [path.name for path in folder.parent.iterdir()] == ["loops"]
+    # Each loop that this case calls was found in the sources, and each that it does not call is named.
+    left = uncompiled(folder)
+    assert not [name for name in left if name.startswith("exec.")]
+    assert "synth.scheduling.link_chunk_matching.match" in left
     folder.chmod(0o555)
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(Path.cwd())}
     environment.pop("NUMBA_CACHE_DIR", None)

@@ -84,7 +84,8 @@ def test_from_up_to_down(described):
     assert "gpu1:1,gpu2:1,gpu3:1" in made.stderr
     ran = lab_command(name, "run", "uname", "-n")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "gpu1\n", "")
-    gone = lab_command(name, "down")
+    # A name that is typed goes before that of the environment.
+    gone = lab_command("another", "down", name)
     assert gone.returncode == 0
     assert traces(name) == []
     assert lab_command(name, "down").returncode == 0
@@ -239,6 +240,7 @@ def test_a_folder_given_as_a_lab_stays(invoke, tmp_path):
     way = os.path.relpath(tmp_path / "victim", "/run/ccctl/labs")
     for name in (str(tmp_path / "victim"), way):
         assert invoke("down", "--lab", name)[0] == 2
+        assert invoke("down", name)[0] == 2
         assert invoke("down", CCCTL_LAB=name)[0] == 2
     assert (tmp_path / "victim" / "file").read_text() == "kept"
 

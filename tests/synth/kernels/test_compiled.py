@@ -58,7 +58,8 @@ values = np.arange(50.0)[::-1].copy()
 
 
 def run(folder, code="import caller", **variables):
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | variables
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
+    environment |= variables
     # Kept bytecode is known by the second in which its source was written, and by the source's length.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
@@ -174,7 +175,7 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
         "from synth.kernels import compiled; compiled._Kept.save_overload = lambda *a: os._exit(9); "
         "import caller"
     )
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
     killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
     assert killed.returncode == 9
     assert run(tmp_path) == ["22", "0"]
@@ -215,6 +216,52 @@ def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
     (tmp_path / "caller.py").write_text(f"{loop}print(type(caller).__name__, caller(1))")
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     assert run(tmp_path) == ["function", "22"]
+
+
+FIRST = """
+import numpy as np
+from called import called
+from synth.kernels.compiled import all_compiled, compiled
+
+@compiled
+def last(words):
+    word = words[-1]
+    for _ in range(3):
+        word = called(word) * np.uint64(2**63 + 1)
+    return word
+
+few, many = np.full(3, 2**63 + 5, np.uint64), np.full(10**6, 2**63 + 5, np.uint64)
+"""
+
+
+def first(folder, code):
+    """Run with an empty cache a loop that Python may carry out, too."""
+    (folder / "called.py").write_text(CALLED.format(addend="np.uint64(1)").replace("from", FROM_NUMPY, 1))
+    (folder / "first.py").write_text(FIRST)
+    return run(folder, f"from first import *; {code}", CCCTL_COMPILE_ALL_LOOPS="")
+
+
+FROM_NUMPY = "import numpy as np\nfrom"
+
+
+def test_python_carries_out_a_loop_that_has_little_to_do_with_the_same_result(tmp_path):
+    count = "len(last.signatures), len(called.signatures)"
+    found = first(tmp_path, f"print(repr(last(few)), {count}); print(repr(last(many)), {count})")
+    assert found[0] == found[3]
+    assert found[1:3] == ["0", "0"] and found[4:] == ["1", "1"]
+    # Where there is machine code it is used, by whoever made it.
+    assert first(tmp_path, "print(last(few), len(last.signatures))") == [found[0], "1"]
+
+
+def test_a_loop_that_has_kept_python_busy_is_compiled(tmp_path):
+    spent = "from synth.kernels import compiled as made; made._MOST_S = 0.0"
+    assert first(tmp_path, f"{spent}; last(few); print(len(last.signatures))") == ["1"]
+
+
+def test_all_loops_are_compiled_where_that_is_asked_for(tmp_path):
+    assert first(
+        tmp_path, "made = all_compiled(); made.__enter__(); last(few); print(len(last.signatures))"
+    ) == ["1"]
 
 
 def test_no_compiled_loop_has_a_comprehension():

@@ -55,7 +55,9 @@ def run_loop(folder, *, shown=True, **variables):
     os.utime(folder / "loop.py", (0, 0))
     code = LOOP.format(folder=str(folder), here=str(Path.cwd()), shown=shown)
     command = [sys.executable, "-P", "-c", code]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    return subprocess.run(
+        command, env=os.environ | {"CCCTL_COMPILE_ALL_LOOPS": "1"} | variables, capture_output=True, text=True
+    )
 
 
 def test_a_loop_whose_file_is_damaged_is_compiled_anew_and_kept(tmp_path):
