@@ -78,6 +78,10 @@ CASES: tuple[tuple[str, ...], ...] = (
     (f"synth --network fat_tree:4x4/2 {_COST} --collective all_to_all",),
     (f"synth --network dragonfly:4x4 {_COST}",),
     (f"synth --network mesh:4x4 {_COST} --collective broadcast:0-7,all_reduce:8-15 --chunk 1M",),
+    *(
+        (f"order switch:{hosts} {_COST} --for {library}",)
+        for hosts, library in ((4, "mpich:rabenseifner"), (12, "openmpi:ring"), (12, "nccl:tree"))
+    ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
 )

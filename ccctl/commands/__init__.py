@@ -16,6 +16,7 @@ from ccctl.commands.groups import groups
 from ccctl.commands.help import help  # noqa: A004 - a command is a function of its name
 from ccctl.commands.lab import lab
 from ccctl.commands.manual import manual
+from ccctl.commands.order import order
 from ccctl.commands.profile import profile
 from ccctl.commands.relay import relay
 from ccctl.commands.report import report
@@ -40,6 +41,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     bench,
     explain,
+    order,
     groups,
     fusion,
     train,

@@ -24,10 +24,13 @@ __all__ = [
     "FAMILIES",
     "FUSION_METHODS",
     "LAYER_TABLES",
+    "LIBRARY_ALGORITHMS",
     "MACHINES",
     "METHODS",
     "MODELS",
     "MODES",
+    "ORDERED_COLLECTIVES",
+    "ORDER_FORMATS",
     "PATTERNS",
     "PEERS",
     "REDOPS",
@@ -115,6 +118,19 @@ FUSION_METHODS = (
     "dear-feedpipe",
 )
 PATTERNS = ("representatives", "alternating", "butterfly", "mixed_radix")
+LIBRARY_ALGORITHMS = (
+    "openmpi:ring",
+    "openmpi:recursive_doubling",
+    "openmpi:rabenseifner",
+    "mpich:ring",
+    "mpich:recursive_doubling",
+    "mpich:rabenseifner",
+    "gloo:ring",
+    "nccl:ring",
+    "nccl:tree",
+)
+ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes")
 TUNERS = ("bo", "paper", "grid", "random")
 MODELS = ("mlp", "cnn", "transformer", "moe")
 BACKENDS = ("gloo", "ccctl", "nccl")

@@ -4,6 +4,7 @@ import pytest
 import typer
 
 from ccctl.completion import words
+from exec.launcher.starters.order_files import FORMATS
 from exec.peers.registry import LIBRARIES, parse_peers
 from exec.program.dtypes import DTYPES, REDOPS
 from exec.training.workloads.request import BACKENDS, MODELS, MODES
@@ -16,6 +17,7 @@ from synth.milp.backends import SOLVERS
 from synth.networks.dgx import pod_names
 from synth.networks.families import names
 from synth.portfolio.attempts import METHODS
+from synth.rank_order.algorithms import LIBRARIES as ORDERED
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,12 @@ from synth.portfolio.attempts import METHODS
         (words.METHODS, ("auto", *METHODS)),
         (words.MODELS, MODELS),
         (words.MODES, MODES),
+        (
+            words.LIBRARY_ALGORITHMS,
+            [f"{library}:{name}" for library, kinds in ORDERED.items() for name in kinds["all_reduce"]],
+        ),
+        (words.ORDERED_COLLECTIVES, {kind for kinds in ORDERED.values() for kind in kinds}),
+        (words.ORDER_FORMATS, FORMATS),
         (words.PATTERNS, PATTERNS),
         (words.REDOPS, REDOPS),
         (words.SOLVERS, SOLVERS),

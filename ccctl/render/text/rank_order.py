@@ -1,0 +1,71 @@
+"""An order of hosts and ranks as text: who has which rank, what it gains, what any order could."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from synth.rank_order.planner import HostRanks, RankOrder
+
+__all__ = ["draw", "summary"]
+
+_MOST_ROWS = 32
+
+
+def draw(found: RankOrder, say: Callable[[str], None] = console.data) -> None:
+    """Print the hosts in their order, and the times as predicted."""
+    algorithm, hosts = found.algorithm, found.after
+    say(
+        f"{algorithm}, {algorithm.kind} of {format_size(found.size_bytes)} on {found.network}: "
+        f"{plural(len(hosts), 'host')}, {plural(len(found.ranks), 'rank')}"
+    )
+    came = {one.host: number for number, one in enumerate(found.before)}
+    rows, first = [], 0
+    for place, one in enumerate(hosts):
+        rows.append([str(place), one.host, _ranks(one, first), str(came[one.host])])
+        first += len(one.ranks)
+    for line in console.aligned(["place", "host", "ranks", "came as"], rows[:_MOST_ROWS]):
+        say(line)
+    if len(rows) > _MOST_ROWS:
+        say(f"… and {len(rows) - _MOST_ROWS} more hosts")
+    how = "of all orders" if found.exact else "proven"
+    say(
+        f"predicted: as they come {seconds(found.as_it_comes_s)}, in this order {seconds(found.time_s)}: "
+        f"{found.gain:.2f}x"
+    )
+    say(f"no order gains more than {found.most_gain:.2f}x ({seconds(found.bound_s)}, {how})")
+
+
+def summary(found: RankOrder) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "network": found.network,
+        "library": found.algorithm.library,
+        "algorithm": found.algorithm.name,
+        "collective": found.algorithm.kind,
+        "size_bytes": found.size_bytes,
+        "hosts": [one.host for one in found.after],
+        "ranks": list(found.ranks),
+        "changed": found.changed,
+        "as_it_comes_s": found.as_it_comes_s,
+        "predicted_s": found.time_s,
+        "bound_s": found.bound_s,
+        "gain": found.gain,
+        "most_gain": found.most_gain,
+        "exact": found.exact,
+    }
+
+
+def _ranks(host: HostRanks, first: int) -> str:
+    """Its ranks in the order, and in brackets which of its slots have them where that is another order."""
+    last = first + len(host.ranks) - 1
+    told = str(first) if last == first else f"{first}-{last}"
+    if host.slots == tuple(range(len(host.slots))):
+        return told
+    return f"{told} (slots {','.join(map(str, host.slots))})"

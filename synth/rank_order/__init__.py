@@ -1,0 +1,6 @@
+"""The order of hosts, and of ranks in them, that suits the fixed algorithms of a library.
+
+In: a `Network`, a library's algorithm and the bytes of the buffer. Out: `RankOrder`, with its predicted time,
+that of the ranks as they come, and a bound below every order's. Read `algorithms`, `costs`, `search`,
+`relaxation`, then `planner`.
+"""

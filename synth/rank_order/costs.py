@@ -1,0 +1,255 @@
+"""What an order of ranks costs: a library's messages on the network, as flows that share ports fairly.
+
+``time_s`` follows messages one by one: one is sent once both of its ends are through with what comes before
+it, as MPI sends large messages, and what meets at a port shares it by max-min fairness. ``price_s`` takes
+round after round, each as long as its busiest link or port; it costs so little that a search can ask it at
+every step, and of a pipelined algorithm, whose messages are all under way at once, it is the time.
+
+Ranks that no link joins reach each other over the fastest path, as packets are routed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from probes.errors import UsageError
+from synth.kernels.compiled import compiled
+from synth.kernels.event_queue import pop
+from synth.network import Network, fastest_links
+from synth.networks.shortest_paths import shortest_paths
+from synth.rank_order.algorithms import Pattern
+from synth.simulation.max_min_fairness import Flows, carry, next_s, share
+
+__all__ = ["Costs", "Messages", "Paths", "paths_of", "price"]
+
+# Rounds that repeat are followed until so many messages, then taken to go on as they did.
+_MOST_MESSAGES = 4096
+
+
+class Paths(NamedTuple):
+    """From rank to rank: latency, seconds a byte, and the shared resources on the way, -1 for none more.
+
+    ``capacity`` is what each resource carries, in bytes a second.
+    """
+
+    alpha_s: Floats
+    beta_s_per_byte: Floats
+    crossed: Indices
+    capacity: Floats
+
+
+def paths_of(network: Network, size_bytes: int) -> Paths:
+    """The paths between all ranks; raises UsageError where there is none between two."""
+    ranks = network.ranks
+    direct = fastest_links(network, size_bytes)
+    rate = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
+    if len(direct) == ranks * (ranks - 1):
+        ways = {pair: [row] for pair, row in direct.items()}
+        capacity = np.zeros(len(network.ports))
+        np.maximum.at(capacity, network.link_port, rate[network.port_user])
+        held = {row: network.ports_of(row).tolist() for row in direct.values()}
+    else:
+        ways = _routed(network, size_bytes)
+        capacity = np.concatenate([rate, np.zeros(len(network.ports))])
+        np.maximum.at(capacity, network.links + network.link_port, rate[network.port_user])
+        held = {row: network.resources_of(row) for row in range(network.links)}
+    width = max((len({one for row in way for one in held[row]}) for way in ways.values()), default=0)
+    alpha, beta = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
+    crossed = np.full((ranks, ranks, max(1, width)), -1, dtype=np.int64)
+    for (src, dst), way in ways.items():
+        alpha[src, dst] = network.alpha_s[way].sum()
+        beta[src, dst] = network.beta_s_per_byte[way].max()
+        shared = sorted({one for row in way for one in held[row]})
+        crossed[src, dst, : len(shared)] = shared
+    return Paths(alpha, beta, crossed, capacity)
+
+
+def _routed(network: Network, size_bytes: int) -> dict[tuple[int, int], list[int]]:
+    found = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(size_bytes))
+    if not np.isfinite(found.cost).all():
+        src, dst = np.argwhere(~np.isfinite(found.cost))[0].tolist()
+        raise UsageError(f"{network.name}: there is no way from rank {src} to rank {dst}")
+    ranks = range(network.ranks)
+    return {(src, dst): found.edges(src, dst) for src in ranks for dst in ranks if src != dst}
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """The costs of orders of one pattern; ``order[place]`` is a rank."""
+
+    pattern: Pattern
+    paths: Paths
+    size_bytes: int
+
+    def price_s(self, order: Indices) -> tuple[float, float]:
+        """(seconds round by round, a measure of how uneven links and ports are used, for ties)."""
+        pattern, busy = self.pattern, np.zeros(len(self.paths.capacity))
+        found = price(self.messages, self.paths, pattern.repeats, order, pattern.pipelined, busy)
+        return float(found[0]), float(found[1])
+
+    def time_s(self, order: Indices) -> float:
+        """Seconds that the algorithm takes with this order."""
+        pattern = self.pattern
+        if pattern.pipelined or pattern.places < 2:
+            return self.price_s(order)[0]
+        rounds = len(pattern.repeats)
+        most = max(rounds, _MOST_MESSAGES // pattern.places)
+        repeats = pattern.repeats.astype(np.int64)
+        if rounds > 1 or repeats[0] <= most:
+            return float(_follow(self.messages, self.paths, np.repeat(np.arange(rounds), repeats), order))
+        half, whole = (
+            float(_follow(self.messages, self.paths, np.zeros(steps, np.int64), order))
+            for steps in (most // 2, most)
+        )
+        return whole + (int(repeats[0]) - most) * (whole - half) / (most - most // 2)
+
+    @cached_property
+    def messages(self) -> Messages:
+        pattern = self.pattern
+        start = np.searchsorted(pattern.round, np.arange(len(pattern.repeats) + 1))
+        pair = np.unique(pattern.src * pattern.places + pattern.dst, return_inverse=True)[1]
+        size = pattern.share * self.size_bytes
+        return Messages(start, pattern.src, pattern.dst, size, pair.astype(np.int64))
+
+
+class Messages(NamedTuple):
+    """Round k's messages are ``start[k]:start[k + 1]``, from place to place; ``pair`` numbers both ends."""
+
+    start: Indices
+    src: Indices
+    dst: Indices
+    size: Floats
+    pair: Indices
+
+
+@compiled
+def price(
+    messages: Messages, paths: Paths, repeats: Floats, order: Indices, pipelined: bool, busy: Floats
+) -> tuple[float, float]:
+    """(seconds round by round, how unevenly links and ports are used); O(messages).
+
+    ``busy`` is room for the seconds of each resource, all 0.
+    """
+    busy[:] = 0.0
+    own = np.zeros(len(messages.pair) if pipelined else 0)
+    total_s, longest_s, uneven = 0.0, 0.0, 0.0
+    for k in range(len(repeats)):
+        alpha_s, round_s = 0.0, 0.0
+        for m in range(messages.start[k], messages.start[k + 1]):
+            src, dst = order[messages.src[m]], order[messages.dst[m]]
+            alpha_s = max(alpha_s, paths.alpha_s[src, dst])
+            link_s = messages.size[m] * paths.beta_s_per_byte[src, dst]
+            if pipelined:
+                own[messages.pair[m]] += link_s
+                link_s = own[messages.pair[m]]
+            round_s = max(round_s, link_s)
+            uneven += repeats[k] * link_s * link_s
+            for at in range(paths.crossed.shape[2]):
+                one = paths.crossed[src, dst, at]
+                if one < 0:
+                    break
+                added = messages.size[m] / paths.capacity[one]
+                uneven += added * (2 * busy[one] + added)
+                busy[one] += added
+                round_s = max(round_s, busy[one])
+        longest_s = max(longest_s, round_s)
+        total_s += repeats[k] * alpha_s
+        if not pipelined:
+            total_s += repeats[k] * round_s
+            busy[:] = 0.0
+    return total_s + (longest_s if pipelined else 0.0), uneven
+
+
+@compiled
+def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -> float:
+    """Seconds until the last message of all ``rounds`` has arrived."""
+    ranks, width = len(order), paths.crossed.shape[2]
+    resources = len(paths.capacity)
+    # For each kind of round what a place sends and from whom it receives; -1 for nothing.
+    kinds = len(messages.start) - 1
+    sent = np.full((kinds, ranks), -1, dtype=np.int64)
+    sender = np.full((kinds, ranks), -1, dtype=np.int64)
+    for k in range(kinds):
+        for m in range(messages.start[k], messages.start[k + 1]):
+            sent[k, messages.src[m]] = m
+            sender[k, messages.dst[m]] = messages.src[m]
+    # The flow of a place is what it sends; it crosses its own link, then ports, then what has no limit.
+    capacity = np.empty(ranks + resources + 1)
+    capacity[ranks : ranks + resources] = paths.capacity
+    capacity[ranks + resources] = np.inf
+    crossed = np.full(ranks * (width + 1), ranks + resources, dtype=np.int64)
+    flows = Flows(
+        np.full(ranks, -1, dtype=np.int64),
+        np.full(ranks, -1, dtype=np.int64),
+        np.full(ranks, -1, dtype=np.int64),
+        np.zeros(ranks),
+        np.zeros(ranks),
+        np.zeros(ranks),
+        np.zeros(ranks),
+        capacity,
+        np.arange(ranks + 1) * (width + 1),
+        crossed,
+    )
+    # Where each place stands, how many ends of messages it waits for, and whether its message is sent.
+    at_round = np.full(ranks, -1, dtype=np.int64)
+    waits = np.zeros(ranks, dtype=np.int64)
+    key, what = np.empty(2 * ranks + 2), np.empty(2 * ranks + 2, dtype=np.int64)
+    events, now_s = 0, 0.0
+    queue = np.arange(ranks)
+    waiting = ranks
+    while True:
+        began = False
+        while waiting > 0:
+            waiting -= 1
+            place = queue[waiting]
+            k = at_round[place] + 1
+            while k < len(rounds) and sent[rounds[k], place] < 0 and sender[rounds[k], place] < 0:
+                k += 1
+            at_round[place] = k
+            if k == len(rounds):
+                continue
+            kind = rounds[k]
+            waits[place] = int(sent[kind, place] >= 0) + int(sender[kind, place] >= 0)
+            for both in range(2):
+                src = place if both == 0 else sender[kind, place]
+                if src < 0 or sent[kind, src] < 0:
+                    continue
+                m = sent[kind, src]
+                dst = messages.dst[m]
+                if at_round[src] != k or at_round[dst] != k:
+                    continue
+                first, last = order[src], order[dst]
+                capacity[src] = 1.0 / max(paths.beta_s_per_byte[first, last], 1e-18)
+                crossed[src * (width + 1)] = src
+                for at in range(width):
+                    one = paths.crossed[first, last, at]
+                    crossed[src * (width + 1) + 1 + at] = ranks + (one if one >= 0 else resources)
+                flows.alpha_s[src] = paths.alpha_s[first, last]
+                flows.size[src] = messages.size[m]
+                flows.left[src] = messages.size[m]
+                flows.head[src] = src
+                began = True
+        if began:
+            share(flows)
+        until_s = next_s(flows, now_s, key[0] if events > 0 else np.inf)
+        if until_s == np.inf:
+            return now_s
+        events, ended = carry(flows, now_s, until_s, key, what, events)
+        now_s = until_s
+        if ended:
+            share(flows)
+        while events > 0 and key[0] <= now_s:
+            src = what[0]
+            events = pop(key, what, events)
+            k = at_round[src]
+            dst = messages.dst[sent[rounds[k], src]]
+            for end in (src, dst):
+                waits[end] -= 1
+                if waits[end] == 0:
+                    queue[waiting] = end
+                    waiting += 1

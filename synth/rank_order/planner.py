@@ -1,0 +1,135 @@
+"""Plan an order of hosts and ranks for a library's algorithm, and say what it gains at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import Indices
+from probes.errors import UsageError
+from synth.bounds.bounds import bounds
+from synth.collective import collective
+from synth.network import Network
+from synth.rank_order.algorithms import Algorithm, pattern
+from synth.rank_order.costs import Costs, paths_of
+from synth.rank_order.relaxation import least_s
+from synth.rank_order.search import every_order, improved_orders
+
+__all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
+
+# The paths between this many ranks are tables of a quarter of a million rows.
+MOST_RANKS = 512
+# An order that is predicted to gain less than this is not worth another one than all other jobs have.
+_LEAST_GAIN = 1.02
+
+
+@dataclass(frozen=True)
+class HostRanks:
+    """A host and its ranks, in their order; ``slots`` says which of the host's ranks each was."""
+
+    host: str
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """An order of hosts and of ranks in them; a rank's place is its rank in the job that is started so.
+
+    ``as_it_comes_s`` and ``time_s`` are predicted, ``bound_s`` is below the time of every order, and of an
+    ``exact`` order no other is faster. Where one gains less than 2 % it is the one that comes.
+    """
+
+    network: str
+    algorithm: Algorithm
+    size_bytes: int
+    before: tuple[HostRanks, ...]
+    after: tuple[HostRanks, ...]
+    as_it_comes_s: float
+    time_s: float
+    bound_s: float
+    exact: bool
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than as it comes."""
+        return self.as_it_comes_s / self.time_s if self.time_s else 1.0
+
+    @property
+    def most_gain(self) -> float:
+        """What no order's gain is above."""
+        return self.as_it_comes_s / self.bound_s if self.bound_s else 1.0
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank at each place."""
+        return tuple(rank for host in self.after for rank in host.ranks)
+
+
+def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed: int = 0) -> RankOrder:
+    """The order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
+
+    The ranks of a host stay together. Exact where few orders differ, as those of 8 hosts with a rank each;
+    else the best that a local search finds. Raises UsageError where the algorithm does not fit the network.
+    """
+    if network.ranks > MOST_RANKS:
+        raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")
+    hosts = _hosts(network)
+    sizes = {len(ranks) for ranks in hosts}
+    paths, inner = paths_of(network, size_bytes), not algorithm.by_hosts and max(sizes) > 1
+    # Places of a host move with the sizes of those before it: a pattern by hosts would be another each time.
+    if len(sizes) > 1 and algorithm.by_hosts:
+        raise UsageError(f" {algorithm}: only for hosts of equally many ranks", argument="for")
+    costs = Costs(pattern(algorithm, [len(ranks) for ranks in hosts]), paths, size_bytes)
+    came = np.concatenate(hosts)
+    came_s = costs.time_s(came)
+    all_orders = every_order(costs, hosts, inner=inner)
+    exact = all_orders is not None
+    tried = all_orders if all_orders is not None else improved_orders(costs, hosts, inner=inner, seed=seed)
+    best_s, best = came_s, came
+    for order in tried:
+        if (time_s := costs.time_s(order)) < best_s * (1 - 1e-9):
+            best_s, best = time_s, order
+    least = best_s if exact else _bound_s(network, algorithm, costs)
+    if came_s < _LEAST_GAIN * best_s:
+        best_s, best = came_s, came
+    before, after = _told(network, came), _told(network, best)
+    return RankOrder(
+        network.name, algorithm, size_bytes, before, after, came_s, best_s, min(least, best_s), exact
+    )
+
+
+def _hosts(network: Network) -> list[Indices]:
+    """The ranks of each host, in the order of the first of each."""
+    found: dict[str, list[int]] = {}
+    for rank, host in enumerate(network.hosts):
+        found.setdefault(host, []).append(rank)
+    return [np.asarray(ranks, dtype=np.int64) for ranks in found.values()]
+
+
+def _bound_s(network: Network, algorithm: Algorithm, costs: Costs) -> float:
+    """The larger of what any order needs and what any schedule of the collective needs."""
+    if network.ranks < 2:
+        return 0.0
+    kind, ranks = algorithm.kind, network.ranks
+    asked = collective(kind, ranks)
+    chunk_bytes = max(1, costs.size_bytes // asked.chunks)
+    free = bounds(replace(network, hold_alpha=False), asked, chunk_bytes, fluid=True)
+    return max(least_s(costs), free[0].time_s)
+
+
+def _told(network: Network, order: Indices) -> tuple[HostRanks, ...]:
+    slot: dict[int, int] = {}
+    for ranks in _hosts(network):
+        slot |= {rank: at for at, rank in enumerate(ranks.tolist())}
+    found: dict[str, list[int]] = {}
+    for rank in order.tolist():
+        found.setdefault(network.hosts[rank], []).append(rank)
+    return tuple(
+        HostRanks(host, tuple(ranks), tuple(slot[rank] for rank in ranks)) for host, ranks in found.items()
+    )
