@@ -100,7 +100,10 @@ def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None =
 
 
 def read(path: str, *kinds: str) -> Artifact:
-    """Read an artifact of one of ``kinds`` (any, when none is named); "-" is stdin."""
+    """Read an artifact of one of ``kinds`` (any, when none is named); "-" is stdin.
+
+    With "plan" among them that may be an execution plan of MSCCL++, which has no envelope.
+    """
     return decode(*read_input(path), *kinds)
 
 
@@ -115,6 +118,11 @@ def decode(content: bytes, source: str, *kinds: str) -> Artifact:
 
         return Artifact("program", read_xml(plain, source), source, digest)
     document = _document(plain, source)
+    if "plan" in kinds:
+        from synth.mscclpp import is_plan, read_plan
+
+        if is_plan(document):
+            return Artifact("plan", read_plan(document, source), source, digest)
     kind = _kind_of(document, source, kinds)
     if "body" not in document:
         raise DataError(source, ["body: missing"])

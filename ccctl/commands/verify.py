@@ -1,4 +1,4 @@
-"""`ccctl verify`: is this schedule, this program, or are these groups right?"""
+"""`ccctl verify`: is this schedule, this program or plan, or are these groups right?"""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ EXAMPLES = (
     ("ccctl verify program.json --json", "judge an emitted program, findings as one object"),
     ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
+    ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
 )
 
 
@@ -31,7 +32,8 @@ def verify(
     artifact: Annotated[
         str,
         typer.Argument(
-            metavar="ARTIFACT", help="A schedule, program, MSCCL XML, file.py or groups; - is stdin."
+            metavar="ARTIFACT",
+            help="A schedule, program, MSCCL XML, plan of MSCCL++, file.py or groups; - is stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -71,10 +73,12 @@ def verify(
     no two threadblocks race. What is right but worth knowing is a caution, and the exit status stays 0:
     scratch that nothing uses, and sums that ranks add up in different orders, so that floating-point
     results differ in their last bits. --same-bits makes the latter a finding.
+    A plan of MSCCL++, by the rules of its executor: limits, paired channels, a wait for each signal, nops
+    between threads, no deadlock, no data race over two launches, every contribution exactly once.
     Groups: matrices are doubly stochastic, and ranks come to agree as fast as the file says.
     """
     read = _read(artifact, parameters)
-    judges = {"schedule": _schedule, "selection": _selection, "groups": _groups}
+    judges = {"schedule": _schedule, "selection": _selection, "groups": _groups, "plan": _plan}
     judge = judges.get(read.kind, lambda found: _program(found, collective, depth, target))
     verdict = judge(read)
     if same_bits:
@@ -104,7 +108,7 @@ def verify(
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return codec.read(path, "schedule", "selection", "program", "groups")
+        return codec.read(path, "schedule", "selection", "program", "groups", "plan")
     program, inputs = compiled_algorithm(path, parameters)
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
@@ -153,6 +157,20 @@ def _groups(read: Artifact) -> _Verdict:
         found.findings,
         f"proven: the groups of {plural(groups.period, 'iteration')} are doubly stochastic and join all "
         f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1, and Lemma IV.1 of DS-Sync holds from {after} on",
+        found.cautions,
+    )
+
+
+def _plan(read: Artifact) -> _Verdict:
+    from probes.wording import plural
+    from synth.mscclpp import examine_plan
+
+    plan = read.body
+    found = examine_plan(plan)
+    return _Verdict(
+        found.findings,
+        f"proven: {plural(plan.operations, 'operation')} do {plan.collective} on {plan.ranks} ranks; "
+        "no race, no deadlock, every signal waited for, every contribution exactly once",
         found.cautions,
     )
 

@@ -1,0 +1,10 @@
+"""Execution plans of MSCCL++ run on the CPU, on real numbers: what the judge proves is shown by data.
+
+In goes a ``synth.mscclpp.Plan``; out comes whether all outputs were right. ``machine`` is what each operation
+does to buffers, signals and semaphores; ``interleave`` runs it in an order drawn by chance among all that the
+rules leave open.
+"""
+
+from exec.mscclpp.interleave import Outcome, interleaved
+
+__all__ = ["Outcome", "interleaved"]

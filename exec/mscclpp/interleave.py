@@ -1,0 +1,179 @@
+"""Plans run in any order that their rules leave open, to find results that depend on it.
+
+Within a phase of a threadblock, from one ``nop`` to the next, threads run apart: atoms of its operations
+come in any order, but those of one thread in its own. Blocks, proxies and launches of ranks go on as fast
+as a draw of weights says, some a thousand times faster than others. Reading and writing are two acts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
+
+from exec.mscclpp.machine import Atom, Machine
+from synth.mscclpp.plan import Operation, Plan
+
+__all__ = ["Outcome", "interleaved"]
+
+Outcome = Literal["right", "wrong", "deadlock"]
+_LAUNCHES = 3
+
+
+def interleaved(plan: Plan, seed: int, launches: int = _LAUNCHES) -> Outcome:
+    """One run by chance: ``right``, or else ``wrong`` or ``deadlock``."""
+    return _Run(plan, seed, launches).outcome()
+
+
+class _Blocked:
+    """A threadblock: the operations still to come, and the atoms of the phase it is in."""
+
+    def __init__(self, run: _Run, rank: int, at: int, launch: int) -> None:
+        self.run, self.rank, self.at, self.launch = run, rank, at, launch
+        self.left: Iterator[tuple[Operation, int]] = self._operations()
+        self.pending: list[list[Atom]] = []
+        self.meets: Operation | None = None
+        self.ended = False
+        self.weight = run.weight()
+        self.fill()
+
+    def _operations(self) -> Iterator[tuple[Operation, int]]:
+        for operation in self.run.plan.gpus[self.rank].threadblocks[self.at].operations:
+            if operation.name != "pipeline":
+                yield operation, -1
+                continue
+            for unit in (0, 1):
+                for inner in operation.inner:
+                    yield inner, unit
+
+    def fill(self) -> None:
+        """Take operations up to the next at which all threads meet."""
+        self.meets = None
+        by_thread: dict[int, list[Atom]] = {}
+        for operation, unit in self.left:
+            if operation.name in ("nop", "barrier"):
+                self.meets = operation
+                break
+            for atom in self.run.machine.atoms(self.rank, self.at, operation, self.launch, unit):
+                if atom.thread < 0:
+                    self.pending.append([atom])
+                else:
+                    by_thread.setdefault(atom.thread, []).append(atom)
+        self.pending += by_thread.values()
+
+    def ready(self) -> list[list[Atom]]:
+        return [queue for queue in self.pending if queue[0].ready is None or queue[0].ready()]
+
+
+class _Run:
+    def __init__(self, plan: Plan, seed: int, launches: int) -> None:
+        self.plan, self.launches = plan, launches
+        self.draw = random.Random(seed)
+        self.machine = Machine(plan, seed)
+        self.spread = self.draw.choice((0.0, 1.0, 3.0))
+        self.blocks: list[list[_Blocked]] = [[] for _ in plan.gpus]
+        self.launch = [-1] * plan.ranks
+        self.wrong = 0
+        self.proxy_weight = self.weight()
+        self.rank_weight = [self.weight() for _ in plan.gpus]
+
+    def weight(self) -> float:
+        """How fast something goes on: alike, or up to a thousand times faster."""
+        return float(10 ** (self.draw.random() * self.spread))
+
+    def outcome(self) -> Outcome:
+        while True:
+            choices = self.choices()
+            if not choices:
+                done = all(launch == self.launches for launch in self.launch)
+                return ("wrong" if self.wrong else "right") if done else "deadlock"
+            self.draw.choices(choices, [weight for weight, _ in choices])[0][1]()
+            if self.wrong:
+                return "wrong"
+
+    def choices(self) -> list[tuple[float, Callable[[], None]]]:
+        """What can go on now, each with its weight."""
+        found: list[tuple[float, Callable[[], None]]] = []
+        for rank, blocks in enumerate(self.blocks):
+            if self.launch[rank] == self.launches:
+                continue
+            if all(block.ended for block in blocks) and not self.busy(rank):
+                found.append((self.rank_weight[rank], partial(self.next_launch, rank)))
+                continue
+            for block in blocks:
+                if block.ended:
+                    continue
+                if block.pending:
+                    if ready := block.ready():
+                        found.append((block.weight, partial(self.act, block, self.draw.choice(ready))))
+                elif self.may_pass(block):
+                    found.append((block.weight, partial(self.meet, block)))
+        found += [
+            (self.proxy_weight, partial(self.proxied, queue))
+            for queue in self.machine.proxies.values()
+            if queue
+        ]
+        return found
+
+    def busy(self, rank: int) -> bool:
+        """Whether the rank's proxy still has requests, which it is trusted to end before the kernel's end."""
+        return any(channel[0] == rank and queue for channel, queue in self.machine.proxies.items())
+
+    def next_launch(self, rank: int) -> None:
+        launch = self.launch[rank]
+        if launch >= 0:
+            self.wrong += self.machine.wrong(rank, launch)
+        self.launch[rank] = launch = launch + 1
+        if launch < self.launches:
+            self.machine.begin(rank, launch)
+            blocks = len(self.plan.gpus[rank].threadblocks)
+            self.blocks[rank] = [_Blocked(self, rank, at, launch) for at in range(blocks)]
+
+    def act(self, block: _Blocked, queue: list[Atom]) -> None:
+        atom = queue[0]
+        if atom.acts:
+            atom.acts[0]()
+        atom.acts = atom.acts[1:]
+        if len(atom.acts):
+            # What has been read is still to be written: that waits for nothing.
+            atom.ready = None
+            return
+        queue.pop(0)
+        if not queue:
+            block.pending.remove(queue)
+
+    def proxied(self, queue: deque[Atom]) -> None:
+        atom = queue[0]
+        atom.acts[0]()
+        atom.acts = atom.acts[1:]
+        if not atom.acts:
+            queue.popleft()
+
+    def may_pass(self, block: _Blocked) -> bool:
+        if block.meets is None or block.meets.name == "nop":
+            return True
+        there = [
+            one
+            for one in self.blocks[block.rank]
+            if not one.ended
+            and not one.pending
+            and one.meets is not None
+            and one.meets.name == "barrier"
+            and one.meets.barrier == block.meets.barrier
+        ]
+        return len(there) >= block.meets.blocks
+
+    def meet(self, block: _Blocked) -> None:
+        if block.meets is None:
+            block.ended = True
+            return
+        if block.meets.name == "nop":
+            block.fill()
+            return
+        number = block.meets.barrier
+        for one in self.blocks[block.rank]:
+            meets = one.meets
+            if meets is not None and meets.name == "barrier" and meets.barrier == number and not one.pending:
+                one.fill()

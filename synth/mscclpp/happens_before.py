@@ -1,0 +1,376 @@
+"""Who has happened before whom in every run of a plan, found by one run of several launches.
+
+Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
+data it is sure to see (a relaxed signal orders the first, not the second). Threads of a block meet at a
+``nop`` and nowhere else. The k-th wait at an end of a channel follows the k-th signal of the other end; a
+semaphore's k-th acquire, its k-th release. That holds where signals, and waits, of an end come in an order
+that is not left to chance, which is verified at the end; where only the signals are unordered, the last wait
+of a launch still follows all of them. As no counter has two waits in doubt, one run decides about deadlock.
+
+Between launches a rank's user reads the output and writes the input: an event of that rank alone, so that
+whatever touches buffers of a rank that has not yet begun, or has ended, is found as a race with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from synth.mscclpp.elements import Element, End, other, unfold
+from synth.mscclpp.memory import Memory
+from synth.mscclpp.plan import Plan
+
+__all__ = ["Event", "History", "history"]
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """An element that ran (None: the user's turn between launches), and what came before it, as bits."""
+
+    number: int
+    rank: int
+    launch: int
+    element: Element | None
+    before: int
+    seen: int
+    proxy: bool = False
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+    @property
+    def where(self) -> str:
+        if self.element is None:
+            return f"the caller of rank {self.rank}"
+        return f"{self.element.where}{' by the proxy' if self.proxy else ''}"
+
+
+@dataclass(slots=True)
+class History:
+    """Events in an order that they can have; findings where there is none, or not one only."""
+
+    events: list[Event]
+    findings: list[str]
+    turns: dict[tuple[int, int], Event]
+    unfinished_puts: int = 0
+
+
+_Counter = End | tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What counted one counter up and down so far."""
+
+    ups: list[Event] = field(default_factory=list)
+    downs: list[Event] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Thread:
+    before: int = 0
+    seen: int = 0
+
+
+def history(plan: Plan, memory: Memory, launches: int) -> History:
+    """Run ``launches`` launches of a plan; O(events²) bits."""
+    by_chance: set[_Counter] = set()
+    while True:
+        run = _Run(plan, memory, launches, by_chance)
+        found = run.history()
+        doubtful = run.unordered_ups() - by_chance
+        if found.findings or not doubtful:
+            if not found.findings:
+                found.findings += run.unordered_downs()
+            return found
+        by_chance |= doubtful
+
+
+class _Run:
+    def __init__(self, plan: Plan, memory: Memory, launches: int, by_chance: set[_Counter]) -> None:
+        self.plan, self.memory, self.launches, self.by_chance = plan, memory, launches, by_chance
+        self.events: list[Event] = []
+        self.turns: dict[tuple[int, int], Event] = {}
+        self.counts: dict[_Counter, _Counts] = {}
+        self.initial: dict[_Counter, int] = {
+            (rank, at): value for rank, gpu in enumerate(plan.gpus) for at, value in enumerate(gpu.semaphores)
+        }
+        self.packets: dict[tuple[int, int], Event] = {}
+        self.ports: dict[End, list[tuple[int, Event]]] = {}
+        self.sleeping: dict[object, list[_Block]] = {}
+        self.ready: deque[_Block] = deque()
+        self.left = [0] * plan.ranks
+        self.done: list[list[_Block]] = [[] for _ in plan.gpus]
+        self.meeting: dict[tuple[int, int], list[_Block]] = {}
+        self.per_launch: dict[_Counter, int] = {}
+        self.proxied: dict[int, list[Event]] = {}
+        self.unfinished_puts = 0
+        self.findings: list[str] = []
+
+    def history(self) -> History:
+        for rank in range(self.plan.ranks):
+            self.turn(rank, 0, 0, 0)
+        while self.ready:
+            self.ready.popleft().go()
+        stuck = [block for blocks in self.sleeping.values() for block in blocks]
+        stuck += [block for blocks in self.meeting.values() for block in blocks]
+        told = {block.element.where for block in stuck}
+        self.findings += [f"{place} waits for ever" for place in sorted(told)]
+        return History(self.events, self.findings, self.turns, self.unfinished_puts)
+
+    def event(self, rank: int, launch: int, element: Element | None, before: int, seen: int) -> Event:
+        found = Event(len(self.events), rank, launch, element, before, seen)
+        self.events.append(found)
+        return found
+
+    def turn(self, rank: int, launch: int, before: int, seen: int) -> None:
+        """The user's turn before launch ``launch``, and the launch's blocks."""
+        event = self.event(rank, launch, None, before, seen)
+        self.turns[rank, launch] = event
+        if launch == self.launches:
+            return
+        blocks = self.plan.gpus[rank].threadblocks
+        self.left[rank] = len(blocks)
+        self.done[rank] = []
+        for at in range(len(blocks)):
+            elements = unfold(self.plan, self.memory, rank, at, launch)
+            for element in elements:
+                if (counter := _up(element)) is not None and launch == 0:
+                    self.per_launch[counter] = self.per_launch.get(counter, 0) + 1
+            self.ready.append(_Block(self, rank, launch, elements, event))
+        if not blocks:
+            self.turn(rank, launch + 1, event.before | event.bit, event.seen | event.bit)
+
+    def ended(self, block: _Block) -> None:
+        rank = block.rank
+        self.left[rank] -= 1
+        self.done[rank].append(block)
+        if self.left[rank]:
+            return
+        before = seen = 0
+        for one in self.done[rank]:
+            before |= one.before | one.phase_before
+            seen |= one.seen | one.phase_seen
+        # The library offers nothing that waits for the proxy; what it still reads then is told as a caution.
+        for event in self.proxied.pop(rank, ()):
+            self.unfinished_puts += not before >> event.number & 1
+            before |= event.before | event.bit
+            seen |= event.seen | event.bit
+        self.turn(rank, block.launch + 1, before, seen)
+
+    def counter(self, key: _Counter) -> _Counts:
+        return self.counts.setdefault(key, _Counts())
+
+    def count_up(self, key: _Counter, event: Event) -> None:
+        self.counter(key).ups.append(event)
+        self.wake(key)
+
+    def wake(self, key: object) -> None:
+        self.ready.extend(self.sleeping.pop(key, ()))
+
+    def needed(self, key: _Counter) -> int:
+        """How many must have counted up before the next can count down."""
+        return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
+
+    def sure(self, key: _Counter, need: int) -> list[Event]:
+        """The first ``need`` that counted up; where their order is left to chance, those of whole launches.
+
+        They are sure to have counted before the wait that needs them goes on.
+        """
+        ups = self.counter(key).ups
+        if key not in self.by_chance:
+            return ups[: max(need, 0)]
+        whole = max(need, 0) // max(self.per_launch.get(key, 1), 1)
+        return [event for event in ups if event.launch < whole]
+
+    def unordered_ups(self) -> set[_Counter]:
+        return {
+            key
+            for key, counts in self.counts.items()
+            if any(not b.before >> a.number & 1 for a, b in zip(counts.ups, counts.ups[1:], strict=False))
+        }
+
+    def unordered_downs(self) -> list[str]:
+        return [
+            f"{b.where} and {a.where}: which of them waits first is left to chance"
+            for counts in self.counts.values()
+            for a, b in zip(counts.downs, counts.downs[1:], strict=False)
+            if not b.before >> a.number & 1
+        ][:5]
+
+
+def _up(element: Element) -> _Counter | None:
+    """The counter that an element counts up."""
+    if element.kind == "signal" or element.signals:
+        assert element.end is not None
+        return element.end
+    return (element.rank, element.counter) if element.kind == "release" else None
+
+
+class _Block:
+    """A threadblock in one launch; ``before`` is what its last nop follows, the phase what came since."""
+
+    def __init__(self, run: _Run, rank: int, launch: int, elements: list[Element], begin: Event) -> None:
+        self.run, self.rank, self.launch, self.elements = run, rank, launch, elements
+        self.at = 0
+        self.before, self.seen = begin.before | begin.bit, begin.seen | begin.bit
+        self.phase_before = self.phase_seen = 0
+        self.threads: dict[int, _Thread] = {}
+
+    @property
+    def element(self) -> Element:
+        return self.elements[self.at]
+
+    def go(self) -> None:
+        """Run until something must be waited for, or to the end."""
+        while self.at < len(self.elements):
+            element = self.element
+            if element.kind == "barrier":
+                if not self.barrier(element):
+                    return
+            elif element.kind == "nop":
+                self.meet()
+            elif (key := self.waits_for(element)) is not None:
+                self.run.sleeping.setdefault(key, []).append(self)
+                return
+            else:
+                self.step(element)
+            self.at += 1
+        self.run.ended(self)
+
+    def meet(self) -> None:
+        self.before |= self.phase_before
+        self.seen |= self.phase_seen
+        self.phase_before = self.phase_seen = 0
+        self.threads.clear()
+
+    def barrier(self, element: Element) -> bool:
+        """Meet with the other blocks; False where they have not all come."""
+        run, key = self.run, (self.rank, element.counter)
+        there = run.meeting.setdefault(key, [])
+        self.meet()
+        there.append(self)
+        users = sum(
+            any(
+                one.name == "barrier" and one.barrier == element.counter
+                for outer in block.operations
+                for one in (outer, *outer.inner)
+            )
+            for block in run.plan.gpus[self.rank].threadblocks
+        )
+        if len(there) < users:
+            return False
+        del run.meeting[key]
+        before = seen = 0
+        for block in there:
+            before |= block.before
+            seen |= block.seen
+        for block in there:
+            block.before, block.seen = before, seen
+            if block is not self:
+                block.at += 1
+                run.ready.append(block)
+        return True
+
+    def waits_for(self, element: Element) -> object:
+        """What an element cannot go on without, or None."""
+        run = self.run
+        if element.kind in ("wait", "acquire"):
+            key = self.down(element)
+            return key if len(run.counter(key).ups) < run.needed(key) else None
+        for cell in element.awaited:
+            if (cell, self.launch) not in run.packets:
+                return ("packet", cell, self.launch)
+        return None
+
+    def down(self, element: Element) -> _Counter:
+        """The counter that a wait or an acquire counts down."""
+        if element.kind == "acquire":
+            return (self.rank, element.counter)
+        assert element.end is not None
+        return other(element.end)
+
+    def step(self, element: Element) -> None:
+        run = self.run
+        before, seen = self.before, self.seen
+        if element.thread >= 0:
+            thread = self.threads.setdefault(element.thread, _Thread())
+            before |= thread.before
+            seen |= thread.seen
+        if element.kind in ("wait", "acquire"):
+            key = self.down(element)
+            need = run.needed(key)
+            event = run.event(self.rank, self.launch, element, before, seen)
+            for up in run.sure(key, need):
+                event.before |= up.before | up.bit
+                relaxed = up.element is not None and up.element.relaxed
+                if not relaxed and not element.relaxed:
+                    event.seen |= up.seen | up.bit
+            run.counter(key).downs.append(event)
+        else:
+            for cell in element.awaited:
+                writer = run.packets[cell, self.launch]
+                before |= writer.before | writer.bit
+            event = run.event(self.rank, self.launch, element, before, seen)
+            self.effects(element, event)
+        known, sees = event.before | event.bit, event.seen | event.bit
+        self.phase_before |= known
+        self.phase_seen |= sees
+        if element.thread >= 0:
+            thread = self.threads[element.thread]
+            thread.before |= known
+            thread.seen |= sees
+
+    def effects(self, element: Element, event: Event) -> None:
+        run = self.run
+        if element.kind == "data":
+            self.send_packets(element, event)
+        elif element.kind == "release":
+            run.count_up((self.rank, element.counter), event)
+        elif element.kind == "signal":
+            assert element.end is not None
+            for issued, transfer in run.ports.get(element.end, ()):
+                if event.before >> issued & 1:
+                    event.before |= transfer.before | transfer.bit
+                    event.seen |= transfer.seen | transfer.bit
+            if element.end[1] == "port":
+                run.ports.setdefault(element.end, []).append((event.number, event))
+            run.count_up(element.end, event)
+        elif element.kind == "post":
+            self.post(element, event)
+
+    def post(self, element: Element, event: Event) -> None:
+        """What the proxy does for a put: after what the same channel had before, and not waited for."""
+        run = self.run
+        assert element.end is not None
+        transfer = run.event(
+            self.rank, self.launch, element, event.before | event.bit, event.seen | event.bit
+        )
+        transfer.proxy = True
+        queue = run.ports.setdefault(element.end, [])
+        for issued, earlier in queue:
+            if event.before >> issued & 1:
+                transfer.before |= earlier.before | earlier.bit
+                transfer.seen |= earlier.seen | earlier.bit
+        queue.append((event.number, transfer))
+        run.proxied.setdefault(self.rank, []).append(transfer)
+        self.send_packets(element, transfer)
+        if element.flushes:
+            event.before |= transfer.before | transfer.bit
+            event.seen |= transfer.seen | transfer.bit
+        if element.signals:
+            run.count_up(element.end, transfer)
+
+    def send_packets(self, element: Element, event: Event) -> None:
+        run = self.run
+        for cell in element.packed:
+            key = (cell, self.launch)
+            if key in run.packets:
+                run.findings.append(
+                    f"{event.where}: a second packet at {run.memory.name(cell)}, the first is of "
+                    f"{run.packets[key].where}: who waits for one cannot tell them apart"
+                )
+                continue
+            run.packets[key] = event
+            run.wake(("packet", cell, self.launch))

@@ -1,0 +1,312 @@
+"""The judge of execution plans: nothing of how a plan was made is believed.
+
+Proven is, by the rules of the library's executor: the plan's form and its limits; that channels are
+balanced, each launch leaving as many signals as waits; that nothing waits for ever; that no two accesses to
+a cell are in an order left to chance, those of the next launch and of the caller included; and that each
+output chunk holds exactly the contributions that it must, each once, in every launch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from synth.mscclpp.elements import Element, other
+from synth.mscclpp.happens_before import Event, History, history
+from synth.mscclpp.memory import Memory, expected, finenesses, known
+from synth.mscclpp.plan import Plan
+from synth.mscclpp.well_formed import form
+
+__all__ = ["Verdict", "examine_plan", "judge_plan"]
+
+_ENOUGH = 1000
+# As many blocks as all GPUs of the last years hold at once: an A100 has 108 multiprocessors.
+_RESIDENT = 108
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``findings`` are what is wrong; ``cautions`` are right by the rules, but worth knowing."""
+
+    findings: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
+
+
+def judge_plan(plan: Plan) -> list[str]:
+    """Findings, each with its place in the file; an empty list proves the plan."""
+    return list(examine_plan(plan).findings)
+
+
+def examine_plan(plan: Plan) -> Verdict:
+    """The findings against a plan, and cautions; O(events²) bits for the events of two launches."""
+    if found := form(plan):
+        return Verdict(tuple(found[:_ENOUGH]))
+    if plan.reuse_resources:
+        return Verdict(
+            ("reuse_resources: scratch used round and round is not something that is proven here",)
+        )
+    if plan.in_place and not known(plan.collective) and _sizes_differ(plan):
+        return Verdict((f"inplace: nothing says how the buffers of {plan.collective!r} lie on each other",))
+    findings: list[str] = []
+    cautions: list[str] = []
+    for cells in finenesses(plan):
+        memory = Memory(plan, cells)
+        found, told = _examine(plan, memory)
+        findings += found
+        cautions += told
+        if found:
+            break
+    if not known(plan.collective):
+        cautions.append(f"nothing says what the results of {plan.collective!r} must be")
+    cautions += _large(plan)
+    return Verdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
+
+
+def _sizes_differ(plan: Plan) -> bool:
+    return any(gpu.input_chunks != gpu.output_chunks for gpu in plan.gpus)
+
+
+def _large(plan: Plan) -> list[str]:
+    found = []
+    if plan.threadblocks_max > _RESIDENT:
+        found.append(
+            f"{plan.threadblocks_max} threadblocks on one rank: all must run at once, "
+            f"and an A100 holds {_RESIDENT}"
+        )
+    names = {one.name for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations}
+    if "flush" in names:
+        found.append("flush: the library's parser gives it no channels, so that it waits for nothing")
+    if "pwsf" in names:
+        found.append("pwsf: the library's executor hands on another source offset than the file's")
+    return found
+
+
+def _examine(plan: Plan, memory: Memory) -> tuple[list[str], list[str]]:
+    launches = 3 if plan.double_scratch else 2
+    ran = history(plan, memory, launches)
+    findings = ran.findings or _unbalanced(ran)
+    if findings:
+        return findings, []
+    accesses = _Accesses(plan, memory, ran)
+    findings = _mixed_scratch(memory, ran) + accesses.findings + _wrong_results(plan, memory, ran)
+    cautions = accesses.cautions
+    if ran.unfinished_puts:
+        cautions.append(
+            f"{ran.unfinished_puts // launches} puts over ports are not known to be through when the kernel "
+            "ends: the caller may change their sources too early, and the library offers no way to wait"
+        )
+    return findings, cautions
+
+
+def _unbalanced(ran: History) -> list[str]:
+    """Counters that a launch leaves other than it found them, to the harm of the next one."""
+    ups: Counter[object] = Counter()
+    downs: Counter[object] = Counter()
+    names: dict[object, str] = {}
+    for event in ran.events:
+        element = event.element
+        if element is None or event.launch or event.proxy:
+            continue
+        if element.kind == "release" or element.kind == "acquire":
+            key: object = (element.rank, element.counter)
+            names[key] = f"gpus[{element.rank}].semaphores[{element.counter}]"
+            (ups if element.kind == "release" else downs)[key] += 1
+        elif element.kind == "signal" or element.signals or element.kind == "wait":
+            assert element.end is not None
+            end = other(element.end) if element.kind == "wait" else element.end
+            rank, kind, peer, number = end
+            names[end] = f"{kind} channel {number} from rank {rank} to rank {peer}"
+            (downs if element.kind == "wait" else ups)[end] += 1
+    return [
+        f"{names[key]}: {ups[key]} signals and {downs[key]} waits a launch: the next one begins with the rest"
+        for key in names
+        if ups[key] != downs[key]
+    ]
+
+
+def _mixed_scratch(memory: Memory, ran: History) -> list[str]:
+    plain: set[int] = set()
+    packed: set[int] = set()
+    for event in ran.events:
+        if event.element is not None:
+            for cell in (*event.element.reads, *event.element.writes):
+                rank, region = divmod(cell // memory.span, 6)
+                if region >= 2:
+                    (packed if region >= 4 else plain).add(rank)
+    return [
+        f"gpus[{rank}]: packets and plain chunks in one scratch, where they take other places"
+        for rank in sorted(plain & packed)
+    ]
+
+
+class _Accesses:
+    """Every two accesses to a cell of which one writes, held against what happens before what."""
+
+    def __init__(self, plan: Plan, memory: Memory, ran: History) -> None:
+        self.memory, self.ran = memory, ran
+        self.findings: list[str] = []
+        self.cautions: list[str] = []
+        self.relaxed = 0
+        self.writer: dict[int, Event] = {}
+        self.readers: dict[int, list[Event]] = {}
+        users = [self._of_the_user(plan, rank) for rank in range(plan.ranks)]
+        for event in ran.events:
+            element = event.element
+            if element is None:
+                for cell in users[event.rank]:
+                    self.write(cell, event)
+            elif element.kind == "data" or event.proxy:
+                for cell in element.reads:
+                    self.read(cell, event, packet=cell in element.awaited)
+                for cell in element.writes:
+                    self.write(cell, event)
+        if self.relaxed:
+            self.cautions.append(
+                f"{self.relaxed} accesses to outputs are announced to their rank by relaxed signals only, "
+                "which order no data: that they are there when its kernel ends, only the others' ends assure"
+            )
+        self.findings = list(dict.fromkeys(self.findings))
+
+    def _of_the_user(self, plan: Plan, rank: int) -> set[int]:
+        gpu, memory = plan.gpus[rank], self.memory
+        cells: set[int] = set()
+        for buffer, chunks in (("i", gpu.input_chunks), ("o", gpu.output_chunks)):
+            first = memory.of(rank, buffer, 0)
+            cells.update(range(first, first + chunks * memory.cells))
+        return cells
+
+    def read(self, cell: int, event: Event, *, packet: bool) -> None:
+        self.readers.setdefault(cell, []).append(event)
+        writer = self.writer.get(cell)
+        if writer is None:
+            self.note(f"{event.where} reads {self.memory.name(cell)}, which nothing has written")
+        elif writer is not event:
+            self.ordered(cell, writer, event, packet=packet)
+
+    def write(self, cell: int, event: Event) -> None:
+        writer = self.writer.get(cell)
+        if writer is not None and writer is not event:
+            self.ordered(cell, writer, event, packet=False)
+        for reader in self.readers.get(cell, ()):
+            if reader is not event and not event.before >> reader.number & 1:
+                self.race(cell, reader, "reads", event)
+        self.writer[cell] = event
+        self.readers[cell] = []
+
+    def ordered(self, cell: int, writer: Event, event: Event, *, packet: bool) -> None:
+        """A later access to what ``writer`` wrote: it must come after, and see the data."""
+        if not event.before >> writer.number & 1:
+            self.race(cell, writer, "writes", event)
+        elif not (packet or event.seen >> writer.number & 1 or self.has_ended(writer, event)):
+            if event.element is None:
+                self.relaxed += 1
+            else:
+                self.note(
+                    f"{event.where} follows {writer.where} at {self.memory.name(cell)} by relaxed signals "
+                    "or packets of other data only, which do not say that its data is there"
+                )
+
+    def has_ended(self, writer: Event, event: Event) -> bool:
+        """Whether the writer's kernel has ended, which makes all seen that it wrote; or it was the caller."""
+        if writer.element is None:
+            return True
+        end = self.ran.turns.get((writer.rank, writer.launch + 1))
+        return end is not None and bool(event.before >> end.number & 1)
+
+    def race(self, cell: int, first: Event, does: str, event: Event) -> None:
+        self.note(
+            f"{first.where} {does} {self.memory.name(cell)}, and whether that is before or after "
+            f"{event.where} is left to chance"
+        )
+
+    def note(self, finding: str) -> None:
+        self.findings.append(finding)
+
+
+class _Values:
+    """What each cell holds: of which inputs it is the sum, and how many times each."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def run(self, element: Element) -> None:
+        if element.adds:
+            value = _sum([self.cells.get(cell, ()) for cell in element.reads])
+            for cell in element.writes:
+                self.cells[cell] = value
+            return
+        if not element.writes:
+            return
+        # A copy of one cell to several, or of as many to as many.
+        values = [self.cells.get(cell, ()) for cell in element.reads]
+        for at, cell in enumerate(element.writes):
+            self.cells[cell] = values[at] if len(values) > 1 else values[0]
+
+
+def _sum(values: list[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ...]:
+    total: dict[int, int] = {}
+    for value in values:
+        for source, times in value:
+            total[source] = total.get(source, 0) + times
+    return tuple(sorted(total.items()))
+
+
+def _wrong_results(plan: Plan, memory: Memory, ran: History) -> list[str]:
+    """Output chunks that do not hold what they must when a launch ends."""
+    values = _Values()
+    found: list[str] = []
+    for event in ran.events:
+        if event.element is not None:
+            if event.element.kind == "data" or event.proxy:
+                values.run(event.element)
+            continue
+        rank, launch = event.rank, event.launch
+        if launch and known(plan.collective):
+            found += _wrong(plan, memory, values, rank, launch)
+        output = memory.of(rank, "o", 0)
+        for cell in range(output, output + plan.gpus[rank].output_chunks * memory.cells):
+            values.cells[cell] = ((-1, 1),)
+        first = memory.of(rank, "i", 0)
+        for at in range(plan.gpus[rank].input_chunks * memory.cells):
+            values.cells[first + at] = ((_source(memory, launch, rank, at), 1),)
+    return list(dict.fromkeys(found))
+
+
+def _source(memory: Memory, launch: int, rank: int, at: int) -> int:
+    """The number of an input cell's contribution, another one in each launch."""
+    return (launch * memory.plan.ranks + rank) * memory.span + at
+
+
+def _wrong(plan: Plan, memory: Memory, values: _Values, rank: int, launch: int) -> list[str]:
+    found = []
+    first = memory.of(rank, "o", 0)
+    for chunk in range(plan.gpus[rank].output_chunks):
+        parts = expected(plan, rank, chunk)
+        for at in range(memory.cells):
+            wanted = {
+                _source(memory, launch - 1, source, slot * memory.cells + at): 1 for source, slot in parts
+            }
+            held = dict(values.cells.get(first + chunk * memory.cells + at, ()))
+            if held != wanted:
+                found.append(
+                    f"rank {rank} must end with o[{chunk}] of {plan.collective}: "
+                    f"{_told(memory, held, wanted, launch - 1)}"
+                )
+                break
+    return found
+
+
+def _told(memory: Memory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
+    if -1 in held or not held:
+        return "nothing of this launch is written there"
+
+    def name(source: int) -> str:
+        place, at = divmod(source, memory.span)
+        when, rank = divmod(place, memory.plan.ranks)
+        return f"i[{at // memory.cells}] of rank {rank}{'' if when == launch else ' of an earlier launch'}"
+
+    if lacking := [source for source in wanted if source not in held]:
+        return f"{name(lacking[0])} is missing"
+    if extra := [source for source in held if source not in wanted]:
+        return f"it holds {name(extra[0])} as well"
+    return f"{name(next(source for source in held if held[source] != 1))} is in it more than once"

@@ -1,0 +1,111 @@
+"""Where the chunks of a plan lie: every buffer of every rank as cells of one memory.
+
+A chunk is cut into ``cells`` pieces, as many as its slices and the units of its pipelines need. In place,
+input and output share cells as the collective lays them. What packets bring lies in cells of its own, for
+they take other bytes of scratch than plain chunks do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from synth.mscclpp.plan import BUFFERS, Operand, Operation, Plan
+
+__all__ = ["Memory", "expected", "finenesses", "known", "slice_of"]
+
+# Units of a pipeline: enough for one to be on its way while the next is made.
+_UNITS = 2
+# The buffer that in place is a part of the other one.
+_PART = {"allgather": "i", "reducescatter": "o"}
+
+
+def known(collective: str) -> bool:
+    """Whether it is told what a collective of this name must do."""
+    return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+
+
+def expected(plan: Plan, rank: int, chunk: int) -> list[tuple[int, int]]:
+    """The (rank, input chunk) whose sum chunk ``chunk`` of a rank's output must be."""
+    size, gpu = plan.ranks, plan.gpus[rank]
+    match plan.collective:
+        case "allreduce":
+            return [(source, chunk) for source in range(size)]
+        case "allgather":
+            return [divmod(chunk, gpu.input_chunks)]
+        case "reducescatter":
+            return [(source, rank * gpu.output_chunks + chunk) for source in range(size)]
+        case "alltoall":
+            share = gpu.input_chunks // size
+            return [(chunk // share, rank * share + chunk % share)]
+        case "broadcast":
+            return [(0, chunk)]
+    raise AssertionError(plan.collective)
+
+
+def finenesses(plan: Plan) -> tuple[int, ...]:
+    """Into how many cells to cut a chunk: one number, or two where slices may leave a remainder."""
+    every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
+    slices = {one.slices for one in every if one.slices > 1}
+    units = _UNITS if any(one.name == "pipeline" for one in every) else 1
+    if not slices:
+        return (units,)
+    fine = units * math.lcm(*slices)
+    return (fine, fine + 1)
+
+
+def slice_of(size: int, at: int, slices: int) -> tuple[int, int]:
+    """Where slice ``at`` of ``size`` cells begins and ends: the first of them get the remainder."""
+    least, more = divmod(size, slices)
+    return at * least + min(at, more), (at + 1) * least + min(at + 1, more)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Cells numbered rank by rank: input, output, two halves of scratch, and the same two for packets."""
+
+    plan: Plan
+    cells: int
+
+    @cached_property
+    def span(self) -> int:
+        """Cells of one region: no buffer of any rank is longer."""
+        longest = max(max(gpu.chunks(buffer) for buffer in BUFFERS) for gpu in self.plan.gpus)
+        return longest * self.cells
+
+    def of(self, rank: int, buffer: str, launch: int, *, packets: bool = False) -> int:
+        """The first cell of a buffer, as launch ``launch`` sees it."""
+        half = launch % 2 if self.plan.double_scratch else 0
+        region, offset = {"i": 0, "o": 1, "s": 2 + half}[buffer], 0
+        if packets:
+            region = 4 + half
+        elif self.plan.in_place and buffer in "io":
+            gpu = self.plan.gpus[rank]
+            region = 0
+            if buffer == _PART.get(self.plan.collective):
+                offset = rank * gpu.chunks(buffer)
+        return (rank * 6 + region) * self.span + offset * self.cells
+
+    def total(self) -> int:
+        return self.plan.ranks * 6 * self.span
+
+    def name(self, cell: int) -> str:
+        """A cell as ``rank 1 s[3]``."""
+        place, at = divmod(cell, self.span)
+        rank, region = divmod(place, 6)
+        whole = "o" if self.plan.in_place and _PART.get(self.plan.collective) == "i" else "i"
+        return f"rank {rank} {(whole, *'ossss')[region]}[{at // self.cells}]"
+
+    def range(self, operation: Operation, operand: Operand, unit: int) -> tuple[int, int]:
+        """The cells of an operand, within its buffer, that a slice or a unit of a pipeline takes."""
+        first, size = operand.index * self.cells, operand.size * self.cells
+        if unit >= 0:
+            low, high = slice_of(size, unit, _UNITS)
+        else:
+            low, high = slice_of(size, operation.slice, operation.slices)
+        return first + low, first + high
+
+    @property
+    def units(self) -> int:
+        return _UNITS

@@ -1,0 +1,176 @@
+"""An execution plan of MSCCL++, in its format of 2025 (v0.8 and later), as values.
+
+Buffers are cut into chunks of one size; operands count in chunks. A plan has one ``Gpu`` a rank. The k-th
+channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b
+has to a: a signal on one end wakes a wait on the other. A threadblock names channels and remote buffers
+by their places in lists of its own, which hold places in the lists of its rank.
+
+| operations               | meaning                                                                  |
+|--------------------------|--------------------------------------------------------------------------|
+| nop, barrier             | all threads of a block, all threads of several blocks of a rank, meet     |
+| signal, wait             | count up at the peer's end; wait for the next count at one's own          |
+| rlxsignal, rlxwait       | the same, but they order no data                                         |
+| sem_release, sem_acquire | count a semaphore of the rank up, wait and count it down                  |
+| put, pws, pwsf, get      | copy to a peer (with signal, and flush), copy from a peer                |
+| copy, re, res, rre, rres | copy; add up; add up and put; add up what peers hold; that, and put       |
+| ppkt … recspkt           | the same with packets: data and flag in one word, so no signal is needed |
+| glres, gstore            | load and add up at all ranks of a switch channel and store; store         |
+| pipeline                 | repeat operations for one piece of the data after the other               |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "BUFFERS",
+    "CHANNEL_TYPES",
+    "OPERATIONS",
+    "PACKET_OPERATIONS",
+    "Gpu",
+    "Operand",
+    "Operation",
+    "Plan",
+    "RemoteBuffer",
+    "Switch",
+    "Threadblock",
+]
+
+Buffer = Literal["i", "o", "s"]
+BUFFERS = ("i", "o", "s")
+CHANNEL_TYPES = ("memory", "port", "switch", "none")
+PACKET_OPERATIONS = ("ppkt", "rppkt", "respkt", "repkt", "recpkt", "recspkt", "cpkt", "upkt")
+OPERATIONS = (
+    *("nop", "barrier", "signal", "wait", "rlxsignal", "rlxwait", "sem_acquire", "sem_release", "flush"),
+    *("put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres"),
+    *PACKET_OPERATIONS,
+    *("glres", "gstore", "pipeline"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """``size`` chunks from ``index`` on: of a buffer of the rank, a remote buffer, or a switch channel.
+
+    Exactly one of ``buffer`` ("": none), ``remote`` and ``switch`` (-1: none) is set; the latter two are
+    places in the threadblock's lists.
+    """
+
+    index: int
+    size: int
+    buffer: str = ""
+    remote: int = -1
+    switch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of a threadblock; fields that it does not need keep their defaults.
+
+    ``slices`` blocks share the data of an operation, of which this is slice ``slice``; ``unit_bytes`` and
+    ``chunks`` are those of a pipeline, whose operations are ``inner``.
+    """
+
+    name: str
+    src: tuple[Operand, ...] = ()
+    dst: tuple[Operand, ...] = ()
+    channel_type: str = "none"
+    channels: tuple[int, ...] = ()
+    slice: int = 0
+    slices: int = 1
+    barrier: int = -1
+    blocks: int = 0
+    semaphores: tuple[int, ...] = ()
+    unit_bytes: int = 0
+    chunks: int = 0
+    inner: tuple[Operation, ...] = ()
+    reduce_op: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Threadblock:
+    """Operations in order, and by channel type the places of its channels and remote buffers in the rank."""
+
+    operations: tuple[Operation, ...]
+    memory: tuple[int, ...] = ()
+    port: tuple[int, ...] = ()
+    switch: tuple[int, ...] = ()
+    memory_buffers: tuple[int, ...] = ()
+    port_buffers: tuple[int, ...] = ()
+
+    @property
+    def stored(self) -> int:
+        """Operations as the executor stores them: those of pipelines count as well."""
+        return sum(1 + len(operation.inner) for operation in self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBuffer:
+    """A buffer of another rank, and over which types of channels it is reached."""
+
+    rank: int
+    buffer: str
+    access: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A multicast group: the same buffer of several ranks."""
+
+    buffer: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One rank: sizes of its buffers in chunks, the peers of its channels by type, its threadblocks."""
+
+    input_chunks: int
+    output_chunks: int
+    scratch_chunks: int
+    memory: tuple[int, ...]
+    port: tuple[int, ...]
+    switch: tuple[Switch, ...]
+    remote_buffers: tuple[RemoteBuffer, ...]
+    semaphores: tuple[int, ...]
+    threadblocks: tuple[Threadblock, ...]
+
+    def chunks(self, buffer: str) -> int:
+        """The size of a buffer."""
+        return (self.input_chunks, self.output_chunks, self.scratch_chunks)[BUFFERS.index(buffer)]
+
+    def peers(self, channel_type: str) -> tuple[int, ...]:
+        """The peers of the channels of a type."""
+        return self.memory if channel_type == "memory" else self.port
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An execution plan; ``gpus[r]`` is what rank r runs."""
+
+    name: str
+    collective: str
+    protocol: str
+    in_place: bool
+    gpus: tuple[Gpu, ...]
+    reuse_resources: bool = False
+    double_scratch: bool = False
+    threads: int = 1024
+    alignment: int = 16
+    min_bytes: int = 0
+    max_bytes: int = (1 << 64) - 1
+
+    @property
+    def ranks(self) -> int:
+        return len(self.gpus)
+
+    @property
+    def operations(self) -> int:
+        """Operations of all threadblocks, as the executor stores them."""
+        return sum(block.stored for gpu in self.gpus for block in gpu.threadblocks)
+
+    @property
+    def threadblocks_max(self) -> int:
+        """Threadblocks of the rank that has most."""
+        return max((len(gpu.threadblocks) for gpu in self.gpus), default=0)

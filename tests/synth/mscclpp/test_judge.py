@@ -1,0 +1,187 @@
+"""The judge of plans: it accepts what is right, and names what is wrong by the executor's rules."""
+
+import pytest
+from sample_plans import FILES, needs_files, pair_plan, read_file
+
+from synth.mscclpp import examine_plan, judge_plan, read_plan
+
+# Block 0 reads what block 1 of the other rank copies, and waits for its own counterpart only.
+RACES = ("reduce_tbg",)
+
+
+def operations(document, rank=0):
+    return document["gpus"][rank]["threadblocks"][0]["ops"]
+
+
+def findings(document):
+    return judge_plan(read_plan(document, "plan.json"))
+
+
+@needs_files
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem not in RACES], ids=lambda path: path.stem
+)
+def test_plans_of_others_are_right(path):
+    assert judge_plan(read_file(path)) == []
+
+
+@needs_files
+def test_a_race_in_a_plan_of_others_is_found():
+    path = next(path for path in FILES if path.stem in RACES)
+    found = judge_plan(read_file(path))
+    assert "gpus[1].threadblocks[1].ops[0] (copy) writes rank 1 s[1]" in found[0]
+    assert all("is left to chance" in finding for finding in found)
+
+
+@pytest.mark.parametrize("kind", ["memory", "port"])
+def test_a_small_plan_is_right(kind):
+    assert findings(pair_plan(kind)) == []
+
+
+def test_a_put_that_the_proxy_may_do_later_is_a_caution():
+    assert "not known to be through" in examine_plan(read_plan(pair_plan("port"), "p")).cautions[0]
+
+
+def test_without_the_handshake_a_put_meets_the_caller():
+    document = pair_plan()
+    for rank in range(2):
+        del operations(document, rank)[:3]
+    assert "the caller of rank" in findings(document)[0]
+
+
+def test_without_a_nop_the_signal_tells_too_early():
+    document = pair_plan()
+    del operations(document)[4]
+    assert (
+        "(put) writes rank 1 o[0], and whether that is before or after the caller of rank 1"
+        in (findings(document)[0])
+    )
+
+
+def test_a_wait_without_a_signal_waits_for_ever():
+    document = pair_plan()
+    del operations(document)[5]
+    assert "gpus[1].threadblocks[0].ops[1] (wait) waits for ever" in findings(document)
+
+
+def test_a_signal_that_nobody_waits_for_is_left_to_the_next_launch():
+    document = pair_plan()
+    del operations(document, 1)[6]
+    assert findings(document) == [
+        "memory channel 0 from rank 0 to rank 1: 2 signals and 1 waits a launch: "
+        "the next one begins with the rest"
+    ]
+
+
+def test_a_relaxed_signal_brings_no_data():
+    document = pair_plan()
+    document["gpus"][1]["scratch_chunks"] = 1
+    operations(document)[5]["name"] = "rlxsignal"
+    operations(document, 1)[6:] = [
+        {"name": "rlxwait", "channel_ids": [0], "channel_type": "memory"},
+        {"name": "nop"},
+        {
+            "name": "copy",
+            "src_buff": [{"type": "o", "index": 0, "size": 1}],
+            "dst_buff": [{"type": "s", "index": 0, "size": 1}],
+        },
+    ]
+    assert "by relaxed signals or packets of other data only" in findings(document)[0]
+
+
+def test_a_wrong_chunk_is_told():
+    document = pair_plan()
+    operations(document)[3]["dst_buff"][0]["index"] = 1
+    assert any("rank 1 must end with o[0] of allgather" in finding for finding in findings(document))
+
+
+def test_the_executors_limits_hold():
+    document = pair_plan()
+    operations(document)[0:0] = [{"name": "nop"}] * 58
+    assert findings(document) == ["gpus[0].threadblocks[0]: 65 operations, the executor takes 64"]
+
+
+def test_chunks_have_one_size():
+    document = pair_plan()
+    document["gpus"][0]["output_chunks"] = 3
+    assert "gpus[0]: chunks of input and output must have one size" in findings(document)[0]
+    document["gpus"][0]["input_chunks"] = 0
+    assert findings(document) == ["gpus[0].input_chunks: expected at least 1, the executor divides by it"]
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "value", "reason"),
+    [
+        (0, "channel_ids", [1], "memory channel 1, the threadblock has 1"),
+        (3, "channel_type", "switch", "it runs over memory or port channels, found switch"),
+        (3, "dst_buff", [{"buffer_id": 1, "index": 0, "size": 1}], "remote buffer 1, the threadblock has 1"),
+        (3, "src_buff", [{"type": "o", "index": 1, "size": 2}], "o[1:3], the buffer has 2 chunks"),
+        (3, "src_buff", [], "expected 1 or more, found 0"),
+    ],
+)
+def test_what_is_not_there_is_named(at, field, value, reason):
+    document = pair_plan()
+    operations(document)[at][field] = value
+    found = findings(document)
+    assert reason in found[0]
+    assert found[0].startswith(f"gpus[0].threadblocks[0].ops[{at}]")
+
+
+def two_blocks(document, first, second, semaphores=1):
+    """Rank 0 with a second threadblock, which holds the last operations of the first."""
+    gpu = document["gpus"][0]
+    gpu["semaphores"] = [{"init_value": 0}] * semaphores
+    (block,) = gpu["threadblocks"]
+    ops = block["ops"]
+    gpu["threadblocks"] = [
+        {**block, "ops": [*ops[:3], *first]},
+        {**block, "id": 1, "ops": [*second, *ops[3:]]},
+    ]
+    return document
+
+
+def test_blocks_are_ordered_by_semaphores_only():
+    release = [{"name": "sem_release", "semaphore_ids": [0]}]
+    acquire = [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}]
+    assert findings(two_blocks(pair_plan(), release, acquire)) == []
+    assert findings(two_blocks(pair_plan(), [], []))
+    assert "waits for ever" in findings(two_blocks(pair_plan(), [], acquire))[0]
+    assert findings(two_blocks(pair_plan(), release, []))
+
+
+def test_blocks_are_ordered_by_barriers():
+    barrier = [{"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}]
+    assert findings(two_blocks(pair_plan(), barrier, barrier)) == []
+    assert (
+        "barrier 0 is for 2 threadblocks, and 1 come to it"
+        in findings(two_blocks(pair_plan(), barrier, []))[0]
+    )
+
+
+def test_the_pitfall_of_get_is_named():
+    document = pair_plan()
+    operations(document)[3] = {
+        "name": "get",
+        "src_buff": [{"buffer_id": 0, "index": 1, "size": 1}],
+        "dst_buff": [{"type": "o", "index": 0, "size": 1}],
+        "channel_type": "memory",
+    }
+    assert "exchanges the offsets" in findings(document)[0]
+
+
+def test_an_unknown_collective_is_a_caution():
+    document = {**pair_plan(), "collective": "sendrecv", "inplace": False}
+    assert "nothing says what the results of 'sendrecv' must be" in examine_plan(
+        read_plan(document, "p")
+    ).cautions + tuple(judge_plan(read_plan(document, "p")))
+
+
+def test_a_pipeline_repeats_its_operations():
+    document = pair_plan()
+    for rank in range(2):
+        ops = operations(document, rank)
+        inner = [*ops[3:6], {"name": "nop"}, ops[6], {"name": "nop"}]
+        ops[3:] = [{"name": "pipeline", "iter_context": {"unit_size": 1024, "num_chunks": 1}, "ops": inner}]
+    assert findings(document) == []
+    operations(document)[3]["iter_context"]["num_chunks"] = 2
+    assert "its operands have 1 chunks, the pipeline runs over 2" in findings(document)[0]
