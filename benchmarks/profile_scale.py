@@ -49,7 +49,7 @@ def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
     """What one wave of latencies and one of bandwidths take, the barrier before them included."""
     barrier_s = 1e-3 + 2 * math.ceil(math.log2(hosts)) * alpha_s
     balls = 20 + min(2000, max(20, dose.pingpong_s / (2 * alpha_s)))
-    probe_bytes = 12 * (32 << 10)
+    probe_bytes = 8 * (4 << 10) + 12 * (32 << 10)
     asked = packet_trains.plan(beta, dose.trains_s)
     sent = probe_bytes + sum(train.messages * train.times * train.size_bytes for train in asked)
     return Cost(barrier_s + balls * 2 * alpha_s, barrier_s + beta * sent)

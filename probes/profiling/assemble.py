@@ -24,6 +24,8 @@ __all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled", "waiting"
 _LARGEST_RESIDUAL = 0.25
 # Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
 _CONTENDED = 1.25
+# Of a slow sender or receiver so many links are measured again.
+_LINKS_OF_AN_END = 2
 _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
@@ -81,19 +83,19 @@ class Fits:
         gains = {
             row: self.together[row].beta_s_per_byte / self.fits[row].beta_s_per_byte for row in self.retested
         }
-        return {row: gain for row, gain in gains.items() if gain > _CONTENDED and self._leaves_its_host(row)}
+        return {row: gain for row, gain in gains.items() if gain > _CONTENDED and self.leaves_its_host(row)}
 
     @cached_property
     def unsteady(self) -> list[int]:
         """Rows of links between hosts that are no longer at their best for most of the time."""
-        return [row for row in self.rows["noisy"] if self._leaves_its_host(row)]
+        return [row for row in self.rows["noisy"] if self.leaves_its_host(row)]
 
     @property
     def between_hosts(self) -> dict[Pair, float]:
         """Beta of the links that leave their host."""
         beta = zip(self.pairs, self.fits, strict=True)
         return {
-            pair: one.beta_s_per_byte for row, (pair, one) in enumerate(beta) if self._leaves_its_host(row)
+            pair: one.beta_s_per_byte for row, (pair, one) in enumerate(beta) if self.leaves_its_host(row)
         }
 
     @cached_property
@@ -110,7 +112,8 @@ class Fits:
         found["noisy"] = outliers.noisy(self.column(""), self.column("_median"), self.column("_high"))
         return {**found, "retested": self.retested, "contended": list(self.contended)}
 
-    def _leaves_its_host(self, row: int) -> bool:
+    def leaves_its_host(self, row: int) -> bool:
+        """Whether the link of that row is between hosts."""
         src, dst = self.pairs[row]
         return self.places[src].host != self.places[dst].host
 
@@ -123,9 +126,23 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def _outstanding(fits: Fits) -> list[Pair]:
-    suspected = [row for part in fits.suspects for row in part.rows]
-    rows = fits.rows
-    kinds = (rows["unsound"], suspected, rows["asymmetric"], rows["nonlinear"], fits.unsteady)
+    """The links that stand out, worst kinds first; of what is slow for the sake of an end, as many as tell.
+
+    Of a sender or receiver between hosts the fastest links say how slow it is; where these are faster alone,
+    the others stand out against it. Within a host a look is short, and all are measured again.
+    """
+    beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
+    suspected: list[int] = []
+    explained: set[int] = set()
+    for part in fits.suspects:
+        if part.word == "outlier" or not fits.leaves_its_host(part.rows[0]):
+            suspected += part.rows
+            continue
+        explained.update(part.rows)
+        left = sorted(set(part.rows) - again, key=lambda row: float(beta[row]))
+        suspected += left[: max(0, _LINKS_OF_AN_END - len(again.intersection(part.rows)))]
+    lopsided = [row for row in rows["asymmetric"] if row not in explained]
+    kinds = (rows["unsound"], suspected, lopsided, rows["nonlinear"], fits.unsteady)
     return [fits.pairs[row] for row in dict.fromkeys(row for rows in kinds for row in rows)]
 
 

@@ -7,7 +7,7 @@ whatever is cut, every rank is reached.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from probes.sampling.prober import Dose
@@ -38,6 +38,11 @@ class Plan:
     def rounds_of(self, number: int) -> tuple[tuple[Pair, ...], ...]:
         """The rounds to measure in one pass, counted from 1."""
         return self.rounds[1:] if self.tried and number == 1 else self.rounds
+
+    def without(self, pairs: Set[Pair]) -> Plan:
+        """The plan without these links, and without the rounds that hold no others."""
+        left = (tuple(pair for pair in these if pair not in pairs) for these in self.rounds)
+        return replace(self, rounds=tuple(these for these in left if these))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, wa
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.options import PASSES, Effort
 from probes.sampling.cuda_copies import host_copies
+from probes.sampling.link_cost import looks_slow
 from probes.sampling.prober import Prober
 from probes.sampling.rounds import Pair, Waves, meetings, waves
 from probes.sampling.samples import Place, Samples
@@ -27,7 +28,9 @@ __all__ = ["Steps"]
 
 _MORE_PASSES = 2
 _MORE_TIMES_ALONE = 2
+_ALPHA_AGAIN = 0.25
 
+Probe = Callable[[Sequence[Pair], str], Samples | None]
 Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
 
 
@@ -57,6 +60,9 @@ class Steps:
             if not self._pass(plan, number, found):
                 break
             made, last_s = number, time.perf_counter() - began_s
+            plan = plan.without(self._settled(found))
+            if not plan.rounds:
+                break
         self._left_out = list(plan.left_out)
         if self._effort.budget_s is not None and made < PASSES:
             self._left_out.append(f"{PASSES - made} of {PASSES} passes")
@@ -89,8 +95,9 @@ class Steps:
     def ports(self, samples: Samples) -> tuple[list[Share], list[str]]:
         """The shared ports that trials find, and what else they tell."""
         prober = self._prober
+        mine = self._known(samples) if prober.rank == 0 else None
         prober.waits_for_all("which ports to try")
-        known: Known = prober.comm.bcast(self._known(samples) if prober.rank == 0 else None)
+        known: Known = prober.comm.bcast(mine)
         if not self._wants_trials(known):
             self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
             return [], []
@@ -110,7 +117,6 @@ class Steps:
         mine = None
         for turn in range(max(Counter(place.host for place in self._places).values())):
             prober.waits_for_all(f"copies to the CPU, GPU {turn} of each host")
-            prober.comm.Barrier()
             if turn == ahead and prober.gpu is not None:
                 mine = host_copies(prober.rank, prober.gpu, prober.dose.trains_s)
         every: list[HostCopies | None] = prober.comm.allgather(mine)
@@ -172,6 +178,7 @@ class Steps:
         self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
         for index, (alpha, beta) in enumerate(cut, start=1):
             of = f"pass {number} of {plan.passes}, round {index} of {len(rounds)}"
+            steps: list[tuple[str, Probe, list[Pair]]]
             steps = [(f"latency, {of}", self._prober.alpha, wave) for wave in alpha]
             steps += [(f"bandwidth, {of}", self._prober.beta, wave) for wave in beta]
             for step, probe, wave in steps:
@@ -180,6 +187,17 @@ class Steps:
                     return False
                 found.add(samples)
         return True
+
+    def _settled(self, found: Samples) -> frozenset[Pair]:
+        """The slow links between hosts: a look takes long, and what stands out is measured again, alone."""
+        host_of = [place.host for place in self._places]
+        mine = [
+            pair
+            for pair, trains in found.trains.items()
+            if host_of[pair[0]] != host_of[pair[1]] and looks_slow(trains)
+        ]
+        self._prober.waits_for_all("which links another pass needs")
+        return frozenset(pair for pairs in self._prober.comm.allgather(mine) for pair in pairs)
 
     def _calibrated(self, plan: Plan, found: Samples) -> Plan:
         """``plan`` cut to the budget, once its first round has told what a wave costs."""
@@ -195,7 +213,6 @@ class Steps:
             for wave in pairs:
                 found.add(probe(wave, "what a wave costs") or Samples())
             self._prober.waits_for_all("what a wave costs")
-            self._prober.comm.Barrier()
             cost.append((time.perf_counter() - began_s) / len(pairs))
         self._prober.deadline_s = deadline_s
         left_s = deadline_s - time.perf_counter()
@@ -207,7 +224,9 @@ class Steps:
         self._prober.expect(2 * len(pairs))
         for index, pair in enumerate(pairs, start=1):
             step = f"again, alone, {index} of {len(pairs)}"
-            found.add(self._prober.alpha([pair], f"latency {step}") or Samples())
+            # Alone a few round trips tell as much; within a host they cost little.
+            share = 1.0 if self._places[pair[0]].host == self._places[pair[1]].host else _ALPHA_AGAIN
+            found.add(self._prober.alpha([pair], f"latency {step}", share) or Samples())
             found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
         self._add(found, samples)
 
@@ -239,12 +258,16 @@ class Steps:
         return bool(self._effort.ports or known.contended or known.kept_waiting or crowded)
 
     def _through(self, shares: Sequence[Share], samples: Samples) -> None:
-        """Measure links through trunks, that only were in company, one at a time through each trunk."""
-        through = dict.fromkeys(pair for share in shares for pair in share.pairs)
-        chosen = self._on_every_rank(
-            lambda known, _: [pair for pair in through if pair not in known.again][: self._most_retests],
-            samples,
-        )
+        """Measure links slowed down in company one at a time through each trunk, then what is still slow."""
+        trunks = [share.pairs for share in shares]
+
+        def slowed_down(known: Samples, places: Sequence[Place]) -> list[Pair]:
+            return behind(Fits(known, places).between_hosts, trunks, known)[: self._most_retests]
+
+        def only_in_company(known: Samples, places: Sequence[Place]) -> list[Pair]:
+            return [pair for pair in slowed_down(known, places) if pair not in known.again]
+
+        chosen = self._on_every_rank(only_in_company, samples)
         found = Samples()
         cut = one_at_a_time(chosen, shares, self._places)
         self._prober.expect(len(cut))
@@ -252,11 +275,7 @@ class Steps:
             step = f"bandwidth through trunks, wave {index} of {len(cut)}"
             found.add(self._prober.beta(wave, step, alone=True) or Samples())
         self._add(found, samples)
-        slower = self._on_every_rank(
-            lambda known, places: behind(Fits(known, places).between_hosts, [one.pairs for one in shares]),
-            samples,
-        )
-        self._alone(slower[: self._most_retests], samples)
+        self._alone(self._on_every_rank(slowed_down, samples), samples)
 
     def _agreed(self, decision: bool) -> bool:
         """What rank 0 decides."""

@@ -11,16 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.sampling.packet_trains import HURRY, Trains, is_buffered
+from probes.sampling.packet_trains import HURRY, Trains, is_buffered, is_slow
 from probes.statistics.fit import LinkFit, fit, fit_paces
 
-__all__ = ["best_whole", "better", "middle_whole", "pace"]
+__all__ = ["best_whole", "better", "looks_slow", "middle_whole", "pace"]
 
 # By so much does a byte of a small message cost more than of a larger one where messages cost something.
 _OVERHEAD = 1.25
 # Large messages are fitted by their best, a whole train of them is held up by whatever else goes on.
 _LARGE_HURRY = 0.5
 _BURST = 1.5
+# By so much may a whole train of small messages look too fast, as a shaped link lets a burst through at once.
+_AHEAD = 1.06
 
 
 def pace(found: Trains) -> LinkFit:
@@ -31,10 +33,16 @@ def pace(found: Trains) -> LinkFit:
     best_s = best_whole(found)
     if best_s is None:
         return fitted
-    hurry = HURRY if all(map(is_buffered, found.comparable())) else _LARGE_HURRY
-    if fitted.beta_s_per_byte < hurry * best_s:
+    small = all(map(is_buffered, found.comparable()))
+    if fitted.beta_s_per_byte < (HURRY if small else _LARGE_HURRY) * best_s:
         return _whole(found)
-    return _no_slower(fitted, best_s)
+    return _no_slower(fitted, best_s * (_AHEAD if small else 1.0))
+
+
+def looks_slow(found: Trains) -> bool:
+    """Whether even its best whole transfer was that of a slow link."""
+    best_s = best_whole(found)
+    return best_s is not None and is_slow(best_s)
 
 
 def better(together: LinkFit, alone: LinkFit) -> LinkFit:

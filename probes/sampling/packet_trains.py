@@ -27,6 +27,7 @@ __all__ = [
     "Train",
     "Trains",
     "is_buffered",
+    "is_slow",
     "judged",
     "plan",
     "receive",
@@ -40,21 +41,26 @@ __all__ = [
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 _BUFFER_BYTES = 32 * MIB
-# Each spans several clumps, so that a slow link is not taken for a fast one: bytes, messages, times.
+# A first look at the speed of a link: bytes, messages, times. What looks slow is looked at some times more;
+# what looks fast more closely, each time over several clumps, so that no slow link is taken for a fast one.
+_LOOK, _MORE_LOOKS = (4 * KIB, 8, 1), 2
 _PROBE = (32 * KIB, 4, 3)
 # Above it MPI libraries no longer buffer a message on its way (64 KiB over TCP). Sizes on both sides
 # are never in one fit, as the handshake of large messages would be taken for their length.
 _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# So long that the kernel hands over several clumps of 64 KiB, and that the burst which a shaped link
-# lets through at once weighs nothing.
-_TRAIN_BYTES, _SHORTEST_TRAIN_BYTES, _LONGEST_TRAIN_S = MIB, 512 * KIB, 0.04
+# So long that clumps, which come while a process waits for its turn, and the burst which a shaped link lets
+# through at once weigh nothing; and many round trips, so that a connection has reached its pace.
+_MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS = MIB, 128 * KIB, 0.04, 10
+_NAP_S = 5e-5
 # The gaps of a train that nothing held back are no shorter than this share of its whole time a byte.
 HURRY = 0.94
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
-_FEWEST_MESSAGES = 5
+# Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
+_AGREE, _TIMES = 1.03, 3
+_FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
 Between = Callable[[], None]
@@ -62,11 +68,16 @@ Between = Callable[[], None]
 
 @dataclass(frozen=True)
 class Train:
-    """``messages`` of ``size_bytes``, sent ``times`` over."""
+    """``messages`` of ``size_bytes``, sent ``times`` over.
+
+    Those of a slow link are received ``calmly``: asleep between them, so that the ranks of a crowded host,
+    which all wait, do not take the cores from each other.
+    """
 
     size_bytes: int
     messages: int
     times: int
+    calmly: bool = False
 
 
 @dataclass
@@ -93,7 +104,7 @@ class Trains:
         large = {size: values for size, values in self.seconds.items() if size not in small}
         if small and large:
             slowest = min(self.whole_s_per_byte, default=float(np.median(large[max(large)])) / max(large))
-            if slowest > _SLOW_S_PER_BYTE:
+            if is_slow(slowest):
                 return small
         return large or small
 
@@ -103,15 +114,22 @@ def is_buffered(size_bytes: int) -> bool:
     return size_bytes <= _EAGER
 
 
-def plan(seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = ()) -> list[Train]:
+def is_slow(seconds_per_byte: float) -> bool:
+    """Whether a link is so slow that only small messages tell its pace in short time."""
+    return seconds_per_byte > _SLOW_S_PER_BYTE
+
+
+def plan(
+    seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = (), round_trip_s: float = 0.0
+) -> list[Train]:
     """Which trains tell most about a link of about this speed within about ``budget_s`` seconds.
 
     ``wanted`` are the sizes that the user asks for; those that would take a second a message are left
-    out, except the smallest.
+    out, except the smallest. ``round_trip_s`` is about how long an answer takes.
     """
     if wanted:
         sizes = [s for s in sorted(wanted) if s * seconds_per_byte <= _LONGEST_WANTED_S] or [min(wanted)]
-    elif seconds_per_byte > _SLOW_S_PER_BYTE:
+    elif is_slow(seconds_per_byte):
         sizes = list(_SMALL)
     else:
         # So many that the fewest messages of each fit, but three at least, or there is no line to see.
@@ -121,21 +139,31 @@ def plan(seconds_per_byte: float, budget_s: float, wanted: Sequence[int] = ()) -
             if count <= 3 or _FEWEST_MESSAGES * sum(_LARGE[:count]) * seconds_per_byte <= budget_s
         ]
     each_s = budget_s / len(sizes)
-    return [_train(size, seconds_per_byte, each_s) for size in sizes]
+    buffered_s = max(_TRAIN_S, _ROUND_TRIPS * round_trip_s)
+    return [_train(size, seconds_per_byte, buffered_s if is_buffered(size) else each_s) for size in sizes]
 
 
 def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
     if is_buffered(size):
-        length = max(_SHORTEST_TRAIN_BYTES, min(_TRAIN_BYTES, _LONGEST_TRAIN_S / seconds_per_byte))
-        return Train(size, max(16, min(_MOST_MESSAGES, int(length / size))), 1)
+        length = max(_LEAST_TRAIN_BYTES, min(_MOST_TRAIN_BYTES, budget_s / seconds_per_byte))
+        return Train(
+            size, max(_FEWEST_BUFFERED, min(_MOST_MESSAGES, int(length / size))), 1, is_slow(seconds_per_byte)
+        )
     return Train(size, int(max(_FEWEST_MESSAGES, min(32, budget_s / (size * seconds_per_byte)))), 1)
 
 
 def send(comm: Any, peer: int) -> None:
     """Send what the receiver asks for."""
-    send_train(comm, peer, Train(*_PROBE))
-    while (train := comm.recv(source=peer, tag=_TAG)) is not None:
+    while (train := _next_wish(comm, peer)) is not None:
         send_train(comm, peer, train)
+
+
+def _next_wish(comm: Any, peer: int) -> Train | None:
+    """What ``peer`` asks for next; asleep until then, as it needs the cores more."""
+    while not comm.Iprobe(peer, _TAG):
+        time.sleep(_NAP_S)
+    wish: Train | None = comm.recv(source=peer, tag=_TAG)
+    return wish
 
 
 def receive(
@@ -149,23 +177,58 @@ def receive(
 
     ``between`` is called before each train: a sign that data still comes through.
     """
-    probes = receive_train(comm, peer, Train(*_PROBE))
-    # The middle one, as any may be disturbed; but no faster than all of them, as one may come in one clump.
-    whole = np.diff(np.concatenate(probes)).mean()
-    pace = max(float(np.median([np.diff(arrived).mean() for arrived in probes])), float(whole)) / _PROBE[0]
-    trains = plan(pace, budget_s, wanted)
+    pace, round_trip_s = _speed(comm, peer)
+    trains = plan(pace, budget_s, wanted, round_trip_s)
     # The user's small messages cost more than their bytes: their time says nothing about those.
-    bounded = not wanted or max(wanted) > _EAGER or pace > _SLOW_S_PER_BYTE
+    bounded = not wanted or max(wanted) > _EAGER or is_slow(pace)
     found = Trains()
-    for train in trains:
-        between()
-        asked_s = time.perf_counter()
-        comm.send(train, dest=peer, tag=_TAG)
-        for arrived in receive_train(comm, peer, train):
-            found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
-            asked_s = float(arrived[-1])
+    for _ in range(_TIMES):
+        for train in trains:
+            between()
+            asked_s, rows = _ask(comm, peer, train)
+            for arrived in rows:
+                found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
+                asked_s = float(arrived[-1])
+        if wanted or not is_slow(pace) or _agree(found):
+            break
     comm.send(None, dest=peer, tag=_TAG)
     return found
+
+
+def _agree(found: Trains) -> bool:
+    """Whether several trains tell the same pace."""
+    paces = [value / size for size, values in found.seconds.items() for value in values]
+    return len(paces) > 1 and max(paces) < _AGREE * min(paces)
+
+
+def _speed(comm: Any, peer: int) -> tuple[float, float]:
+    """About the seconds a byte of the link from ``peer``, and those until it answers."""
+    look = Train(*_LOOK)
+    looks = [_ask(comm, peer, look)]
+    if is_slow(_pace(looks[0][1][0]) / look.size_bytes):
+        looks += [_ask(comm, peer, look) for _ in range(_MORE_LOOKS)]
+    round_trip_s = min(float(rows[0][0]) - asked_s for asked_s, rows in looks)
+    # The middle one, as any may be disturbed.
+    pace = float(np.median([_pace(rows[0]) for _, rows in looks])) / look.size_bytes
+    if not is_slow(pace):
+        probe = Train(*_PROBE)
+        _, rows = _ask(comm, peer, probe)
+        # But no faster than all of them, as one may come in one clump.
+        middle = float(np.median([_pace(arrived) for arrived in rows]))
+        pace = max(middle, _pace(np.concatenate(rows))) / probe.size_bytes
+    return pace, round_trip_s
+
+
+def _pace(arrived_s: Floats) -> float:
+    """The mean seconds a message."""
+    return float(np.diff(arrived_s).mean())
+
+
+def _ask(comm: Any, peer: int, train: Train) -> tuple[float, list[Floats]]:
+    """When ``train`` was asked for, and when its messages came."""
+    asked_s = time.perf_counter()
+    comm.send(train, dest=peer, tag=_TAG)
+    return asked_s, receive_train(comm, peer, train)
 
 
 def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
@@ -200,7 +263,12 @@ def receive_train(comm: Any, peer: int, train: Train) -> list[Floats]:
     for _ in range(train.times):
         arrived = np.empty(train.messages)
         for at in range(train.messages):
-            comm.Recv(_slice(buffer, at, train.size_bytes), peer, _TAG)
+            if train.calmly:
+                request = comm.Irecv(_slice(buffer, at, train.size_bytes), peer, _TAG)
+                while not request.Test():
+                    time.sleep(_NAP_S)
+            else:
+                comm.Recv(_slice(buffer, at, train.size_bytes), peer, _TAG)
             arrived[at] = time.perf_counter()
         rows.append(arrived)
     return rows

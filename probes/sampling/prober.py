@@ -10,6 +10,7 @@ from typing import Any
 from probes.progress import Safekeeping
 from probes.sampling import cuda_copies, latency, packet_trains
 from probes.sampling.cuda_copies import GpuEnd
+from probes.sampling.packet_trains import Train
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Samples
 
@@ -32,8 +33,7 @@ class Flow:
     """A train sent while others may be sending, too."""
 
     pair: Pair
-    size_bytes: int
-    messages: int
+    train: Train
 
 
 class Prober:
@@ -58,8 +58,11 @@ class Prober:
     def expect(self, waves_to_come: int) -> None:
         self._total = self._done + waves_to_come
 
-    def alpha(self, wave: Sequence[Pair], step: str) -> Samples | None:
-        """Round trips of the pairs of one wave; None, on every rank, when time is up."""
+    def alpha(self, wave: Sequence[Pair], step: str, share: float = 1.0) -> Samples | None:
+        """Round trips of the pairs of one wave, for this share of the dose.
+
+        None, on every rank, when time is up.
+        """
         if not self._start(wave, step):
             return None
         found = Samples()
@@ -70,7 +73,7 @@ class Prober:
                     found.round_trips_s[second, first] = self._copied_twice(self.gpu, second)
                     cuda_copies.lend(self.comm, second, self.gpu)
                 else:
-                    balls = latency.round_trips(self.comm, second, self.dose.pingpong_s)
+                    balls = latency.round_trips(self.comm, second, share * self.dose.pingpong_s)
                     found.round_trips_s[first, second] = balls.tolist()
             elif self.rank == second:
                 self._progress.waiting(first, step)
@@ -110,19 +113,17 @@ class Prober:
             src, dst = flow.pair
             if self.rank == src:
                 self._progress.waiting(dst, step)
-                packet_trains.send_train(
-                    self.comm, dst, packet_trains.Train(flow.size_bytes, flow.messages, 1)
-                )
+                packet_trains.send_train(self.comm, dst, flow.train)
             elif self.rank == dst:
                 self._progress.waiting(src, step)
-                train = packet_trains.Train(flow.size_bytes, flow.messages, 1)
-                packet_trains.receive_train(self.comm, src, train)
+                packet_trains.receive_train(self.comm, src, flow.train)
                 found[flow.pair] = time.perf_counter() - began_s
         return found
 
     def waits_for_all(self, step: str) -> None:
-        """Say that a collective call comes."""
+        """Say that a collective call comes, and wait for all ranks, asleep."""
         self._progress.waiting(-1, step)
+        self._asleep(self.comm.Ibarrier())
 
     def _receive(self, src: int, step: str) -> packet_trains.Trains:
         count = 0
@@ -158,9 +159,12 @@ class Prober:
         self._done += 1
         late = np.array([time.perf_counter() > self.deadline_s], dtype=np.int32)
         anybody = np.zeros(1, dtype=np.int32)
-        request = self.comm.Iallreduce(late, anybody, MPI.MAX)
+        self._asleep(self.comm.Iallreduce(late, anybody, MPI.MAX))
+        return not anybody[0]
+
+    def _asleep(self, request: Any) -> None:
+        """Wait for ``request`` and leave the cores to those that measure, or that compute."""
         nap_s = _SHORTEST_NAP_S
         while not request.Test():
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, _LONGEST_NAP_S)
-        return not anybody[0]

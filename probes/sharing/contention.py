@@ -20,8 +20,8 @@ __all__ = ["behind", "disturbed", "held_up", "kept_waiting"]
 _WAITED = 1.4
 # So much slower alone than in company, a link was disturbed when it was measured alone.
 _DISTURBED = 1.1
-# Links through one trunk are what it is: further behind most of them, one was disturbed, or is slower still.
-_BEHIND = 1.03
+# Links through a trunk are what it and their ends are: further behind, one was disturbed, or is slower still.
+_BEHIND = 1.04
 
 
 def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
@@ -29,16 +29,12 @@ def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
 
     Those that lost most come first; without those that were measured alone since.
     """
-    best_from: dict[int, float] = {}
-    best_to: dict[int, float] = {}
-    for (src, dst), value in beta.items():
-        best_from[src] = min(best_from.get(src, value), value)
-        best_to[dst] = min(best_to.get(dst, value), value)
+    ends = _of_ends(beta)
     times = {}
     for pair in beta:
         company_s = middle_whole(samples.trains[pair])
         if pair not in samples.again and company_s is not None:
-            times[pair] = company_s / max(best_from[pair[0]], best_to[pair[1]])
+            times[pair] = company_s / ends[pair]
     return sorted((pair for pair in times if times[pair] > _WAITED), key=lambda pair: (-times[pair], pair))
 
 
@@ -63,11 +59,25 @@ def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
     return found
 
 
-def behind(beta: Mapping[Pair, float], trunks: Iterable[Sequence[Pair]]) -> list[Pair]:
-    """The links of each trunk that are slower than most links through it."""
-    found: dict[Pair, None] = {}
+def behind(beta: Mapping[Pair, float], trunks: Iterable[Sequence[Pair]], samples: Samples) -> list[Pair]:
+    """The links of each trunk that are slower than the trunk, their sender and their receiver let through.
+
+    A trunk lets through what most links do that were measured alone.
+    """
+    ends, found = _of_ends(beta), dict[Pair, None]()
     for pairs in trunks:
         known = [pair for pair in pairs if pair in beta]
-        middle = np.median([beta[pair] for pair in known]) if known else 0.0
-        found |= dict.fromkeys(pair for pair in known if beta[pair] > _BEHIND * middle)
+        middle = [beta[pair] for pair in known if pair in samples.again] or [beta[pair] for pair in known]
+        trunk = float(np.median(middle)) if middle else 0.0
+        found |= dict.fromkeys(pair for pair in known if beta[pair] > _BEHIND * max(trunk, ends[pair]))
     return list(found)
+
+
+def _of_ends(beta: Mapping[Pair, float]) -> dict[Pair, float]:
+    """What the slower end of each link reaches elsewhere, or there."""
+    best_from: dict[int, float] = {}
+    best_to: dict[int, float] = {}
+    for (src, dst), value in beta.items():
+        best_from[src] = min(best_from.get(src, value), value)
+        best_to[dst] = min(best_to.get(dst, value), value)
+    return {(src, dst): max(best_from[src], best_to[dst]) for src, dst in beta}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from probes.sampling.packet_trains import Train, is_slow
 from probes.sampling.prober import Flow, Prober
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
@@ -18,11 +19,11 @@ Try = Callable[[Sequence[Trial]], Sequence[float]]
 
 MOST_TRIALS = 64
 # The time of two flows one after the other in units of that together: 2 where they share nothing, 1
-# where one transfer at a time gets through.
-_SHARED = 1.4
+# where one transfer at a time gets through, 1.5 where each of them takes three quarters of a port.
+_SHARED = 1.55
 _REPEATS = 2
-_FLOW_S, _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 0.08, 1 << 30, 1 << 19
-_SMALL_BYTES, _LARGE_BYTES, _SMALL_S_PER_BYTE = 16 << 10, 1 << 20, 4e-8
+_FLOW_S, _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 0.03, 1 << 30, 1 << 16
+_SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 class SpentError(Exception):
@@ -76,38 +77,54 @@ class Trials:
 
 def attempts(prober: Prober, known: Known) -> Try:
     """How all ranks run trials together, those that have no host in common at the same time."""
+    alone: dict[Pair, list[float]] = {}
 
     def attempt(trials: Sequence[Trial]) -> list[float]:
         found: dict[Trial, float] = {}
         for wave in _apart(trials, known):
-            found |= _wave(prober, known, wave)
+            found |= _wave(prober, known, wave, alone)
         return [found[trial] for trial in trials]
 
     return attempt
 
 
-def _wave(prober: Prober, known: Known, wave: Sequence[Trial]) -> dict[Trial, float]:
+def _wave(
+    prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]]
+) -> dict[Trial, float]:
     """Two flows take as long together as one after the other where one transfer at a time gets through.
 
-    Until both have ended, as of two that share a port one may well be let through first.
+    Until both have ended, as of two that share a port one may well be let through first. A disturbance only
+    makes flows slower, so what is fast enough together is so; anything else is tried again. What a flow
+    takes ``alone`` is measured in its first trials only.
     """
-    both = [pair for trial in wave for pair in trial]
-    firsts, seconds = [one for one, _ in wave], [other for _, other in wave]
-    alone: dict[Pair, float] = {}
-    together: dict[Pair, list[float]] = {}
-    for step, pairs in enumerate((both, firsts, seconds, both), start=1):
-        took = _stream(prober, known, pairs, f"shared ports, step {step} of 4")
-        if pairs is both:
-            for pair, took_s in took.items():
-                together.setdefault(pair, []).append(took_s)
-        else:
-            alone |= took
-    found = {}
-    for one, other in wave:
-        ends = [max(pair) for pair in zip(together.get(one, []), together.get(other, []), strict=False)]
-        whole = {one, other} <= alone.keys() and len(ends) == _REPEATS
-        found[one, other] = (alone[one] + alone[other]) / min(ends) if whole else float("nan")
-    return found
+    together: dict[Trial, float] = {}
+
+    def both(trials: Sequence[Trial], step: str) -> bool:
+        took = _stream(prober, known, [pair for trial in trials for pair in trial], step)
+        for one, other in trials:
+            if not {one, other} <= took.keys():
+                return False
+            end_s = max(took[one], took[other])
+            together[one, other] = min(together.get((one, other), end_s), end_s)
+        return True
+
+    def ratio(trial: Trial) -> float:
+        return sum(min(alone[pair]) for pair in trial) / together[trial]
+
+    out_of_time = dict.fromkeys(wave, float("nan"))
+    if not both(wave, "shared ports, both"):
+        return out_of_time
+    for end in (0, 1):
+        flows = [trial[end] for trial in wave if len(alone.get(trial[end], ())) < _REPEATS]
+        took = _stream(prober, known, flows, "shared ports, one alone") if flows else {}
+        if len(took) < len(flows):
+            return out_of_time
+        for pair, seconds in took.items():
+            alone.setdefault(pair, []).append(seconds)
+    doubtful = [trial for trial in wave if ratio(trial) < _SHARED]
+    if doubtful and not both(doubtful, "shared ports, both again"):
+        return out_of_time
+    return {trial: ratio(trial) for trial in wave}
 
 
 def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> dict[Pair, float]:
@@ -118,11 +135,12 @@ def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> d
 
 
 def _flow(pair: Pair, known: Known) -> Flow:
-    """So many bytes that the flow alone takes a tenth of a second."""
+    """So many bytes that the flow alone takes some hundredths of a second."""
     beta = known.beta[pair]
-    size = _SMALL_BYTES if beta > _SMALL_S_PER_BYTE else _LARGE_BYTES
+    slow = is_slow(beta)
+    size = _SMALL_BYTES if slow else _LARGE_BYTES
     length = min(max(_FLOW_S / beta, _LEAST_FLOW_BYTES), _MOST_FLOW_BYTES)
-    return Flow(pair, size, max(16, int(length / size)))
+    return Flow(pair, Train(size, max(16, int(length / size)), 1, calmly=slow))
 
 
 def _apart(trials: Sequence[Trial], known: Known) -> list[list[Trial]]:

@@ -22,6 +22,12 @@ class Wire:
             pass
         memoryview(buffer)[: len(content)] = content
 
+    def Irecv(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
+        return Request(self, buffer, peer, tag)
+
+    def Iprobe(self, peer, tag):  # noqa: N802 - as mpi4py names it
+        return not self.boxes[self.rank].empty()
+
     def send(self, value, dest, tag):
         self.boxes[dest].put((0.0, tag, value))
 
@@ -29,6 +35,19 @@ class Wire:
         _, sent_tag, value = self.boxes[self.rank].get(timeout=10)
         assert tag == sent_tag
         return value
+
+
+class Request:
+    """A message that is asked for and taken when it has come."""
+
+    def __init__(self, wire, *wanted):
+        self._wire, self._wanted = wire, wanted
+
+    def Test(self):  # noqa: N802 - as mpi4py names it
+        if not self._wire.Iprobe(*self._wanted[1:]):
+            return False
+        self._wire.Recv(*self._wanted)
+        return True
 
 
 def wires(delay_s=0.0):

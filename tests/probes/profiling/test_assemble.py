@@ -70,12 +70,29 @@ def test_alone_a_link_is_what_it_can_do_and_keeps_who_held_it_up():
 def test_a_slow_sender_is_one_finding_and_not_three():
     found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
     places = [Place(name, 8) for name in ("gpu0", "gpu1", "gpu2", "gpu3")]
-    assert set(to_retest(found, places)) == {(3, 0), (3, 1), (3, 2)}
-    found.again[3, 1] = found.trains[3, 1]
+    # Two of its links say how slow it is.
+    chosen = to_retest(found, places)
+    assert len(chosen) == 2
+    assert {src for src, _ in chosen} == {3}
+    found.again |= {pair: found.trains[pair] for pair in chosen}
+    assert to_retest(found, places) == []
     assert assembled(found, places).findings == (
         "host gpu3 sends at 40% of the others (0.4 GB/s): "
         "a ring all_reduce takes 2.5 times as long, any other at least 1.7 times",
     )
+
+
+def test_a_sender_whose_checked_links_are_fast_is_checked_link_by_link():
+    found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
+    places = [Place(name, 8) for name in "abcd"]
+    chosen = to_retest(found, places)
+    found.again |= {pair: found.trains[0, 1] for pair in chosen}
+    assert set(to_retest(found, places)) == {(3, 0), (3, 1), (3, 2)} - set(chosen)
+
+
+def test_every_link_of_a_slow_rank_is_measured_again_within_a_host():
+    found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
+    assert set(to_retest(found, [Place("a", 8)] * 4)) == {(3, 0), (3, 1), (3, 2)}
 
 
 def test_a_fit_that_is_refused_is_flagged_and_measured_again():

@@ -56,3 +56,12 @@ def test_first_each_look_is_shorter_then_rounds_are_left_out():
 def test_the_rounds_that_connect_everybody_come_first(ranks):
     assert strides(ranks)[: len(doubling_strides(ranks))] == doubling_strides(ranks)
     assert sorted(strides(ranks)) == list(range(1, ranks))
+
+
+def test_a_plan_without_links_has_no_rounds_of_nothing():
+    whole = plan(4)
+    first, *others = whole.rounds
+    assert whole.without(set(first)).rounds == tuple(others)
+    left = whole.without({others[0][0]})
+    assert left.rounds == (first, others[0][1:], *others[1:])
+    assert whole.without({pair for pairs in whole.rounds for pair in pairs}).rounds == ()

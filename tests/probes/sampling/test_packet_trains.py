@@ -24,6 +24,19 @@ def test_a_slower_link_gets_no_larger_messages():
     assert largest[0] >= 4 << 20
 
 
+@pytest.mark.parametrize("mbit", [20, 40, 100, 200])
+def test_a_train_of_a_slow_link_takes_as_long_however_slow_it_is(mbit):
+    for train in plan(8e-6 / mbit, 0.04):
+        assert 0.02 < train.size_bytes * train.messages * 8e-6 / mbit < 0.06
+        assert train.calmly
+
+
+def test_a_train_lasts_for_many_round_trips():
+    near, far = (sum(train.messages for train in plan(1e-7, 0.04, (), trip_s)) for trip_s in (0, 9e-3))
+    assert far > 1.9 * near
+    assert all(train.size_bytes * train.messages <= 1 << 20 for train in plan(1e-7, 0.04, (), 10.0))
+
+
 @pytest.mark.parametrize("clump", [2, 3, 8, 15.9])
 def test_a_train_that_arrives_in_clumps_keeps_its_pace(clump):
     sent = np.arange(1, 129) * 1e-3

@@ -46,8 +46,22 @@ def test_alone_and_slower_than_in_company_is_disturbed():
     assert disturbed([(0, 1), (0, 2), (0, 3)], found) == [(0, 2), (0, 3)]
 
 
+THROUGH = [(0, 2), (0, 3), (1, 2), (1, 3)]
+
+
 def test_of_the_links_through_a_trunk_the_one_behind_most_is_told():
-    through = [(0, 2), (0, 3), (1, 2), (1, 3)]
     beta = {pair: BETA * (1.08 if pair == (1, 2) else 1) for pair in PAIRS}
-    assert behind(beta, [through, [(2, 0), (3, 1)]]) == [(1, 2)]
-    assert behind(beta, []) == []
+    assert behind(beta, [THROUGH, [(2, 0), (3, 1)]], samples()) == [(1, 2)]
+    assert behind(beta, [], samples()) == []
+
+
+def test_a_link_through_a_trunk_that_is_as_slow_as_its_end_is_not_behind():
+    beta = {pair: BETA * (3 if 2 in pair else 1) for pair in PAIRS}
+    assert behind(beta, [THROUGH], samples()) == []
+
+
+def test_a_trunk_lets_through_what_links_do_alone():
+    beta = {pair: BETA * (2 if pair in THROUGH and pair != (1, 3) else 1) for pair in PAIRS}
+    found = samples()
+    found.again[1, 3] = trains(BETA)
+    assert behind(beta, [THROUGH], found) == [(0, 2), (0, 3), (1, 2)]

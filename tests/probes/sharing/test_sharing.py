@@ -7,7 +7,7 @@ import pytest
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
 from probes.sharing.nics import nic_shares
-from probes.sharing.trials import MOST_TRIALS, Known, SpentError, Trials
+from probes.sharing.trials import MOST_TRIALS, Known, SpentError, Trials, attempts
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
 
@@ -150,3 +150,49 @@ def test_links_through_trunks_are_measured_one_at_a_time_through_each():
     for wave in waves:
         assert len({rank for pair in wave for rank in pair}) == 2 * len(wave)
         assert all(len(way & set(wave)) <= 1 for way in ways)
+
+
+class Wires:
+    """One rank that sees all flows: those of one ``port`` take as long as they do one after the other."""
+
+    def __init__(self, port, deadline=1 << 30):
+        self._port, self._left, self.flows = port, deadline, []
+        self.comm = self
+
+    def stream(self, flows, step):
+        if not self._left:
+            return {}
+        self._left -= 1
+        self.flows.append([flow.pair for flow in flows])
+        alone_s = {flow.pair: flow.train.size_bytes * flow.train.messages * 1e-9 for flow in flows}
+        shared_s = sum(seconds for pair, seconds in alone_s.items() if pair in self._port)
+        return {pair: shared_s if pair in self._port else seconds for pair, seconds in alone_s.items()}
+
+    def waits_for_all(self, step):
+        pass
+
+    def allgather(self, mine):
+        return [mine]
+
+
+def test_flows_share_a_port_when_they_take_as_long_as_one_after_the_other():
+    where = places(6, 1)
+    wires = Wires({(0, 3), (1, 4)})
+    tried = attempts(wires, Known(links(where), {}, where))
+    shared, apart = ((0, 3), (1, 4)), ((0, 3), (2, 5))
+    assert tried([shared]) == [pytest.approx(1.0)]
+    # Both at once, each alone, and as they looked slow, both again.
+    assert wires.flows == [[*shared], [(0, 3)], [(1, 4)], [*shared]]
+    assert tried([apart]) == [pytest.approx(2.0)]
+    assert wires.flows[4:] == [[*apart], [(0, 3)], [(2, 5)]]
+    # What is known of a flow alone is not measured a third time.
+    assert tried([shared]) == [pytest.approx(1.0)]
+    assert wires.flows[7:] == [[*shared], [(1, 4)], [*shared]]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_trial_that_time_cuts_short_has_no_verdict(steps):
+    where = places(6, 1)
+    wires = Wires({(0, 3), (1, 4)}, deadline=steps)
+    (found,) = attempts(wires, Known(links(where), {}, where))([((0, 3), (1, 4))])
+    assert found != found
