@@ -154,8 +154,9 @@ NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
 # Added to RRC, RRS and RRCS where the local operand is optional: without it they are R, FORWARD and RCS.
 OPTIONAL = len(OPS)
 FORWARD = 2 * OPTIONAL
-# After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns.
-_YIELDS, _SLEEPS, _SLEEP_US = 4000, 100, 50
+# After SPINS polls in vain a rank gives its core away at every poll, then for longer, then it returns. Where
+# others want the core each time takes milliseconds, so it looks at the clock now and then.
+_YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 20_000_000
 # What two operands and a result take of the innermost cache.
 _BLOCK_BYTES = 8192
 # What is fetched of another process at once to be added: less costs more calls into the kernel, more leaves
@@ -196,7 +197,7 @@ def advance(
     DONE; BLOCKED when nothing could for a while; MOVED when wires must be served; LOST where the memory of
     another rank could not be read, after which nothing runs any more.
     """
-    idle = 0
+    idle, since_ns = 0, 0
     while True:
         moved, left = False, False
         for block in range(len(blocks)):
@@ -226,6 +227,10 @@ def advance(
             if idle > header[SPINS] + _YIELDS:
                 sleep_us(_SLEEP_US)
             if idle > header[SPINS] + _YIELDS + _SLEEPS:
+                return BLOCKED
+            if idle == header[SPINS] + 1:
+                since_ns = _now_ns(header, _MONOTONIC)
+            elif idle % _LOOK_AT_CLOCK == 0 and _now_ns(header, _MONOTONIC) - since_ns > _PATIENCE_NS:
                 return BLOCKED
 
 

@@ -94,6 +94,7 @@ class Plan:
         # The word that says whether the input is there, and one for each piece and tile that was added.
         self._optional = make_input_optional(program, self._tables) if may_be_late else _NONE
         self._there = np.zeros(1, dtype=np.int64)
+        self._clock = np.zeros(4, dtype=np.int64)
         # Operands that lie in other processes, and four words to fetch them by.
         self._bounce = np.zeros(interpreter.BOUNCE_BYTES, dtype=np.uint8)
         self._vectors = np.zeros(4, dtype=np.int64)
@@ -111,7 +112,7 @@ class Plan:
             "JOINED": self._added.ctypes.data,
             "LOG": 0,
             "LOGGED": 0,
-            "CLOCK": 0,
+            "CLOCK": self._clock.ctypes.data,
             "BOUNCE": self._bounce.ctypes.data,
             "VECTORS": self._vectors.ctypes.data,
         }
@@ -127,7 +128,7 @@ class Plan:
             sample_of(recv.dtype),
         )
         self._begin = self._compiled()
-        self._log = RunLog(tables, self._links, ends) if traced else None
+        self._log = RunLog(tables, self._links, ends, self._clock) if traced else None
         if self._log is not None:
             self._log.open(self._header)
 

@@ -36,18 +36,19 @@ class _Raw(NamedTuple):
 
 
 class RunLog:
-    """Where the interpreter and the wires of one rank note what they do; room for one run."""
+    """Where the interpreter and the wires of one rank note what they do; room for one run.
 
-    def __init__(self, tables: Tables, links: Indices, connections: Connections) -> None:
-        self._tables, self._links, self._connections = tables, links, connections
+    ``clock`` are the four words by which the interpreter reads clocks.
+    """
+
+    def __init__(self, tables: Tables, links: Indices, connections: Connections, clock: Indices) -> None:
+        self._tables, self._links, self._connections, self._clock = tables, links, connections, clock
         size = len(tables.steps) * connections.tiling.tiles, len(interpreter.LOG_COLUMNS)
         self._rows = np.zeros(size, dtype=np.int64)
-        self._clock = np.zeros(4, dtype=np.int64)
 
     def open(self, header: Indices) -> None:
         """Tell the interpreter where to write."""
         header[interpreter.LOG] = self._rows.ctypes.data
-        header[interpreter.CLOCK] = self._clock.ctypes.data
 
     def begin(self, header: Indices) -> None:
         """Forget the last run: the next begins now, on this thread."""
