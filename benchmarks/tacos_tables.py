@@ -118,8 +118,11 @@ CASES = (
     Case("Fig. 19", "mesh:5x5", (100.0,), 0, 0, 0, "text: mean 3.73x (ILP), 3.17x (greedy)", quick=True),
     Case("Fig. 19", "dragonfly:5x4", (400.0, 200.0), 0, 0, 0, "text: the same mean", quick=True),
     Case("Fig. 19", "switch_switch:8x4", (300.0, 25.0), 0, 0, 0, "text: the same mean", quick=True),
-    Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 0, "text: mean of 1 to 64", size_bytes=100 << 17),
-    Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 57.87, "text: 64 chunks", size_bytes=6400 << 17),
+    *(
+        Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 0, f"{n} chunks", size_bytes=100 * n << 17)
+        for n in (1, 2, 4, 8, 16, 32)
+    ),
+    Case("Fig. 21", "mesh:10x10", (100.0,), 4.51, 11.00, 57.87, "64 chunks", size_bytes=6400 << 17),
 )
 
 

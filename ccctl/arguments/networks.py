@@ -66,10 +66,10 @@ def _whole(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> tuple[Network, dict[str, str]]:
     from synth.networks.dgx import is_pod, pod, pod_names
-    from synth.networks.families import names
+    from synth.networks.families import is_family, names
 
     there = exists(spec)
-    if spec.partition(":")[0] in names() and not there:
+    if is_family(spec) and not there:
         return _family(spec, alpha, bandwidth, hold_alpha, unwind), {}
     named = is_pod(spec) and not there
     if not named and spec != "-" and not there and ("/" not in spec and "." not in spec):
@@ -109,10 +109,10 @@ def _family(
 
 
 def _degrees(text: str) -> tuple[int, ...]:
-    degrees = [whole(part, 1, MOST_RANKS) for part in text.split(",")]
+    degrees = [MOST_RANKS if part == "max" else whole(part, 1, MOST_RANKS) for part in text.split(",")]
     if None in degrees:
         raise UsageError(
-            f"--unwind: expected a degree, or one for each switch such as 7,1, found {quoted(text)}"
+            f"--unwind: expected a degree or max, or one for each switch such as max,1, found {quoted(text)}"
         )
     return tuple(degree for degree in degrees if degree is not None)
 

@@ -183,7 +183,7 @@ Unwind = Annotated[
     typer.Option(
         "--unwind",
         metavar="D",
-        help="Replace a family's switches by D links a rank, as TACOS does; 7,1 is one for each switch.",
+        help="Replace a family's switches by D links a rank, as TACOS does; max,1 is one for each switch.",
     ),
 ]
 Without = Annotated[

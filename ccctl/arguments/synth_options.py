@@ -22,8 +22,10 @@ __all__ = [
     "Root",
     "Size",
     "Solver",
+    "SubCollectives",
     "Sweep",
     "TimeLimit",
+    "TimeStep",
 ]
 
 NetworkName = Annotated[
@@ -33,7 +35,8 @@ NetworkName = Annotated[
         metavar="NETWORK|FILE",
         autocompletion=words.networks,
         help="ring:N, mesh:AxB, torus:AxBxC, hypercube:N, switch:N, fully_connected:N, "
-        "switch_switch:AxB, ring_fc_switch:AxBxC, dragonfly:GxA, fat_tree:AxB/2; a machine such as "
+        "switch_switch:AxB, any hierarchy of ring, line, fc and switch as ring_fc_switch:AxBxC, "
+        "dragonfly:GxA, fat_tree:AxB/2; a machine such as "
         "dgx-a100:2; a list of links (.csv: src,dst,alpha,bandwidth,port …); a profile or topology "
         "artifact; or what detect reads: NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
     ),
@@ -132,6 +135,25 @@ Solver = Annotated[
         metavar="NAME",
         autocompletion=words.one_of(*words.SOLVERS),
         help="Of integer programs (ilp, adapcc, forest): cbc or highs.",
+    ),
+]
+
+SubCollectives = Annotated[
+    int | None,
+    typer.Option(
+        "--sub-collectives",
+        metavar="M",
+        min=1,
+        max=64,
+        help="AdapCC's M: parts with a tree of their own. [4]",
+    ),
+]
+
+
+TimeStep = Annotated[
+    str | None,
+    typer.Option(
+        "--time-step", metavar="TIME", help="Of ilp: times are rounded up to steps, as by TACOS: 1us. [exact]"
     ),
 ]
 

@@ -83,7 +83,10 @@ def simulate(
         str, typer.Option("--step", metavar="TIME", help="What each instruction of a program costs.")
     ] = "0.5us",
     rate: Annotated[
-        str | None, typer.Option("--threadblock", metavar="RATE", help="What one threadblock can move.")
+        str | None,
+        typer.Option(
+            "--threadblock", metavar="RATE", help="What one threadblock can move. [a named machine's]"
+        ),
     ] = None,
     fifo: Annotated[
         int,
@@ -136,8 +139,15 @@ def simulate(
     if network is None or size is None:
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
-    limit = parse_rate(rate, "--threadblock") if rate else float("inf")
+    limit = parse_rate(rate, "--threadblock") if rate else _threadblock_bytes_per_s(network)
     _program(read, _holding(on, hold_alpha), (parse_seconds(step, "--step"), limit, fifo), asked)
+
+
+def _threadblock_bytes_per_s(network: str) -> float:
+    """What one threadblock of a named machine moves, where that is known."""
+    from synth.networks.dgx import is_pod, threadblock_bytes_per_s
+
+    return threadblock_bytes_per_s(network) if is_pod(network) else float("inf")
 
 
 @dataclass(frozen=True)

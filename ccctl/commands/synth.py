@@ -36,10 +36,12 @@ from ccctl.arguments.synth_options import (
     Root,
     Size,
     Solver,
+    SubCollectives,
     Sweep,
     TimeLimit,
+    TimeStep,
 )
-from ccctl.arguments.units import parse_size, parse_sizes
+from ccctl.arguments.units import parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
 from ccctl.launching import Drawn, by_default, world_of
@@ -110,6 +112,8 @@ def synth(
     time_limit: TimeLimit = None,
     jobs: Jobs = None,
     solver: Solver = "cbc",
+    sub_collectives: SubCollectives = None,
+    time_step: TimeStep = None,
     hold_alpha: HoldAlpha = False,
     seed: Seed = 0,
     race: RaceOption = False,
@@ -139,7 +143,14 @@ def synth(
         raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
     swept = _sizes(sizes, factor) if sizes is not None else ()
     request = _request(loaded, collectives, size, chunk, chunks, method, seed)
-    request = replace(request, time_limit_s=time_limit, solver=solver, jobs=jobs or cores())
+    request = replace(
+        request,
+        time_limit_s=time_limit,
+        solver=solver,
+        jobs=jobs or cores(),
+        sub_collectives=sub_collectives,
+        time_step_s=_step_s(time_step),
+    )
     if not race and (hostfile is not None or not by_default(hosts)):
         raise UsageError("--hosts and --hostfile say where --race runs; add --race")
     course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
@@ -149,6 +160,14 @@ def synth(
         _sweep(request, swept, course, output, json, digests)
     else:
         _once(request, course, output, json, digests)
+
+
+def _step_s(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if (step_s := parse_seconds(text, "--time-step")) <= 0:
+        raise UsageError(f"--time-step: expected a time above 0, found {text}")
+    return step_s
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
     best: dict[str, float] = {}
     for tried in found.attempts:
         if tried.time_s is not None:
-            best[tried.method] = min(tried.time_s, best.get(tried.method, float("inf")))
+            best[tried.maker] = min(tried.time_s, best.get(tried.maker, float("inf")))
         else:
             console.detail(f"{tried.method}: {tried.reason}")
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
@@ -81,9 +81,8 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
         for line in race_lines(schedule.race):
             say(line)
     if outcome.gap is not None:
-        say(
-            f"{outcome.status}: {schedule.method}'s integer programs leave a gap of {100 * outcome.gap:.2g} %"
-        )
+        whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
+        say(f"{outcome.status}: {whose} integer programs leave a gap of {100 * outcome.gap:.2g} %")
     say(
         f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
         f"the proof {found.proof_s:.2f} s, memory at most "

@@ -1,7 +1,7 @@
 """AdapCC's strategy for a tensor (Sec. IV-D): the trees that finish soonest, and the proof of it.
 
-The integer program is that of ``synth.adapcc.tree_milp``; it starts from shortest paths, and its trees
-are timed here.
+The integer program is that of ``synth.adapcc.tree_milp``; it starts from shortest paths or chains, whichever
+end sooner, and its trees are timed here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.adapcc.logical_graph import NodeGraph
+from synth.adapcc.logical_graph import Edge, NodeGraph
 from synth.adapcc.tree_milp import Demand, StrategyProgram, Tree, begin, build, trees_of
 from synth.milp.model import relative_gap
 
@@ -64,7 +64,8 @@ def plan(
     build(program)
     ways = 2.0 if graph.both else 1.0
     bound = 0.0
-    best, best_s = trees, _time_s(program, trees)
+    starts = [trees, _chains(graph, trees, chunk_bytes)]
+    best_s, best = min(((_time_s(program, start), start) for start in starts), key=lambda pair: pair[0])
     # Loads alone are soon proven; with the first chunk's time, which rarely decides, they are not.
     steps = (({program.busy: 1.0}, 0.6, gap / 4), ({program.busy: 1.0, program.first: ways}, 1.0, gap))
     for cost, part, enough in steps:
@@ -100,6 +101,29 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
         above = tuple(graph.edges[edge] if edge >= 0 else None for edge in paths.edge[root].tolist())
         trees.append(Tree(root, above, rest if demand.share is None else demand.share))
     return trees
+
+
+def _chains(graph: NodeGraph, trees: Sequence[Tree], chunk_bytes: int) -> list[Tree]:
+    """For each tree a chain through all nodes to its root, along the fastest edge that is left at each.
+
+    A chain keeps every node as busy as its slowest edge does, where shortest paths meet at the root. Where it
+    comes to no end it stays the tree.
+    """
+    steps_s = graph.steps_s(chunk_bytes).tolist()
+    into: list[list[int]] = [[] for _ in range(graph.nodes)]
+    for at, edge in enumerate(graph.edges):
+        into[edge.dst].append(at)
+    chains = []
+    for tree in trees:
+        above: list[Edge | None] = [None] * graph.nodes
+        reached, node = {tree.root}, tree.root
+        while fresh := [at for at in into[node] if graph.edges[at].src not in reached]:
+            edge = graph.edges[min(fresh, key=lambda at: steps_s[at])]
+            above[edge.src] = edge
+            node = edge.src
+            reached.add(node)
+        chains.append(Tree(tree.root, tuple(above), tree.share) if len(reached) == graph.nodes else tree)
+    return chains
 
 
 def _busy_s(graph: NodeGraph, demands: Sequence[Demand], trees: Sequence[Tree], total_bytes: int) -> float:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
-from synth.tacos_ilp.horizon_search import CLOSE, Search, copies_to_all
+from synth.tacos_ilp.horizon_search import CLOSE, Mechanism, Search, copies_to_all
 
 __all__ = ["solve", "suits", "synthesize"]
 
@@ -55,9 +56,21 @@ def synthesize(
     seed: int = 0,
     time_limit_s: float = 60.0,
     solver: str = "cbc",
+    time_step_s: float | None = None,
 ) -> Schedule:
-    """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven."""
-    return solve(network, collective, chunk_bytes, seed=seed, time_limit_s=time_limit_s, solver=solver)[0]
+    """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven.
+
+    What it begins with, from other methods, keeps their name where no program finds anything faster.
+    """
+    return solve(
+        network,
+        collective,
+        chunk_bytes,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        solver=solver,
+        time_step_s=time_step_s,
+    )[0]
 
 
 def solve(
@@ -69,19 +82,35 @@ def solve(
     time_limit_s: float = 60.0,
     solver: str = "cbc",
     progress: Progress = SILENT,
+    time_step_s: float | None = None,
+    mechanism: Mechanism = "auto",
+    warm: bool = True,
 ) -> tuple[Schedule, Bound | None]:
     """(schedule, the larger bound of infeasible horizons and ``synth.bounds.wavefront``, if any).
 
     reduce_scatter and reduce are the reversal in time of their mirror images; all_reduce is both
-    halves, each within half the time, and has no bound of its own. Raises NotApplicableError where a
-    rank cannot be reached, UnavailableError without the solver.
+    halves, each within half the time, and has no bound of its own. ``time_step_s`` is TACOS's discretization
+    factor; ``mechanism`` uses early termination or time clustering alone; without ``warm`` shortest paths are
+    all it begins with. Raises NotApplicableError where a rank cannot be reached, UnavailableError without
+    the solver.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(
             f"ilp does not serve {collective.label}: it copies, or sums to one rank a chunk"
         )
     if collective.kind == "all_reduce":
-        schedule = _all_reduce(network, collective, chunk_bytes, seed, time_limit_s, solver, progress)
+        half = partial(
+            solve,
+            network,
+            seed=seed,
+            time_limit_s=time_limit_s / 2,
+            solver=solver,
+            progress=progress,
+            time_step_s=time_step_s,
+            mechanism=mechanism,
+            warm=warm,
+        )
+        schedule = _all_reduce(network, collective, chunk_bytes, seed, half)
         return _with_outcome(schedule, None), None
     turned = collective.reversal is not None
     copying = collective.reversal or collective
@@ -94,7 +123,9 @@ def solve(
         time.perf_counter() + time_limit_s,
         solver,
         progress,
-        _warm_starts(onward, copying, chunk_bytes, seed),
+        _warm_starts(onward, copying, chunk_bytes, seed) if warm else iter(()),
+        time_step_s,
+        mechanism,
     )
     best = search.run()
     bound = search.bound if not turned or _reversible(network) else None
@@ -139,28 +170,21 @@ def _all_reduce(
     collective: Collective,
     chunk_bytes: int,
     seed: int,
-    time_limit_s: float,
-    solver: str,
-    progress: Progress,
+    solved: Callable[[Collective, int], tuple[Schedule, Bound | None]],
 ) -> Schedule:
     """Chunk c is reduced at member c mod N and spread from there, in one table."""
     members = collective.size
     share = -(-collective.chunks // members)
     columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     halves: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
+    makers = set()
     for kind in halves:
         half = Collective(kind, network.ranks, share * members, members=collective.members)
-        made, _ = solve(
-            network,
-            half,
-            chunk_bytes,
-            seed=seed,
-            time_limit_s=time_limit_s / 2,
-            solver=solver,
-            progress=progress,
-        )
+        made, _ = solved(half, chunk_bytes)
+        makers.add(made.method)
         chunk = made.chunk // share + (made.chunk % share) * members
         kept = chunk < collective.chunks
         columns.append((chunk[kept], made.link[kept], made.op[kept]))
     chunk, link, op = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Schedule(network, collective, chunk_bytes, "ilp", seed, ints(chunk), ints(link), bytes_of(op))
+    method = "ilp" if "ilp" in makers else min(makers)
+    return Schedule(network, collective, chunk_bytes, method, seed, ints(chunk), ints(link), bytes_of(op))

@@ -6,6 +6,9 @@ each: ``dgx-a100/4x100:2``.
 Inside a host GPUs have links of their own, as many between two as ``dgx.json`` counts, or meet in a
 switch through one egress and one ingress port each. Between hosts every GPU has a link to every other,
 through the egress port of its NIC and the ingress port of the other's; GPUs share NICs in their order.
+
+What one threadblock moves (``threadblock_gbs``) is what NCCL's tuning reckons for a channel with LL128
+(``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from probes.errors import UsageError, quoted
 from probes.numbers import decimal, whole
 from synth.network import Link, Network, build
 
-__all__ = ["hosts_named", "is_pod", "pod", "pod_names", "pods_of"]
+__all__ = ["hosts_named", "is_pod", "pod", "pod_names", "pods_of", "threadblock_bytes_per_s"]
 
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
@@ -47,6 +50,11 @@ def pod_names() -> tuple[str, ...]:
 def is_pod(spec: str) -> bool:
     """Whether ``spec`` names a machine; ``_`` and capitals are as good as ``-`` and small letters."""
     return _plain(spec) in _table()
+
+
+def threadblock_bytes_per_s(spec: str) -> float:
+    """What one threadblock of the machine's GPUs moves; infinite where nobody has published it."""
+    return 1e9 * float(_table()[_plain(spec)].get("threadblock_gbs", "inf"))
 
 
 def hosts_named(spec: str) -> int | None:

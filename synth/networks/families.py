@@ -9,6 +9,7 @@
 | switch:N                | a link between every two, one egress and one ingress port each |
 | switch_switch:AxB       | a switch over A, a switch over B (TACOS Sec. VII)             |
 | ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII) |
+| KIND_KIND…:AxB…         | any hierarchy of ring, line, fc and switch: fc_ring:4x8, line_switch_ring:4x8x2 |
 | dragonfly:GxA           | G groups of A fully connected ranks, a link between groups    |
 | fat_tree:AxB…, fat_tree:K | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes |
 
@@ -16,7 +17,7 @@ The first dimension varies fastest in the rank number. Alpha and bandwidth are o
 each dimension; of a dragonfly those of local links, then of global ones.
 
 Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the
-bandwidth (TACOS Sec. IV-D).
+bandwidth (TACOS Sec. IV-D). A degree that is larger than n − 1 is n − 1.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from synth.network import Link, Network, build
 from synth.networks import dragonfly, fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links
 
-__all__ = ["FAMILIES", "family", "names"]
+__all__ = ["FAMILIES", "family", "is_family", "names"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,18 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 _SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
 
 
+def is_family(spec: str) -> bool:
+    """Whether ``spec`` names a family or a hierarchy of kinds."""
+    name = spec.partition(":")[0]
+    return name in names() or _hierarchy(name) is not None
+
+
+def _hierarchy(name: str) -> tuple[str, ...] | None:
+    """The kinds in a name such as ``ring_fc_switch``; None where one is not known."""
+    kinds = tuple(name.split("_"))
+    return kinds if len(kinds) > 1 and all(kind in _PAIRS for kind in kinds) else None
+
+
 def names() -> tuple[str, ...]:
     """The families, with their short names."""
     return (*FAMILIES, *_SHORT)
@@ -124,12 +137,15 @@ def family(
     """
     name, _, shape = spec.partition(":")
     name = _SHORT.get(name, name)
-    if name not in FAMILIES:
-        raise UsageError(f"network {spec}: unknown family {name!r}", hint=f"known: {', '.join(names())}")
+    kinds = FAMILIES.get(name) or _hierarchy(name)
+    if kinds is None:
+        raise UsageError(
+            f"network {spec}: unknown family {name!r}",
+            hint=f"known: {', '.join(names())}, and hierarchies of {', '.join(_PAIRS)} such as fc_ring",
+        )
     if name == "fat_tree":
         return _fat_tree(spec, shape, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind)
     sizes = _sizes(spec, name, shape)
-    kinds = FAMILIES[name]
     if kinds[-1] == "...":
         kinds = (kinds[0],) * len(sizes)
     if len(kinds) != len(sizes):

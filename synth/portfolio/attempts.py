@@ -112,6 +112,7 @@ class Request:
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
     processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
     ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
+    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time.
     """
 
     network: Network
@@ -127,6 +128,8 @@ class Request:
     solver: str = "cbc"
     solving: bool = True
     jobs: int = 1
+    sub_collectives: int | None = None
+    time_step_s: float | None = None
 
     @property
     def asked(self) -> tuple[CollectiveRequest, ...]:
@@ -227,12 +230,21 @@ def plans(request: Request) -> Iterator[Plan]:
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             if unsuited and request.method == "auto":
                 continue
-            variants: list[dict[str, object]] = [{}]
+            variants: list[dict[str, object]] = [_asked_of(request, name)]
             if name == "greedy":
                 tried = greedy.policies(request.network)[: _runs(shape)]
                 variants = [{"policy": policy} for policy in tried]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def _asked_of(request: Request, name: str) -> dict[str, object]:
+    """What the request sets of the options of one method."""
+    if name == "adapcc" and request.sub_collectives is not None:
+        return {"sub_collectives": request.sub_collectives}
+    if name == "ilp" and request.time_step_s is not None:
+        return {"time_step_s": request.time_step_s}
+    return {}
 
 
 def library_plans(request: Request) -> Iterator[Plan]:

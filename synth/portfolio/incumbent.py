@@ -30,13 +30,18 @@ _BEYOND = 1.05
 
 @dataclass(frozen=True)
 class Attempt:
-    """One schedule that was tried, or why it could not be."""
+    """One schedule that was tried, or why it could not be; ``made_by`` names another method that it is of."""
 
     method: str
     chunks: int
     time_s: float | None
     reason: str = ""
     sends: int = 0
+    made_by: str = ""
+
+    @property
+    def maker(self) -> str:
+        return self.made_by or self.method
 
 
 class Choice:
@@ -58,7 +63,9 @@ class Choice:
         return self.best_s <= self.target_s * (1 + 1e-9)
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
-        self.attempts.append(Attempt(plan.name, plan.shape.chunks, time_s, sends=schedule.sends))
+        self.attempts.append(
+            Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
+        )
         if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
             self.best, self.best_s = schedule, time_s
 
@@ -97,10 +104,10 @@ class Choice:
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
             return (
-                f"{one.method} with {one.chunks} chunks is {_percent(self.best_s, time_s)} faster, which "
+                f"{one.maker} with {one.chunks} chunks is {_percent(self.best_s, time_s)} faster, which "
                 f"{one.sends / max(1, self.best.sends):.3g} times the sends are not worth"
             )
-        others = [(time_s, one.method) for time_s, one in timed if one.method != self.best.method]
+        others = [(time_s, one.maker) for time_s, one in timed if one.maker != self.best.method]
         if not others:
             return f"the fastest of {len(timed)} that it was tried with"
         time_s, name = min(others)

@@ -113,18 +113,41 @@ def simulate_program(
 
 
 def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
-    """For each step that sends the link that it uses; 0 for the others."""
+    """For each step that sends the link that it uses; 0 for the others.
+
+    Of parallel links that are as fast as the fastest the channels between two ranks take one each, in turn.
+    """
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
-    fastest = fastest_links(network, chunk_bytes)
     pairs = list(zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True))
-    of_tb = [fastest.get(pair, -1) if pair[1] >= 0 else 0 for pair in pairs]
-    for pair, row in zip(pairs, of_tb, strict=True):
-        if row < 0:
+    alike = _alike(network, chunk_bytes, {pair for pair in pairs if pair[1] >= 0})
+    channels: dict[tuple[int, int], dict[int, int]] = {}
+    of_tb = []
+    for pair, channel in zip(pairs, program.tb_channel.tolist(), strict=True):
+        rows = alike.get(pair, [0] if pair[1] < 0 else [])
+        if not rows:
             raise UsageError(
                 f"{program.name} sends from rank {pair[0]} to {pair[1]}: {network.name} has no such link"
             )
+        known = channels.setdefault(pair, {})
+        of_tb.append(rows[known.setdefault(channel, len(known)) % len(rows)])
     return np.array(of_tb, dtype=np.int64)[program.tb_of]
+
+
+def _alike(
+    network: Network, chunk_bytes: int, pairs: set[tuple[int, int]]
+) -> dict[tuple[int, int], list[int]]:
+    """For each of the pairs its links that are as fast as the fastest, that one first."""
+    travel_s = network.travel_s(chunk_bytes)
+    found = {pair: [row] for pair, row in fastest_links(network, chunk_bytes).items() if pair in pairs}
+    _, which, count = np.unique(
+        network.src.astype(np.int64) * network.ranks + network.dst, return_inverse=True, return_counts=True
+    )
+    for row in np.flatnonzero(count[which] > 1).tolist():
+        pair = (int(network.src[row]), int(network.dst[row]))
+        if pair in found and row != found[pair][0] and travel_s[row] <= travel_s[found[pair][0]]:
+            found[pair].append(row)
+    return found
 
 
 def _late_s(program: Program, wire_s: Floats) -> Floats:

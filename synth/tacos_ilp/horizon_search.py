@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,7 +26,10 @@ from synth.tacos_ilp.recovery import completed
 from synth.tacos_ilp.time_expanded_milp import Move, moves_of, program
 from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, expand, grid_of
 
-__all__ = ["CLOSE", "Search", "copies_to_all"]
+__all__ = ["CLOSE", "Mechanism", "Search", "copies_to_all"]
+
+# How a program that is too large to be solved whole is done: both as they come, or one of them alone.
+Mechanism = Literal["auto", "early-termination", "time-clustering"]
 
 CLOSE = 1e-6
 _MOST_COLUMNS = 60_000
@@ -50,6 +54,8 @@ class Search:
     solver: str
     progress: Progress
     warm_starts: Iterator[Schedule]
+    time_step_s: float | None = None
+    mechanism: Mechanism = "auto"
     bound: Bound | None = None
     best: Schedule = field(init=False)
     best_s: float = float("inf")
@@ -63,17 +69,38 @@ class Search:
         self._begin(bundles, known_s)
         if self.best_s <= known_s * (1 + CLOSE):
             return self.best
-        grid = grid_of(bundles, self.chunk_bytes, self.best_s)
+        if self.mechanism == "time-clustering":
+            self._cluster(bundles)
+            return self.best
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=self.time_step_s, up=self._up)
         expansion = expand(grid, self.collective.held(), grid.ticks(self.best_s))
-        if expansion is None or not self._grow(expansion, grid.ticks(known_s)):
+        if self.mechanism == "early-termination":
+            self._end_early(expansion, grid.ticks(known_s))
+        elif expansion is None or not self._grow(expansion, grid.ticks(known_s)):
             self._cluster(bundles)
         return self.best
+
+    @property
+    def _up(self) -> bool:
+        """Whether times are rounded up to steps, as the paper does: then infeasible steps prove nothing."""
+        return self.time_step_s is not None
+
+    def _end_early(self, expansion: Expansion | None, known: int) -> None:
+        """One program as long as the best schedule so far, ended when the time is over (Sec. V-B)."""
+        if expansion is None:
+            return
+        horizons = expansion.arrivals
+        horizons = horizons[(horizons < expansion.horizon) & (horizons >= known)]
+        if len(horizons):
+            self._ask(expansion.until(int(horizons[-1])), self._left_s(), elastic=True)
 
     def _left_s(self) -> float:
         return self.deadline_s - time.perf_counter()
 
     def _most(self) -> int:
-        """How many columns there is time for."""
+        """How many columns there is time for; whoever asks for early termination has chosen the time."""
+        if self.mechanism == "early-termination":
+            return 100 * _MOST_COLUMNS
         return min(_MOST_COLUMNS, int(self._left_s() * _COLUMNS_PER_S))
 
     def _keep(self, schedule: Schedule) -> None:
@@ -90,11 +117,15 @@ class Search:
                 return
             made = next(self.warm_starts, None)
             if made is None:
-                return
-            self._keep(replace(made, method="ilp", seed=self.seed))
+                break
+            self._keep(replace(made, seed=self.seed))
+        if self.best_s == float("inf"):
+            self._keep(self._schedule(bundles, []))
 
     def _schedule(self, bundles: Bundles, moves: list[Move]) -> Schedule:
-        return completed(bundles, self.collective, self.chunk_bytes, moves, "ilp", self.seed)
+        # Shortest paths alone are no integer program's.
+        method = "ilp" if moves else "paths"
+        return completed(bundles, self.collective, self.chunk_bytes, moves, method, self.seed)
 
     def _grow(self, expansion: Expansion, known: int) -> bool:
         """Ask horizon after horizon, from the known bound up to the best time; False if too large.
@@ -150,7 +181,7 @@ class Search:
 
     def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
         """What the infeasible horizons prove: nothing ends before the first that is left."""
-        if not low:
+        if not low or self._up:
             return
         tick_s = expansion.grid.tick_s
         next_s = float(horizons[low] * tick_s) if low < len(horizons) else self.best_s
@@ -163,8 +194,8 @@ class Search:
 
     def _cluster(self, bundles: Bundles) -> None:
         """Short windows one after the other, each moving as many chunks as it can."""
-        tick_s = float(self.network.hold_s(self.chunk_bytes).min())
-        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s)
+        tick_s = self.time_step_s or float(self.network.hold_s(self.chunk_bytes).min())
+        grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())
         held, wanted = self.collective.held(), self.collective.wanted()
         moves: list[Move] = []

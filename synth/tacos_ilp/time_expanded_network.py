@@ -93,17 +93,27 @@ class Grid:
         )
 
 
-def grid_of(bundles: Bundles, chunk_bytes: int, horizon_s: float, *, tick_s: float | None = None) -> Grid:
+def grid_of(
+    bundles: Bundles, chunk_bytes: int, horizon_s: float, *, tick_s: float | None = None, up: bool = False
+) -> Grid:
     """The grid of the coarsest tick that divides all times, if there is one; else of the finest tick.
 
-    ``tick_s`` is a coarser one instead, at most the shortest time that a link is held.
+    ``tick_s`` is a coarser one instead, at most the shortest time that a link is held. With ``up`` times
+    are rounded up, as by TACOS's discretization factor (Sec. IV-C): any tick will do then, and what
+    fits is a schedule, but what is infeasible need not be.
     """
     network = bundles.network
     alpha_s = network.alpha_s[bundles.first]
     held_s = network.beta_s_per_byte[bundles.first] * chunk_bytes
     finest_s = horizon_s * _FINEST
     tick = tick_s or _common_s(np.concatenate((alpha_s, held_s)), finest_s)
-    alpha, held = (np.floor(times_s / tick * (1 + _SLACK) + _SLACK) for times_s in (alpha_s, held_s))
+    if up:
+        held, travel = (
+            np.ceil(times_s / tick * (1 - _SLACK) - _SLACK) for times_s in (held_s, alpha_s + held_s)
+        )
+        alpha = travel - held
+    else:
+        alpha, held = (np.floor(times_s / tick * (1 + _SLACK) + _SLACK) for times_s in (alpha_s, held_s))
     times_s, ticks = np.concatenate((alpha_s, held_s)), np.concatenate((alpha, held))
     hold = held + alpha if network.hold_alpha else held
     return Grid(

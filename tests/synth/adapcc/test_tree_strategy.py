@@ -127,3 +127,11 @@ def test_a_program_that_is_too_large_for_its_time_is_refused():
     for flows, limit_s in ((1000, 0.1), (10**6, 3600.0)):
         with pytest.raises(NotApplicableError, match="columns for flows"):
             fits(network, flows, limit_s)
+
+
+def test_without_time_to_solve_a_chain_keeps_the_roots_port_free():
+    # Through one port each, shortest paths would bring three tensors to the root one after the other.
+    links = [Link(a, b, 1e-6, 1e-9, (f"{a} out", f"{b} in")) for a in range(4) for b in range(4) if a != b]
+    network = build("switch", ["a", "b", "c", "d"], links)
+    found = plan(_graph(network), [Demand((0,), 0)], TENSOR_BYTES, 1 << 10, time_limit_s=0.0)
+    assert found.busy_s == pytest.approx(TENSOR_BYTES * 1e-9)

@@ -107,3 +107,33 @@ def test_sums_to_several_ranks_by_hand_are_refused():
 def test_auto_asks_for_small_programs_only(spec, kind, small):
     network = family(spec, [0.0], [1e9])
     assert ilp.suits(network, collective(kind, network.ranks)) is small
+
+
+def test_what_another_method_made_keeps_its_name():
+    network = family("ring:4", [5e-7], [50e9])
+    # The greedy is at the bound, so that no program is asked.
+    for kind in ("all_gather", "all_reduce"):
+        found = ilp.synthesize(network, collective(kind, 4), 1 << 20, time_limit_s=60)
+        assert found.method == "greedy"
+    mesh = family("mesh:2x3", [5e-7], [50e9])
+    own, _ = ilp.solve(mesh, collective("all_gather", 6), 1 << 20, time_limit_s=600, warm=False)
+    assert own.method == "ilp"
+
+
+def test_a_step_of_time_rounds_up_and_proves_nothing():
+    network = family("mesh:2x3", [5e-7], [50e9])
+    shape = collective("all_gather", 6)
+    step_s = float(network.hold_s(1 << 20).min()) * 0.7
+    found, bound = ilp.solve(network, shape, 1 << 20, time_limit_s=600, warm=False, time_step_s=step_s)
+    assert check(found) == []
+    assert bound is None or bound.name != "ILP horizon"
+
+
+@pytest.mark.parametrize("mechanism", ["early-termination", "time-clustering"])
+def test_each_mechanism_alone_completes_a_schedule(mechanism):
+    network = family("torus:3x3", [5e-7], [50e9])
+    found, _ = ilp.solve(
+        network, collective("all_gather", 9), 1 << 20, time_limit_s=20, warm=False, mechanism=mechanism
+    )
+    assert check(found) == []
+    assert found.method in ("ilp", "paths")

@@ -203,3 +203,14 @@ def test_refuses_to_unwind_what_is_no_switch(spec, unwind):
 def test_a_network_is_bounded_before_it_is_made(spec):
     with pytest.raises(UsageError, match="network"):
         family(spec, [1e-6], [1e9])
+
+
+def test_a_hierarchy_has_any_kinds():
+    network = family("fc_line_ring:3x2x4", [1e-6], [3e9, 2e9, 1e9])
+    assert network.ranks == 24
+    # Two peers in a full connection, one on a line of two, two on a ring.
+    assert (np.bincount(network.src) == 5).all()
+    assert len(set(network.beta_s_per_byte.tolist())) == 3
+    assert family("ring_fc_switch:2x4x2", [0], [1e9]).links == family("rfs:2x4x2", [0], [1e9]).links
+    with pytest.raises(UsageError, match="unknown family"):
+        family("ring_torus:2x2", [0], [1e9])

@@ -1,5 +1,7 @@
 """What is kept, what is spared, and the reason that is told."""
 
+from dataclasses import replace
+
 import pytest
 
 from synth.networks.families import family
@@ -88,8 +90,8 @@ def test_of_many_ranks_the_greedy_near_the_bound_spares_trees_for_an_all_reduce(
 
 def test_the_reason_names_the_next_best(few):
     choice = Choice(1.0)
-    choice.take(plan_of("ring"), few, 2.0)
-    choice.take(plan_of("tree"), few, 3.0)
+    choice.take(plan_of("ring"), replace(few, method="ring"), 2.0)
+    choice.take(plan_of("tree"), replace(few, method="tree"), 3.0)
     assert choice.why() == "50 % faster than tree, the next best"
     choice.take(plan_of("ring"), few, 1.0)
     assert choice.why() == "it reaches the bound"

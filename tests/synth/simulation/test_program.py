@@ -15,7 +15,8 @@ from synth.lang import chunk, program
 from synth.methods import direct
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.simulation.program import Costs, _chain, simulate_program
+from synth.simulation.fifo_order import links_of
+from synth.simulation.program import Costs, _chain, links_used, simulate_program
 from synth.simulation.schedule import replay
 
 FREE = Costs(step_s=0.0)
@@ -135,3 +136,19 @@ def test_a_share_that_is_nothing_is_not_below_nothing():
     one, nobody = np.zeros(1, dtype=np.int32), np.full(1, -1, dtype=np.int32)
     shares = _chain(np.ones(1), one, nobody, np.array([0.1 + 0.2]), np.zeros(1), np.array([0.3]), 0.0)
     assert shares["threadblock"] == 0.0
+
+
+def test_channels_take_parallel_links_in_turn():
+    links = [Link(0, 1, 1e-6, 1e-9), Link(0, 1, 1e-6, 1e-9), Link(0, 1, 1e-6, 4e-9), Link(1, 0, 1e-6, 1e-9)]
+    network = build("two and a slow one", ["a", "a"], links)
+
+    @program("broadcast", ranks=2, chunks=3, in_place=True)
+    def apart():
+        for index in range(3):
+            chunk("input", 0, index).assign("output", 1, index, ch=index)
+
+    made = apart()
+    used = links_used(made, network, 1 << 20)[links_of(made).sends]
+    # Three channels on two links that are alike; the slow one carries nothing.
+    assert sorted(np.bincount(used, minlength=4).tolist()) == [0, 0, 1, 2]
+    assert set(network.beta_s_per_byte[used].tolist()) == {1e-9}

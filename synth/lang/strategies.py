@@ -1,0 +1,114 @@
+"""AdapCC's strategies as published, carried out in the chunk language (Sec. V-B).
+
+A chunk of sub-collective m is C_m bytes. A rank that aggregates (a = 1) adds what it receives to what it has,
+and sends on the sum. One that does not (a = 0) sends its own chunk and passes on what it receives, each a
+chunk of its own in scratch, until a rank that aggregates, or the root, adds it. Chunks follow one
+another in a pipeline, the parts in turn; an all_reduce sends back from each part's root at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import gcd
+
+from synth.adapcc.published_milp import PublishedStrategy, SubCollective
+from synth.errors import NotApplicableError
+from synth.lang.algorithm import Algorithm, program
+from synth.lang.chunks import Chunk, chunk
+
+__all__ = ["strategy_algorithm"]
+
+
+def strategy_algorithm(strategy: PublishedStrategy, *, back: bool = False) -> tuple[Algorithm, int]:
+    """(the algorithm, the bytes of its chunks); with ``back`` a reduce becomes an all_reduce.
+
+    Raises NotApplicableError where parts of a reduce end at several roots: that has no collective.
+    """
+    question, parts = strategy.question, strategy.parts
+    kind = "all_reduce" if back else question.kind
+    roots = {part.root for part in parts}
+    if kind == "reduce" and len(roots) > 1:
+        raise NotApplicableError(f"adapcc: the parts of a reduce have the roots {sorted(map(str, roots))}")
+    unit_bytes = gcd(*(size for part in parts for size in (part.choice.size_bytes, part.choice.chunk_bytes)))
+    share = question.size_bytes // unit_bytes
+    ranks = question.network.ranks
+    chunks = share * ranks if kind == "all_to_all" else share
+
+    def body() -> None:
+        for part, first, size in _blocks(parts, unit_bytes):
+            if kind == "all_to_all":
+                _exchange(strategy, part, first, size, share)
+            elif kind == "broadcast":
+                _spread(strategy, part, first, size)
+            else:
+                _sum(strategy, part, first, size, back=back)
+
+    root = next(iter(roots)) if kind != "all_to_all" else None
+    made = program(
+        kind,
+        ranks,
+        chunks=chunks,
+        in_place=kind != "all_to_all",
+        root=root if root is not None and kind != "all_reduce" else 0,
+        name=f"adapcc_{kind}",
+    )(body)
+    return made, unit_bytes
+
+
+def _blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
+    """(part, first unit, units) of each chunk: those that are as far on in their part go together."""
+    found, first = [], 0
+    for number, part in enumerate(parts):
+        units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
+        for at in range(0, units, step):
+            found.append((at / units, number, first + at, min(step, units - at)))
+        first += units
+    for _, number, at, size in sorted(found):
+        yield parts[number], at, size
+
+
+def _sum(strategy: PublishedStrategy, part: SubCollective, first: int, size: int, *, back: bool) -> None:
+    """One chunk from every rank to the root of its part, and back."""
+    network = strategy.question.network
+    above = {flow[0]: int(network.dst[path[0]]) for flow, path in part.paths.items() if path}
+    depth = {flow[0]: len(path) for flow, path in part.paths.items()}
+    passing: dict[int, list[Chunk]] = defaultdict(list)
+    for rank in sorted(above, key=lambda rank: -depth[rank]):
+        onward = above[rank]
+        adds = onward in part.aggregates or onward == part.root
+        for packet in (chunk("input", rank, first, size), *passing[rank]):
+            if adds:
+                chunk("input", onward, first, size).reduce(packet)
+            else:
+                place = f"for {onward}'s successor, {len(passing[onward])}"
+                passing[onward].append(packet.assign(place, onward, first))
+    if back:
+        for rank in sorted(above, key=lambda rank: depth[rank]):
+            chunk("input", above[rank], first, size).assign("input", rank, first)
+
+
+def _spread(strategy: PublishedStrategy, part: SubCollective, first: int, size: int) -> None:
+    """One chunk from the root along all paths, once to each rank."""
+    network, reached = strategy.question.network, set()
+    for path in sorted(part.paths.values(), key=len):
+        for link in path:
+            src, dst = int(network.src[link]), int(network.dst[link])
+            if dst not in reached:
+                chunk("input" if src == part.root else "output", src, first, size).assign(
+                    "output", dst, first
+                )
+                reached.add(dst)
+
+
+def _exchange(strategy: PublishedStrategy, part: SubCollective, first: int, size: int, share: int) -> None:
+    """One chunk of every flow, through scratch where others pass it on."""
+    network = strategy.question.network
+    ranks = network.ranks
+    for rank in range(ranks):
+        chunk("input", rank, rank * share + first, size).assign("output", rank, rank * share + first)
+    for (src, dst), path in part.paths.items():
+        packet = chunk("input", src, dst * share + first, size)
+        for link in path[:-1]:
+            packet = packet.assign(f"from {src} to {dst}", int(network.dst[link]), first)
+        packet.assign("output", dst, src * share + first)
