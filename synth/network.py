@@ -3,6 +3,10 @@
 A chunk of c bytes on link e occupies the link, and every port the link names, for beta_e·c seconds
 and arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held
 for alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
+
+Where the network ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for as long as
+the port itself needs for the chunk: what the link cannot take yet waits in a queue, and the port serves
+others meanwhile. So a fast NIC sends to several slow ones at once.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ _BETA_S_PER_BYTE = (1e-30, 1e12)
 # Some thousand sends one after the other are still 15 digits away from the shortest.
 _MOST_SPREAD = 1e9
 _SIZES_BYTES = (1 << 12, 1 << 30)
+# Links of one port that differ by less have the rate of the port, measured more or less well.
+_ALIKE = 1.1
 
 
 class Link(NamedTuple):
@@ -41,7 +47,8 @@ class Link(NamedTuple):
 class Network:
     """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``.
 
-    ``memory`` says what copies and sums cost the ranks of a host, where that was measured.
+    ``memory`` says what copies and sums cost the ranks of a host, where that was measured. ``queues``: a slow
+    link between hosts does not hold a fast port for all of its own time.
     """
 
     name: str
@@ -55,6 +62,7 @@ class Network:
     link_port: Ints
     hold_alpha: bool = False
     memory: tuple[HostMemory, ...] = ()
+    queues: bool = False
 
     @property
     def ranks(self) -> int:
@@ -102,10 +110,50 @@ class Network:
         """The link of each entry of ``link_port``."""
         return ints(np.repeat(np.arange(self.links), np.diff(self.link_port_start)))
 
+    @cached_property
+    def port_s_per_byte(self) -> Floats:
+        """What each port needs for a byte: as much as its fastest links, between hosts if there are any.
+
+        One link may have been measured too fast, so the median counts of those about as fast as the fastest.
+        """
+        found = np.zeros(len(self.ports))
+        start, users = self.port_links
+        within = self.within_host
+        for port in range(len(self.ports)):
+            mine = users[start[port] : start[port + 1]]
+            beta = self.beta_s_per_byte[mine[~within[mine]] if not within[mine].all() else mine]
+            if len(beta):
+                found[port] = np.median(beta[beta <= beta.min() * _ALIKE])
+        return floats(found)
+
+    @cached_property
+    def held_s_per_byte(self) -> Floats:
+        """For each entry of ``link_port`` what a byte over its link keeps that port busy."""
+        beta = self.beta_s_per_byte[self.port_user]
+        if not self.queues:
+            return floats(beta)
+        return floats(np.where(self.within_host[self.port_user], beta, self.port_s_per_byte[self.link_port]))
+
+    @cached_property
+    def port_part(self) -> Floats:
+        """For each entry of ``link_port`` for which part of its link's time a byte holds the port."""
+        return floats(self.held_s_per_byte / self.beta_s_per_byte[self.port_user])
+
     def hold_s(self, chunk_bytes: int) -> Floats:
-        """Seconds that one chunk keeps each link and its ports busy."""
+        """Seconds that one chunk keeps each link busy, and its ports where the network does not queue."""
         held = self.beta_s_per_byte * chunk_bytes
         return floats(held + self.alpha_s if self.hold_alpha else held)
+
+    def port_hold_s(self, chunk_bytes: int) -> Floats:
+        """For each entry of ``link_port`` the seconds that one chunk over its link keeps that port busy."""
+        held = self.held_s_per_byte * chunk_bytes
+        return floats(held + self.alpha_s[self.port_user] if self.hold_alpha else held)
+
+    def held_s(self, chunk_bytes: int) -> Floats:
+        """Seconds that one chunk keeps busy what its link holds, in the order of ``link_resources``."""
+        return floats(
+            np.insert(self.port_hold_s(chunk_bytes), self.link_port_start[:-1], self.hold_s(chunk_bytes))
+        )
 
     def travel_s(self, chunk_bytes: int) -> Floats:
         """Seconds from the start of a send to its arrival, for each link."""
@@ -117,8 +165,11 @@ class Network:
     def ports_along(self, links: Indices) -> tuple[Indices, Indices]:
         """(row, port): every port that ``links[row]`` uses, row by row."""
         counts = np.diff(self.link_port_start)[links]
-        ports = self.link_port[spans(self.link_port_start[:-1][links], counts)]
-        return np.repeat(np.arange(len(links)), counts), ports
+        return np.repeat(np.arange(len(links)), counts), self.link_port[self.port_entries(links)]
+
+    def port_entries(self, links: Indices) -> Indices:
+        """Which entries of ``link_port`` are those of ``links``, in the order of ``ports_along``."""
+        return spans(self.link_port_start[:-1][links], np.diff(self.link_port_start)[links])
 
     def resources_of(self, link: int) -> list[int]:
         """What a send over ``link`` holds: the link, then its ports, which are numbered after all links."""

@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Bytes, Ints, ints
+from probes.columns import Bytes, Floats, Ints, floats, ints
 from synth.collective import Collective
 
 __all__ = [
@@ -74,6 +74,8 @@ class Program:
     ``source`` and ``line`` (for each step) say which statement made it, where that is known.
     ``turn``, where a schedule made it, is the place of each step in the schedule's order: of transfers
     that could take a port at the same moment the simulator lets the earliest turn have it.
+    ``tb_bytes_per_s`` is how fast each threadblock is to send where a network queues, as the schedule has it
+    on average (empty: as fast as it can).
     """
 
     name: str
@@ -102,6 +104,7 @@ class Program:
     source: str = ""
     line: Ints = field(default_factory=lambda: ints([]))
     turn: Ints = field(default_factory=lambda: ints([]))
+    tb_bytes_per_s: Floats = field(default_factory=lambda: floats([]))
 
     @property
     def ranks(self) -> int:

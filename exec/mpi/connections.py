@@ -63,6 +63,7 @@ class Connections:
         self.through_ns: dict[int, Indices] = {}
         self.rank, self.dtype = comm.Get_rank(), recv.dtype
         self.ends = _ends(layout)
+        self._paces = _paces(layout)
         keys = comm.allgather(host_key())
         self.host = [keys.index(key) for key in keys]
         cores = comm.allgather(os.sched_getaffinity(0))
@@ -256,6 +257,7 @@ class Connections:
             depth,
             tuple(early),
             through_ns,
+            self._paces.get(number, 0.0) if outgoing else 0.0,
         )
 
     def _leaving(self, message: Message, tile: int, slot: Array) -> Array:
@@ -311,6 +313,16 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
         slots = max(slots, _WIRE_SLOTS_BYTES + _WIRE_DEPTH * _LINE * most)
     scratch = layout.elements(rank, SCRATCH) * item_bytes
     return _BASES_BYTES + ends * (_COUNTERS_BYTES + slots) + scratch
+
+
+def _paces(layout: Layout) -> dict[int, float]:
+    """For each connection that is paced how many bytes a second it is to send."""
+    program = layout.program
+    if not len(program.tb_bytes_per_s):
+        return {}
+    send, _ = numbered(program)
+    paces = zip(send, program.tb_bytes_per_s.tolist(), strict=True)
+    return {number: bytes_per_s for number, bytes_per_s in paces if number >= 0}
 
 
 def _ends(layout: Layout) -> dict[int, tuple[int, int, int]]:

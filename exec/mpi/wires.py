@@ -7,8 +7,9 @@ posted as soon as its memory is free, a send started as soon as its message is t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from exec.program.wires import Wire
@@ -18,6 +19,8 @@ __all__ = ["SEGMENT_BYTES", "MpiWires"]
 
 # Open MPI sends what is longer over TCP by a protocol that halves a link which carries data both ways.
 SEGMENT_BYTES = 60 << 10
+# How long a rank sleeps between looks while it holds messages back.
+_NAP_S = 2e-4
 
 
 class MpiWires:
@@ -39,6 +42,9 @@ class MpiWires:
         self._prefix = [0] * len(wires)
         # How many segments of each message have not ended yet.
         self._left: list[list[int]] = [[] for _ in wires]
+        # When the next message of a wire that is paced may start, and the first of these moments.
+        self._due_s = [0.0] * len(wires)
+        self._soonest_s = inf
 
     def begin(self, run: int) -> None:
         """Post what may arrive from the start of run number ``run``."""
@@ -46,14 +52,28 @@ class MpiWires:
             self._base[at] = run * len(requests)
             self._started[at] = self._prefix[at] = 0
             self._left[at] = [len(segments) for segments in requests]
+        self._due_s = [0.0] * len(self._wires)
         self._start()
 
     def serve(self, *, wait: bool) -> bool:
         """Start and end what can be; with ``wait`` stay until something has ended. Whether anything did."""
         self._start()
-        if not self._active:
-            return False
-        found = (self._waitsome if wait else self._testsome)(self._active)
+        if wait and self._soonest_s < inf:
+            return self._serve_until_due()
+        return self._end(self._waitsome if wait else self._testsome)
+
+    def _serve_until_due(self) -> bool:
+        """End what can be until the next message may start, or something has ended; whether anything did."""
+        while not self._end(self._testsome):
+            left_s = self._soonest_s - time.perf_counter()
+            if left_s <= 0:
+                return False
+            time.sleep(min(left_s, _NAP_S))
+        return True
+
+    def _end(self, of: Callable[[list[Any]], list[int] | None]) -> bool:
+        """Count the requests that have ended, and start what can be then; whether any has."""
+        found = of(self._active) if self._active else None
         if not found:
             return False
         for index in found:
@@ -74,14 +94,28 @@ class MpiWires:
         self._wires, self._requests = (), []
 
     def _start(self) -> None:
+        self._soonest_s = inf
         for at, wire in enumerate(self._wires):
             while self._started[at] < len(wire.messages) and self._may_start(at, wire):
                 number = self._started[at]
+                if wire.outgoing and wire.bytes_per_s and not self._is_due(at, wire.messages[number].size):
+                    break
                 for request in self._requests[at][number]:
                     request.Start()
                     self._active.append(request)
                     self._owner.append((at, number))
                 self._started[at] = number + 1
+
+    def _is_due(self, at: int, size_bytes: int) -> bool:
+        """Whether a message of a wire that is paced may start now; if so, when the next one may is set."""
+        now_s = time.perf_counter()
+        if now_s < self._due_s[at]:
+            self._soonest_s = min(self._soonest_s, self._due_s[at])
+            return False
+        # Who comes late may catch up on one message.
+        own_s = size_bytes / self._wires[at].bytes_per_s
+        self._due_s[at] = max(self._due_s[at], now_s - own_s) + own_s
+        return True
 
     def _may_start(self, at: int, wire: Wire) -> bool:
         number = self._started[at]

@@ -21,6 +21,7 @@ class Wire(NamedTuple):
 
     ``early[n]``: message n arrives where nothing else lies, and need not wait for one of ``depth`` slots.
     ``through_ns[n]`` is set to when message n was through, by the monotonic clock; empty: nobody asks.
+    What goes out is to go at ``bytes_per_s``; 0: as fast as it can.
     """
 
     outgoing: bool
@@ -31,6 +32,7 @@ class Wire(NamedTuple):
     depth: int
     early: tuple[bool, ...]
     through_ns: Indices
+    bytes_per_s: float = 0.0
 
 
 class Wires(Protocol):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +24,10 @@ from probes.errors import LostRankError
 __all__ = ["FlowWires"]
 
 _POLL_MS = 20
+# Linux's number of the option, which Python does not name, and no limit.
+_SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1
+# At what rate each socket is paced: plans share them.
+_PACED: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()
 _NOTHING = memoryview(b"")
 
 
@@ -96,6 +102,14 @@ class FlowWires:
         return moved
 
 
+def _pace(end: socket.socket, bytes_per_s: float) -> None:
+    """Have the kernel send at this rate, however much it is given; 0: as fast as it can."""
+    rate = max(1, round(bytes_per_s)) if bytes_per_s else _UNPACED
+    if _PACED.get(end, _UNPACED) != rate:
+        end.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("Q", rate))
+        _PACED[end] = rate
+
+
 class _End:
     """One end of a connection: how many messages of this run are through, and how much of the next.
 
@@ -107,6 +121,7 @@ class _End:
         self.key = wire.outgoing, wire.peer, wire.channel
         self.moved = 0
         self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
+        self._bytes_per_s = wire.bytes_per_s
         self._arrays, self._through_ns = wire.messages, wire.through_ns
         self._messages = [memoryview(message.data) for message in self._arrays]
         self._base = self._through = self._offset = 0
@@ -122,6 +137,8 @@ class _End:
 
     def begin(self, run: int) -> None:
         self._base, self._through = run * len(self._messages), 0
+        if self.outgoing:
+            _pace(self.socket, self._bytes_per_s)
 
     def wants(self) -> bool:
         """Whether a message could move if the socket let it."""

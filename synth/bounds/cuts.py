@@ -31,8 +31,8 @@ class Cut:
 class Gates:
     """What delivers across a cut: one row for each port, or for each link without a shared one.
 
-    ``beta_s_per_byte`` and ``alpha_s`` are the least among the gate's links; ``tail`` is one rank
-    the gate is fed from, or -1 where there are several.
+    ``beta_s_per_byte`` and ``alpha_s`` are the least among the gate's links, or what its port needs; ``tail``
+    is one rank the gate is fed from, or -1 where there are several.
     """
 
     beta_s_per_byte: Floats
@@ -63,11 +63,11 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
 
 def gates(network: Network, cut: Cut) -> Gates:
     """What delivers across ``cut``; a link with several ports is counted at its busiest one."""
-    gate_of = _gate_of(network, cut.links)
+    gate_of, held = _gate_of(network, cut.links)
     count = int(gate_of.max(initial=-1)) + 1
     beta = np.full(count, np.inf)
     alpha = np.full(count, np.inf)
-    np.minimum.at(beta, gate_of, network.beta_s_per_byte[cut.links])
+    np.minimum.at(beta, gate_of, held)
     np.minimum.at(alpha, gate_of, network.alpha_s[cut.links])
     tails = network.src[cut.links]
     low = np.full(count, network.ranks)
@@ -77,16 +77,19 @@ def gates(network: Network, cut: Cut) -> Gates:
     return Gates(beta, alpha, np.where(low == high, low, -1).astype(np.int32))
 
 
-def _gate_of(network: Network, links: Indices) -> Indices:
+def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
+    """For each link its gate, and what a byte keeps the gate busy."""
     owner, port = network.ports_along(links)
+    held = np.array(network.beta_s_per_byte[links])
     if not len(port):
-        return np.arange(len(links), dtype=np.int32)
+        return np.arange(len(links), dtype=np.int32), held
     used = np.bincount(port, minlength=len(network.ports))
     label = len(network.ports) + np.arange(len(links))
     # Ports in the order of rising use: the last one written, the busiest, stays.
     order = np.argsort(used[port], kind="stable")
     label[owner[order]] = port[order]
-    return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int32)
+    held[owner[order]] = network.held_s_per_byte[network.port_entries(links)][order]
+    return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int32), held
 
 
 def _groups(network: Network) -> Iterator[tuple[Mask, str]]:

@@ -25,9 +25,9 @@ class Prices:
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
         self.resources = network.links + len(network.ports)
-        # A link whose port never waits for another link holds nothing back that the port does not.
+        # A link that holds a port for as long as itself holds nothing back that the port does not.
         self.free = np.ones(network.links, dtype=bool)
-        self.free[network.port_user] = False
+        self.free[network.port_user[network.port_part >= 1.0]] = False
 
     def even(self) -> Floats:
         """All resources alike: links without ports, and ports."""
@@ -53,7 +53,8 @@ class Prices:
 
     def of_links(self, price: Floats) -> Floats:
         total = price[: self.network.links].copy()
-        np.add.at(total, self.network.port_user, price[self.network.links + self.network.link_port])
+        ports = price[self.network.links + self.network.link_port] * self.network.port_part
+        np.add.at(total, self.network.port_user, ports)
         return floats(total * self.held_s)
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
@@ -81,5 +82,5 @@ class Prices:
             flow = np.where(moving, flow, 0.0)
         held = used * self.held_s
         ports = np.zeros(len(network.ports))
-        np.add.at(ports, network.link_port, held[network.port_user])
+        np.add.at(ports, network.link_port, held[network.port_user] * network.port_part)
         return np.concatenate((np.where(self.free, held, 0.0), ports))

@@ -92,7 +92,7 @@ def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
     rate = 1.0 / network.beta_s_per_byte
     owner = network.port_user
     port_rate = np.zeros(ports)
-    np.maximum.at(port_rate, network.link_port, rate[owner])
+    np.maximum.at(port_rate, network.link_port, 1.0 / network.held_s_per_byte)
     # A link with p ports has p + 1 arcs: before its first port, between ports, after its last.
     last = np.ones(len(owner), dtype=bool)
     last[:-1] = owner[1:] != owner[:-1]

@@ -49,7 +49,8 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     resources = links + len(network.ports)
     # Seconds are scaled so that the solver's tolerances mean something.
     unit = float(held_s.max())
-    held = np.concatenate((np.tile(held_s[user] / unit, len(sources)), -np.ones(resources)))
+    part = np.concatenate((np.ones(links), network.port_part))
+    held = np.concatenate((np.tile(held_s[user] * part / unit, len(sources)), -np.ones(resources)))
     holder = np.concatenate((np.tile(resource, len(sources)), np.arange(resources)))
     column = np.concatenate(((user + shift).ravel(), np.full(resources, count)))
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))

@@ -17,18 +17,25 @@ from synth.network import Network
 __all__ = ["Shares", "Trees", "link_load", "solve"]
 
 _HEIGHT_WEIGHT = 1e-2
+# A link that is slower than its port by less has the port's rate, measured more or less well.
+_ALIKE = 1.03
 
 
 def link_load(network: Network) -> csc_array:
     """(resources, links): seconds per byte that each link keeps each resource busy.
 
-    A port, which its links load together, stands for them; a link without one for itself.
+    A port, which its links load together, stands for them; a link without one for itself, and so does one
+    that is slower than each of its ports.
     """
-    alone = np.setdiff1d(np.arange(network.links), network.port_user)
+    slow = np.ones(network.links, dtype=bool)
+    alike = network.held_s_per_byte * _ALIKE >= network.beta_s_per_byte[network.port_user]
+    slow[network.port_user[alike]] = False
+    alone = np.flatnonzero(slow)
     row = np.concatenate((network.links + network.link_port, alone))
     column = np.concatenate((network.port_user, alone))
+    busy = np.concatenate((network.held_s_per_byte, network.beta_s_per_byte[alone]))
     used, row = np.unique(row, return_inverse=True)
-    return csc_array((network.beta_s_per_byte[column], (row, column)), shape=(len(used), network.links))
+    return csc_array((busy, (row, column)), shape=(len(used), network.links))
 
 
 class Trees:
@@ -75,10 +82,11 @@ class Shares:
     s_per_byte: float
 
 
-def solve(busy: csc_array, trees: Trees, demand: Floats) -> Shares:
+def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
     """Shares with the least largest load; among about equals those of low trees.
 
-    ``busy`` is (resources, edges); ``demand[g]`` is what group g carries.
+    ``busy`` is (resources, edges); ``demand[g]`` is what group g carries. What every tree loads a resource
+    with may be ``spared``: it does not count.
     """
     columns, groups = trees.table, trees.groups
     count, size = columns.shape
@@ -87,6 +95,8 @@ def solve(busy: csc_array, trees: Trees, demand: Floats) -> Shares:
         shape=(busy.shape[1], count),
     )
     load = (busy @ member).tocsr()
+    if spared is not None:
+        load.data -= np.repeat(spared, np.diff(load.indptr))
     scale = float(load.max()) or 1.0
     rows = _distinct_rows(load)
     upper = hstack((load[rows] / scale, coo_array(-np.ones((len(rows), 1)))), format="csc")

@@ -34,6 +34,7 @@ def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
             network.travel_s(schedule.chunk_bytes),
             network.link_port_start,
             network.link_port,
+            network.port_hold_s(schedule.chunk_bytes),
             len(network.ports),
             slack,
         )
@@ -77,6 +78,7 @@ def _in_turn(
     travel_s: Floats,
     port_start: Indices,
     port: Indices,
+    port_hold_s: Floats,
     ports: int,
     slack: float,
 ) -> bool:
@@ -93,7 +95,8 @@ def _in_turn(
             clear_s = ended_s[resource] - slack * ended_s[resource]
             if not (begin_s >= begun_s[resource] and begin_s >= clear_s):
                 return False
-            begun_s[resource], ended_s[resource] = begin_s, begin_s + hold_s[e]
+            held_s = hold_s[e] if at < port_start[e] else port_hold_s[at]
+            begun_s[resource], ended_s[resource] = begin_s, begin_s + held_s
     return True
 
 

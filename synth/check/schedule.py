@@ -87,7 +87,8 @@ def _exclusive(schedule: Schedule, timing: Timing) -> list[str]:
     hold_s = network.hold_s(schedule.chunk_bytes)[schedule.link]
     found = _overlaps(schedule, timing, np.arange(schedule.sends), schedule.link, hold_s, "link", ())
     rows, port = network.ports_along(schedule.link)
-    return found + _overlaps(schedule, timing, rows, port, hold_s, "port", network.ports)
+    port_hold_s = network.port_hold_s(schedule.chunk_bytes)[network.port_entries(schedule.link)]
+    return found + _overlaps(schedule, timing, rows, port, port_hold_s, "port", network.ports)
 
 
 def _overlaps(
@@ -104,7 +105,7 @@ def _overlaps(
     order = order[np.isfinite(begin_s[order])]
     sorted_rows, sorted_resource = rows[order], resource[order]
     begin_s = begin_s[order]
-    end_s = begin_s + hold_s[sorted_rows]
+    end_s = begin_s + hold_s[order]
     same = sorted_resource[1:] == sorted_resource[:-1]
     clash = same & (begin_s[1:] < end_s[:-1] - _SLACK * end_s[:-1])
     found = []

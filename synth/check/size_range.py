@@ -39,13 +39,16 @@ class Unsettled(NamedTuple):
 
 
 class _Links(NamedTuple):
-    """Seconds and seconds a byte of a send over each link, and what it holds: itself and its ports."""
+    """Seconds and seconds a byte of a send over each link, and what it holds: itself and its ports, each for
+    ``held_s`` and so much more a byte.
+    """
 
-    hold_s: Floats
     travel_s: Floats
     beta_s_per_byte: Floats
     held_start: Indices
     held: Indices
+    held_s: Floats
+    held_beta: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,14 +248,14 @@ def _timed(schedule: Schedule) -> _Times:
     network, size = schedule.network, schedule.chunk_bytes
     slots = touched(network, schedule.collective, schedule.chunk, schedule.link)
     ready_s = np.where(slots.held, 0.0, np.inf)
-    links = _Links(
-        network.hold_s(size), network.travel_s(size), network.beta_s_per_byte, *network.link_resources
-    )
+    hold_s, travel_s, beta = network.hold_s(size), network.travel_s(size), network.beta_s_per_byte
+    held_beta = network.held_s(size + 1) - network.held_s(size)
+    links = _Links(travel_s, beta, *network.link_resources, network.held_s(size), held_beta)
     free_s = np.zeros(network.links + len(network.ports))
     start_s, slope = np.empty(schedule.sends), np.empty(schedule.sends)
     _replay(slots[0], slots[1], schedule.link, links, ready_s, free_s, start_s, slope)
     row = schedule.link
-    return _Times(start_s, slope, links.hold_s[row], links.travel_s[row], links.beta_s_per_byte[row])
+    return _Times(start_s, slope, hold_s[row], travel_s[row], beta[row])
 
 
 @compiled
@@ -267,7 +270,7 @@ def _replay(
     slope: Floats,
 ) -> None:
     """As the simulator's, with the seconds a byte along the longest path to each start."""
-    hold_s, travel_s, beta, held_start, held = links
+    travel_s, beta, held_start, held, held_s, held_beta = links
     ready_slope, free_slope = np.zeros(len(ready_s)), np.zeros(len(free_s))
     for row in range(len(link)):
         e = link[row]
@@ -277,7 +280,7 @@ def _replay(
                 begin, grows = free_s[held[at]], free_slope[held[at]]
         start_s[row], slope[row] = begin, grows
         for at in range(held_start[e], held_start[e + 1]):
-            free_s[held[at]], free_slope[held[at]] = begin + hold_s[e], grows + beta[e]
+            free_s[held[at]], free_slope[held[at]] = begin + held_s[at], grows + held_beta[at]
         known_s = ready_s[enters[row]]
         if known_s == np.inf or begin + travel_s[e] > known_s:
             ready_s[enters[row]], ready_slope[enters[row]] = begin + travel_s[e], grows + beta[e]

@@ -32,7 +32,7 @@ from synth.tree_packing.arborescence_pairs import pack_pairs
 from synth.tree_packing.arborescences import RootedPacking, pack_rooted
 from synth.tree_packing.integral_packing import gathering_trees
 from synth.tree_packing.rooted_trees import depths
-from synth.tree_packing.spanning_trees import Edges, pack, pair_links
+from synth.tree_packing.spanning_trees import Edges, Packing, fewest, pack, pair_links, thinned
 
 __all__ = ["synthesize"]
 
@@ -40,8 +40,11 @@ _LEADS = (96, 48, 192, 0)
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 _MOST_ROOTS = 40
 # How much less a packing of pairs must load before it is taken.
-_WORTH_PAIRS = 1.01
+_WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
 _SENDS_FOR_ALL_LEADS = 300_000
+# How much less than they could carry ports may carry beyond what they must, and what that may cost.
+_HEADROOMS = (0.5, 0.3, 0.2, 0.1, 0.05)
+_AS_GOOD, _FEWER_MAY_COST = 1.005, 1.02
 
 
 def synthesize(
@@ -125,20 +128,39 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
     found: list[_TwoWayPacking] = []
     least_s = np.inf
     try:
-        packing = pack(pair_links(network), enough_s_per_byte=enough_s, seed=seed)
-        trees = tuple(_hung(packing.edges, tree) for tree in packing.trees)
-        found.append(_TwoWayPacking(network, trees, packing.share))
-        least_s = packing.s_per_byte
+        for packing in _packed(network, enough_s, seed):
+            trees = tuple(_hung(packing.edges, tree) for tree in packing.trees)
+            found.append(_TwoWayPacking(network, trees, packing.share))
+            least_s = min(least_s, packing.s_per_byte)
     except NotApplicableError:
         if network.ranks > _MOST_ROOTS:
             raise
-    if network.ranks <= _MOST_ROOTS and least_s > enough_s * _WORTH_PAIRS:
+    worth = _WORTH_PAIRS_IN_QUEUES if network.queues else _WORTH_PAIRS
+    if network.ranks <= _MOST_ROOTS and least_s > enough_s * worth:
         pairs = pack_pairs(network, enough_s_per_byte=enough_s, seed=seed)
-        if least_s > pairs.s_per_byte * _WORTH_PAIRS:
+        if least_s > pairs.s_per_byte * worth:
             rows = zip(pairs.up, pairs.down, strict=True)
             trees = tuple(_paired(network, up, down) for up, down in rows)
             found.append(_TwoWayPacking(network, trees, pairs.share))
     return tuple(found)
+
+
+def _packed(network: Network, enough_s: float, seed: int) -> list[Packing]:
+    """Spanning trees; where a network queues, with as much headroom as takes no time, and as few as can be.
+
+    There nothing keeps to an order: what is close to its limit anywhere falls behind, and trees of small
+    shares are slow to pass on a chunk.
+    """
+    edges = pair_links(network)
+    packing = pack(edges, enough_s_per_byte=enough_s, seed=seed)
+    if not network.queues:
+        return [packing]
+    most_s = packing.s_per_byte * _AS_GOOD
+    for headroom in _HEADROOMS:
+        roomy = pack(edges, enough_s_per_byte=enough_s, headroom=headroom, seed=seed)
+        if roomy.s_per_byte <= most_s:
+            return [thinned(roomy), fewest(roomy, roomy.s_per_byte * _FEWER_MAY_COST)]
+    return [thinned(packing), fewest(packing, packing.s_per_byte * _FEWER_MAY_COST)]
 
 
 def _interleaved(share: Floats, chunks: int) -> Indices:

@@ -12,7 +12,10 @@ __all__ = ["from_profile"]
 
 
 def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = False) -> Network:
-    """The network that ``profile`` describes, at the capability (not the median) of its links."""
+    """The network that ``profile`` describes, at the capability (not the median) of its links.
+
+    Ranks on CPUs talk over networks that queue.
+    """
     links = profile.links
     ports_of: list[list[int]] = [[] for _ in range(len(links.src))]
     for number, port in enumerate(profile.ports):
@@ -30,4 +33,5 @@ def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = 
         link_port=ints([number for ports in ports_of for number in ports]),
         hold_alpha=hold_alpha,
         memory=profile.memory,
+        queues=profile.transport == "mpi",
     )

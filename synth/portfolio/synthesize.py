@@ -143,7 +143,10 @@ def _carried_out(
             continue
         if keep is not None:
             keep(trial.schedule)
-        if request.chunk_bytes is not None and trial.schedule.outcome is not None:
+        # Integer programs hold a port for as long as the link: no bound where the network queues.
+        bounded = trial.schedule.outcome is not None and not request.network.queues
+        if request.chunk_bytes is not None and bounded:
+            assert trial.schedule.outcome is not None
             proven = (*proven, *trial.schedule.outcome.bounds)
             choice.target_s = max(bound.time_s for bound in proven)
         choice.take(plan, trial.schedule, trial.time_s)

@@ -34,7 +34,8 @@ _MOST_EXPONENT = 100.0
 class Resources(NamedTuple):
     """What routing knows of a network: who holds what for how long, and the links that leave each rank.
 
-    Resources are links, then ports; link e holds itself and ``port[port_start[e]:port_start[e + 1]]``.
+    Resources are links, then ports; link e holds itself and, for ``port_part`` of that time,
+    ``port[port_start[e]:port_start[e + 1]]``.
     """
 
     src: Indices
@@ -42,13 +43,14 @@ class Resources(NamedTuple):
     held_s: Floats
     port_start: Indices
     port: Indices
+    port_part: Floats
     out_start: Indices
     out_links: Indices
 
 
 def resources(network: Network, chunk_bytes: int) -> Resources:
     """Of ``network`` with chunks of one size."""
-    ports = network.link_port_start, network.link_port
+    ports = network.link_port_start, network.link_port, network.port_part
     return Resources(network.src, network.dst, network.hold_s(chunk_bytes), *ports, *network.out_links)
 
 
@@ -81,7 +83,7 @@ def price_of(through: Resources, price: Floats, link: int) -> float:
     """What a chunk costs on ``link``, by the prices of the link and its ports."""
     total, links = price[link], len(through.src)
     for at in range(through.port_start[link], through.port_start[link + 1]):
-        total += price[links + through.port[at]]
+        total += price[links + through.port[at]] * through.port_part[at]
     return float(total * through.held_s[link])
 
 
@@ -95,7 +97,7 @@ def charge(
     price[link] = np.exp(min(ETA * load_s[link] / largest_s, _MOST_EXPONENT))
     for at in range(through.port_start[link], through.port_start[link + 1]):
         port = links + through.port[at]
-        load_s[port] += held_s
+        load_s[port] += held_s * through.port_part[at]
         price[port] = np.exp(min(ETA * load_s[port] / largest_s, _MOST_EXPONENT))
 
 

@@ -118,7 +118,13 @@ def _line_up(
         np.zeros(network.links, np.int64),
     )
     state = link_state(network.link_port_start, network.link_port, *network.port_links)
-    return _run(sends, queues, state, held, network.hold_s(chunk_bytes), network.travel_s(chunk_bytes))
+    hold_s = network.hold_s(chunk_bytes)
+    port_hold_s = network.port_hold_s(chunk_bytes)
+    # A port that is held for another time than its link is set free by an event of its own.
+    apart = port_hold_s != hold_s[network.port_user]
+    events = 2 + int(np.bincount(network.port_user[apart], minlength=1).max())
+    times = _Times(hold_s, network.travel_s(chunk_bytes), port_hold_s, apart)
+    return _run(sends, queues, state, held, times, events)
 
 
 def _by_slot(slot: Indices, place: Indices, slots: int) -> tuple[Indices, Indices]:
@@ -144,6 +150,17 @@ class _Sends(NamedTuple):
     in_rows: Indices
 
 
+class _Times(NamedTuple):
+    """Seconds for which a send holds its link and flies over it, and, of each entry of the ports, for which
+    it holds that port; ``apart`` where the last is not the first.
+    """
+
+    hold_s: Floats
+    travel_s: Floats
+    port_hold_s: Floats
+    apart: Mask
+
+
 class _Queues(NamedTuple):
     """How far the sends of each slot are, and for each link those that are ready.
 
@@ -160,13 +177,12 @@ class _Queues(NamedTuple):
 
 
 @compiled
-def _run(
-    sends: _Sends, queues: _Queues, state: LinkState, held: Mask, hold_s: Floats, travel_s: Floats
-) -> Indices:
-    """The sends in the order of their starts."""
+def _run(sends: _Sends, queues: _Queues, state: LinkState, held: Mask, times: _Times, events: int) -> Indices:
+    """The sends in the order of their starts; each is good for so many ``events``."""
+    hold_s, travel_s, port_hold_s, apart = times
     count, queued = len(sends.enters), queues.queued
     order = np.empty(count, np.int64)
-    heap_s, heap_what = np.empty(2 * count + 1), np.empty(2 * count + 1, np.int64)
+    heap_s, heap_what = np.empty(events * count + 1), np.empty(events * count + 1, np.int64)
     heap_size, candidates, instant, started = 0, 0, 0, 0
     now_s = 0.0
     for slot in range(len(held)):
@@ -192,6 +208,9 @@ def _run(
             started += 1
             heap_size = push(heap_s, heap_what, heap_size, now_s + hold_s[link], -1 - send)
             heap_size = push(heap_s, heap_what, heap_size, now_s + travel_s[link], send)
+            for at in range(state.port_start[link], state.port_start[link + 1]):
+                if apart[at]:
+                    heap_size = push(heap_s, heap_what, heap_size, now_s + port_hold_s[at], count + at)
         if heap_size == 0:
             return order[:started]
         now_s = heap_s[0]
@@ -200,10 +219,13 @@ def _run(
         while heap_size > 0 and heap_s[0] <= now_s * (1 + 1e-12):
             send = heap_what[0]
             heap_size = pop(heap_s, heap_what, heap_size)
-            if send >= 0:
+            if send >= count:
+                candidates = _free_port(queues, state, state.port[send - count], instant, candidates)
+            elif send >= 0:
                 candidates = _arrive(sends, queues, state, send, instant, candidates)
             else:
-                candidates = _end_hold(queues, state, sends.link[-1 - send], instant, candidates)
+                link = sends.link[-1 - send]
+                candidates = _end_hold(queues, state, link, apart, instant, candidates)
 
 
 @compiled
@@ -227,16 +249,26 @@ def _arrive(
 
 
 @compiled
-def _end_hold(queues: _Queues, state: LinkState, link: int, instant: int, candidates: int) -> int:
-    """A link and its ports are free again; how many links may send."""
-    occupy(state, link, True)
+def _end_hold(
+    queues: _Queues, state: LinkState, link: int, apart: Mask, instant: int, candidates: int
+) -> int:
+    """A link is free again, and those of its ports that are held as long; how many links may send."""
+    state.free[link] = True
     if queues.queued[link]:
         candidates = offer(state, link, instant, candidates)
     for at in range(state.port_start[link], state.port_start[link + 1]):
-        port = state.port[at]
-        for user in range(state.user_start[port], state.user_start[port + 1]):
-            if queues.queued[state.user[user]]:
-                candidates = offer(state, state.user[user], instant, candidates)
+        if not apart[at]:
+            candidates = _free_port(queues, state, state.port[at], instant, candidates)
+    return candidates
+
+
+@compiled
+def _free_port(queues: _Queues, state: LinkState, port: int, instant: int, candidates: int) -> int:
+    """A port is free again; how many links may send."""
+    state.free[len(state.offered) + port] = True
+    for user in range(state.user_start[port], state.user_start[port + 1]):
+        if queues.queued[state.user[user]]:
+            candidates = offer(state, state.user[user], instant, candidates)
     return candidates
 
 

@@ -2,7 +2,8 @@
 
 ``synth.simulation.program`` gives a port to one transfer at a time, in the order of a schedule. Nothing
 enforces that order between hosts: whatever is ready is sent at once, and what meets at a port slows
-down together. Here each pair of ranks is one flow, which carries its messages one after the other.
+down together. Here each pair of ranks is one flow, which carries its messages one after the other; where
+a program is paced each connection is one, no faster than its pace.
 """
 
 from __future__ import annotations
@@ -32,11 +33,21 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
     costs = costs or Costs()
     links = links_of(program)
     link = links_used(program, network, chunk_bytes)
-    used = np.unique(link[links.sends])
-    flow = np.full(max(1, network.links), -1, dtype=np.int64)
-    flow[used] = np.arange(len(used))
     # What costs nothing a byte is as fast as may be counted.
-    rate = 1.0 / np.maximum(network.beta_s_per_byte[used], 1e-18)
+    fastest = 1.0 / np.maximum(network.beta_s_per_byte, 1e-18)
+    if len(program.tb_bytes_per_s):
+        # Each connection is a flow of its own, which is paced.
+        tb = np.unique(program.tb_of[links.sends])
+        flow_of = np.full(program.threadblocks, -1, dtype=np.int64)
+        flow_of[tb] = np.arange(len(tb))
+        first = program.tb_start[tb]
+        used, flow = link[first], flow_of[program.tb_of]
+        rate = np.minimum(fastest[used], np.maximum(program.tb_bytes_per_s[tb], 1e-18))
+    else:
+        used = np.unique(link[links.sends])
+        of_link = np.full(max(1, network.links), -1, dtype=np.int64)
+        of_link[used] = np.arange(len(used))
+        flow, rate = of_link[link], fastest[used]
     start, port = _crossed(network, used)
     wiring = _Wiring(
         program.tb_start.astype(np.int64),
@@ -51,7 +62,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
         _end(links.recv, links.fifos),
         _end(links.send, links.fifos),
         costs.fifo,
-        np.where(links.sends, flow[link], -1),
+        np.where(links.sends, flow, -1),
     )
     flows = Flows(
         head=np.full(len(used), -1, dtype=np.int64),
@@ -61,7 +72,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
         rate=np.zeros(len(used)),
         size=program.count.astype(np.float64) * chunk_bytes,
         alpha_s=network.alpha_s[used].astype(np.float64),
-        capacity=_capacities(rate, start, port),
+        capacity=_capacities(network, rate, fastest, start, port),
         start=start,
         crossed=port,
     )
@@ -106,15 +117,23 @@ def _ready(wiring: _Wiring) -> _State:
 
 
 def _crossed(network: Network, used: Indices) -> tuple[Indices, Indices]:
-    """(start, resource): what each flow crosses, itself first, then its link's ports."""
-    crossed = [[number, *(len(used) + network.ports_of(row))] for number, row in enumerate(used.tolist())]
+    """(start, resource): what each flow crosses: itself, its link, and the link's ports."""
+    links = len(used) + network.links
+    crossed = [
+        [number, len(used) + row, *(links + network.ports_of(row))]
+        for number, row in enumerate(used.tolist())
+    ]
     return offsets(list(map(len, crossed))), np.concatenate([np.zeros(0, np.int64), *crossed])
 
 
-def _capacities(rate: Floats, start: Indices, resource: Indices) -> Floats:
-    """Bytes a second of each flow and port."""
-    capacity = np.zeros(int(resource.max(initial=0)) + 1)
+def _capacities(network: Network, rate: Floats, fastest: Floats, start: Indices, resource: Indices) -> Floats:
+    """Bytes a second of each flow, link and port."""
+    flows = len(rate)
+    capacity = np.zeros(flows + network.links + len(network.ports))
     np.maximum.at(capacity, resource, np.repeat(rate, np.diff(start)))
+    capacity[flows : flows + network.links] = fastest
+    if network.queues:
+        capacity[flows + network.links :] = 1.0 / np.maximum(network.port_s_per_byte, 1e-18)
     return capacity
 
 

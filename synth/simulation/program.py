@@ -88,6 +88,7 @@ def simulate_program(
         link,
         network.link_port_start.astype(np.int64),
         network.link_port.astype(np.int64),
+        network.port_part,
         network.links,
         len(network.ports),
         busy_s,

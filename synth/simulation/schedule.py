@@ -25,12 +25,14 @@ _BLOCK = 1 << 20
 
 
 class _Links(NamedTuple):
-    """Seconds of a send over each link, and what it holds: ``held[held_start[l]:held_start[l + 1]]``."""
+    """Seconds of a send over each link, and what it holds: ``held[held_start[l]:held_start[l + 1]]``, each
+    for ``held_s`` seconds.
+    """
 
-    hold_s: Floats
     travel_s: Floats
     held_start: Indices
     held: Indices
+    held_s: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     held = slots.held if slots is not None else schedule.collective.held().ravel()
     ready_s = np.where(held, 0.0, np.inf)
     del held
-    links = _Links(on.hold_s(size), on.travel_s(size), *on.link_resources)
+    links = _Links(on.travel_s(size), *on.link_resources, on.held_s(size))
     free_s = np.zeros(on.links + len(on.ports))
     start_s, arrival_s = np.empty(schedule.sends), np.empty(schedule.sends)
     for first in range(0, schedule.sends, block):
@@ -85,7 +87,7 @@ def _replay(
     arrival_s: Floats,
 ) -> None:
     """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) say what was before."""
-    hold_s, travel_s, held_start, held = links
+    travel_s, held_start, held, held_s = links
     for row in range(len(link)):
         e = link[row]
         begin = ready_s[leaves[row]]
@@ -96,6 +98,6 @@ def _replay(
         if begin == np.inf:
             continue
         for at in range(held_start[e], held_start[e + 1]):
-            free_s[held[at]] = begin + hold_s[e]
+            free_s[held[at]] = begin + held_s[at]
         known_s = ready_s[enters[row]]
         ready_s[enters[row]] = arrival_s[row] if known_s == np.inf else max(known_s, arrival_s[row])

@@ -28,6 +28,7 @@ def run_threadblocks(
     link: Indices,
     port_start: Indices,
     port: Indices,
+    port_part: Floats,
     links: int,
     ports: int,
     busy_s: Floats,
@@ -39,6 +40,7 @@ def run_threadblocks(
 
     ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
     Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
+    ``port_part`` of the time that a message holds a link it holds each of its ports.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)
@@ -117,7 +119,7 @@ def run_threadblocks(
             free_s[edge], holder[edge] = ready_s + wire_s[step], step
             for at in range(port_start[edge], port_start[edge + 1]):
                 p = links + port[at]
-                free_s[p], holder[p] = ready_s + wire_s[step], step
+                free_s[p], holder[p] = ready_s + wire_s[step] * port_part[at], step
             if sleeper_of_fifo[fifo] >= 0:
                 size = push(key, what, size, ready_s, sleeper_of_fifo[fifo])
                 sleeper_of_fifo[fifo] = -1

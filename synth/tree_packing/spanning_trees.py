@@ -25,7 +25,7 @@ from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
 from synth.network import Network, grouped
 
-__all__ = ["Edges", "Packing", "pack", "pair_links"]
+__all__ = ["Edges", "Packing", "fewest", "pack", "pair_links", "thinned"]
 
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
@@ -34,6 +34,7 @@ _CLOSE = 0.002
 _STEADY = 0.7
 _LOWERING_ROUNDS = 6
 _RECENT = 6 * _PER_ROUND
+_LEAST_SHARE = 0.02
 _PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
 
 
@@ -56,6 +57,16 @@ class Edges:
         """(resources, edges): seconds per byte that each edge, used both ways, keeps each resource busy."""
         one_way = link_load(self.network)
         return csc_array(one_way[:, self.there] + one_way[:, self.back])
+
+    @cached_property
+    def unavoidable(self) -> Floats:
+        """For each resource the least load of any spanning tree: where all edges of a rank load it."""
+        start, edge, _ = self.around
+        found = np.zeros(self.load.shape[0])
+        for rank in range(self.network.ranks):
+            mine = self.load[:, edge[start[rank] : start[rank + 1]]]
+            found = np.maximum(found, mine.min(axis=1).toarray().ravel())
+        return found
 
     @cached_property
     def around(self) -> tuple[Indices, Indices, Indices]:
@@ -105,14 +116,16 @@ def pair_links(network: Network) -> Edges:
     return edges
 
 
-def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Packing:
+def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
     """The packing of spanning trees with the least largest load, within 0.2 % or 60 rounds.
 
-    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached.
-    O(rounds · (linear program + ranks · links)).
+    A load that is known to be a lower bound, ``enough_s_per_byte``, ends the search when it is reached. With
+    ``headroom`` what a tree need not load a resource with counts so much more: so trees branch where there is
+    bandwidth to spare. O(rounds · (linear program + ranks · links)).
     """
     random = np.random.default_rng(seed)
-    busy = edges.load
+    busy = edges.load * (1.0 + headroom)
+    spared = headroom * edges.unavoidable if headroom else None
     trees = Trees()
     used = np.zeros(busy.shape[0])
     for _ in range(_FIRST_TREES):
@@ -120,7 +133,7 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Pack
     bound, lately, before = enough_s_per_byte, 0, 0
     steady = np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS + 1):
-        found = solve(busy, trees, np.ones(1))
+        found = solve(busy, trees, np.ones(1), spared)
         # Rounds after the least load is reached only look for lower trees of the same load.
         lately += found.s_per_byte <= bound * (1 + _CLOSE)
         if lately > _LOWERING_ROUNDS or rounds == _MOST_ROUNDS or len(trees) == before:
@@ -136,10 +149,42 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, seed: int = 0) -> Pack
             tree, height = _cheapest(edges, prices, random, _PER_LEVEL[at % len(_PER_LEVEL)])
             trees.add(tree, height)
             if at == 0 and steady.sum():
-                bound = max(bound, float(cost[tree].sum() / steady.sum()))
+                free = float(spared @ steady) if spared is not None else 0.0
+                bound = max(bound, float((cost[tree].sum() - free) / steady.sum()))
     kept = found.share > 1e-9
-    share = found.share[kept] / found.share[kept].sum()
-    return Packing(edges, trees.table[kept], share, found.s_per_byte, bound)
+    share, rows = found.share[kept] / found.share[kept].sum(), trees.table[kept]
+    if not headroom:
+        return Packing(edges, rows, share, found.s_per_byte, bound)
+    return _loaded(edges, rows, share)
+
+
+def thinned(packing: Packing) -> Packing:
+    """The packing without trees of very small shares.
+
+    Such a tree is slow to pass on a chunk where each of them carries its part all the time.
+    """
+    kept = packing.share >= min(_LEAST_SHARE, float(packing.share.max()))
+    return _loaded(packing.edges, packing.trees[kept], packing.share[kept] / packing.share[kept].sum())
+
+
+def fewest(packing: Packing, most_s_per_byte: float) -> Packing:
+    """The packing without trees that carry least, as long as it loads no more than ``most_s_per_byte``."""
+    while len(packing.share) > 1:
+        trees = Trees()
+        for row in np.delete(packing.trees, int(packing.share.argmin()), axis=0):
+            trees.add(row, 1)
+        found = solve(packing.edges.load, trees, np.ones(1))
+        fewer = thinned(_loaded(packing.edges, trees.table, found.share))
+        if fewer.s_per_byte > most_s_per_byte:
+            break
+        packing = fewer
+    return packing
+
+
+def _loaded(edges: Edges, trees: Indices, share: Floats) -> Packing:
+    """The packing of these trees with these shares."""
+    used = np.bincount(trees.ravel(), weights=np.repeat(share, trees.shape[1]), minlength=edges.count)
+    return Packing(edges, trees, share, float((edges.load @ used).max()), 0.0)
 
 
 def _cheapest(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from synth.network import Link, Network, build
@@ -31,7 +33,7 @@ def named(name: str, *, hold_alpha: bool = False) -> Network:
 
 @st.composite
 def networks(draw: st.DrawFn, most_ranks: int = 7) -> Network:
-    """Strongly connected, heterogeneous, asymmetric, with parallel links and shared ports."""
+    """Strongly connected, heterogeneous, asymmetric, with parallel links and shared ports; some queue."""
     ranks = draw(st.integers(2, most_ranks))
     order = draw(st.permutations(range(ranks)))
     pairs = list(zip(order, order[1:] + order[:1], strict=True))
@@ -40,7 +42,9 @@ def networks(draw: st.DrawFn, most_ranks: int = 7) -> Network:
     alpha = st.sampled_from([0.0, 1e-6, 5e-6])
     bandwidth = st.sampled_from([1e9, 2.5e9, 10e9, 40e9])
     links = [Link(src, dst, draw(alpha), 1 / draw(bandwidth), draw(_ports(src, dst))) for src, dst in pairs]
-    return build("random", [f"h{rank // 2}" for rank in range(ranks)], links, hold_alpha=draw(st.booleans()))
+    hosts = [f"h{rank // 2}" for rank in range(ranks)]
+    found = build("random", hosts, links, hold_alpha=draw(st.booleans()))
+    return replace(found, queues=draw(st.booleans()))
 
 
 def _ports(src: int, dst: int) -> st.SearchStrategy[tuple[str, ...]]:

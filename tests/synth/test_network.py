@@ -100,3 +100,12 @@ def test_links_whose_times_a_float_cannot_hold_together_are_refused(shared_nic):
     assert "no link more than 1e+09 times slower" in slower.problems()[0]
     late = replace(shared_nic, alpha_s=floats([1e-6, 1e5, 1e-6]))
     assert "beta_s_per_byte[1]" in late.problems()[0]
+
+
+def test_a_slow_link_of_a_network_that_queues_leaves_the_rest_of_a_fast_port_to_others() -> None:
+    links = [Link(0, 1, 0.0, 1.0, ("out",)), Link(0, 2, 0.0, 4.0, ("out",))]
+    plain = build("nic", ["a", "b", "c"], links)
+    queued = replace(plain, queues=True)
+    assert plain.port_hold_s(2).tolist() == [2.0, 8.0]
+    assert queued.port_hold_s(2).tolist() == [2.0, 2.0]
+    assert queued.hold_s(2).tolist() == [2.0, 8.0]

@@ -1,5 +1,7 @@
 """The lowering is judged by the replay of what it emits."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,9 @@ from probes.errors import UsageError
 from synth.check.program import examine, judge
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
+from synth.network import Link, build
+from synth.portfolio.attempts import Request
+from synth.portfolio.synthesize import synthesize
 from synth.program import OPS
 from synth.schedule import COPY, REDUCE, Schedule
 
@@ -89,3 +94,26 @@ def test_sending_what_is_not_held_names_the_send():
     wanted = collective("broadcast", 3, 1)
     with pytest.raises(UsageError, match="send 0: rank 1 sends chunk 0"):
         lower(schedule_of(complete(3), wanted, [(0, 1, 2, COPY)]))
+
+
+@pytest.mark.parametrize(
+    ("method", "queues", "paced"), [("forest", True, 1), ("forest", False, 0), ("ring", True, 0)]
+)
+def test_streams_are_paced_where_the_network_queues(method, queues, paced):
+    # Ranks 0 and 1 have NICs of 1 GB/s, rank 2 one of 0.5.
+    beta = [1e-9, 1e-9, 2e-9]
+    links = [
+        Link(src, dst, 1e-6, max(beta[src], beta[dst]), (f"out {src}", f"in {dst}"))
+        for src in range(3)
+        for dst in range(3)
+        if src != dst
+    ]
+    network = replace(build("uneven", ["a", "b", "c"], links), queues=queues)
+    found = synthesize(Request(network, "all_reduce", size_bytes=64 << 20, method=method)).schedule
+    program = lower(found)
+    assert (len(program.tb_bytes_per_s) > 0) == paced
+    if paced:
+        # What a NIC sends altogether is no more than it can, but for what lets a late rank catch up.
+        for rank in range(3):
+            sent = program.tb_bytes_per_s[program.tb_rank == rank].sum()
+            assert 0 < sent <= 1.06 / beta[rank] * (1 + 1e-9)

