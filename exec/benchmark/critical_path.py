@@ -253,7 +253,10 @@ class _Wires:
         for port in network.ports_of(row).tolist():
             others = users[start[port] : start[port + 1]]
             pairs = {(int(network.src[one]), int(network.dst[one])) for one in others.tolist()}
-            used_ns = sum(self._taken_ns(pair, from_ns, to_ns) for pair in pairs) - own_ns
+            used_ns = sum(
+                self._taken_ns(pair, from_ns, to_ns) * self._part(pair, port)
+                for pair in pairs - {(over.sender, over.receiver)}
+            )
             shared_ns = max(0.0, min(used_ns, to_ns - from_ns - alone_ns))
             if shared_ns > best[1]:
                 best = network.ports[port], shared_ns
@@ -270,11 +273,18 @@ class _Wires:
             load = int(upto[-1]), float(upto[-1] * network.beta_s_per_byte[row])
             found.append(Busy("link", link_name(*pair), *load))
             for port in network.ports_of(row).tolist():
-                ports[port].append(load)
+                ports[port].append((load[0], load[1] * self._part(pair, port)))
         for port, loads in ports.items():
             carried_bytes, needed_s = map(sum, zip(*loads, strict=True))
             found.append(Busy("port", network.ports[port], int(carried_bytes), float(needed_s)))
         return tuple(sorted(found, key=lambda one: (-one.needed_s, one.kind, one.where)))
+
+    def _part(self, pair: tuple[int, int], port: int) -> float:
+        """For which part of the time that a link takes for its bytes they keep one of its ports busy."""
+        if pair not in self._rows or self._network is None:
+            return 0.0
+        entries = self._network.port_entries(np.array([self._rows[pair]]))
+        return float(self._network.port_part[entries][self._network.link_port[entries] == port].sum())
 
     def _taken_ns(self, pair: tuple[int, int], from_ns: int, to_ns: int) -> float:
         """What a link takes for the bytes that came over it meanwhile."""

@@ -60,7 +60,8 @@ class NodeGraph:
         """For each edge the seconds that a chunk of sub-collective 0 travels over it, the slower way."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
-        return floats(travel_s[rows.reshape(len(self.edges), -1)].max(axis=1, initial=0.0))
+        per_edge = rows.size // max(1, len(self.edges))
+        return floats(travel_s[rows.reshape(len(self.edges), per_edge)].max(axis=1, initial=0.0))
 
     def paths_from(self, chunk_bytes: int, sources: Indices | None = None) -> ShortestPaths:
         """The paths that take a chunk the least time, from each of ``sources`` (None: every node)."""

@@ -191,7 +191,8 @@ def _holds_s(schedule: Schedule) -> Floats:
     network = schedule.network
     uses = np.bincount(schedule.link, minlength=network.links)
     links_s = uses * network.hold_s(schedule.chunk_bytes)
-    ports_s = np.bincount(network.link_port, weights=links_s[network.port_user], minlength=len(network.ports))
+    each_s = links_s[network.port_user] * network.port_part
+    ports_s = np.bincount(network.link_port, weights=each_s, minlength=len(network.ports))
     return np.concatenate((links_s, ports_s))
 
 

@@ -1,6 +1,7 @@
 """Every example of every command runs, in the order of the data path, each on what those before it made."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_plans import pair_plan
 
 from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
@@ -84,6 +86,9 @@ def folder(tmp_path_factory, samples):
     for name, hosts, gpu in (("nccl", 1, "H100"), ("old", 1, "H100"), ("hosts", 2, "A100-SXM4-80GB")):
         (place / f"{name}.log").write_text(nccl_log(hosts, gpu))
     (place / "osu.txt").write_text(OSU)
+    links = [f"{src},{dst},1us,10GB/s" for src in range(4) for dst in range(4) if src != dst]
+    (place / "links.csv").write_text("\n".join(["src,dst,alpha,bandwidth", *links]) + "\n")
+    (place / "plan.json").write_text(json.dumps(pair_plan()))
     (place / "nccl-inspector").mkdir()
     for rank in range(8):
         (place / "nccl-inspector" / f"gpu01-pid{rank}.log").write_text(inspector_record(rank))

@@ -30,7 +30,8 @@ def links_of(network: Network) -> list[Link]:
 
 
 def _built(network: Network, hosts: Sequence[str], links: list[Link]) -> Network:
-    return build(network.name, hosts, links, hold_alpha=network.hold_alpha)
+    found = build(network.name, hosts, links, hold_alpha=network.hold_alpha)
+    return replace(found, queues=network.queues)
 
 
 def scaled(network: Network, alpha: float, beta: float) -> Network:

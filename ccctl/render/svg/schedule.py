@@ -67,9 +67,9 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
     return [Drawing(title, about, width, y + 46 + height + 8, (*parts, *drawn))]
 
 
-def _held(schedule: Schedule, timing: Timing, rows: Indices, of: int, slots: int) -> Floats:
-    end_s = timing.start_s + schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
-    return over_time(timing.start_s[rows], end_s[rows], timing.time_s, slots, of)
+def _held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> Floats:
+    start_s = timing.start_s[rows]
+    return over_time(start_s, start_s + held_s, timing.time_s, slots, of)
 
 
 def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
@@ -77,21 +77,24 @@ def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[st
     import numpy as np
 
     network, link = schedule.network, schedule.link
+    held_s = network.hold_s(schedule.chunk_bytes)[link]
     for name, chosen in classes(network):
         rows = np.flatnonzero(chosen[link])
-        yield name.replace("_", " "), _held(schedule, timing, rows, int(chosen.sum()), slots)
+        yield name.replace("_", " "), _held(timing, rows, held_s[rows], int(chosen.sum()), slots)
     if len(network.ports):
-        users = network.ports_along(link)[0]
-        yield "ports", _held(schedule, timing, users, len(network.ports), slots)
+        users, entries = network.ports_along(link)[0], network.port_entries(link)
+        held_s = network.port_hold_s(schedule.chunk_bytes)[entries]
+        yield "ports", _held(timing, users, held_s, len(network.ports), slots)
 
 
 def _lanes(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
     import numpy as np
 
     network, link = schedule.network, schedule.link
+    held_s = network.hold_s(schedule.chunk_bytes)[link]
     for rank in range(min(network.ranks, _MOST_LANES)):
         rows = np.flatnonzero(network.src[link] == rank)
-        yield f"rank {rank}", _held(schedule, timing, rows, 1, slots)
+        yield f"rank {rank}", _held(timing, rows, held_s[rows], 1, slots)
 
 
 def _curve(share: Floats, left: float, top: float, wide: float) -> list[str]:

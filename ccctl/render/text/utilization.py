@@ -46,7 +46,7 @@ def port_busy(network: Network, link_busy: Floats) -> Floats:
     """For each port the share of the time that it is held: its links take turns, so theirs add up."""
     import numpy as np
 
-    each = link_busy[network.port_user]
+    each = link_busy[network.port_user] * network.port_part
     return np.asarray(np.bincount(network.link_port, weights=each, minlength=len(network.ports)))
 
 

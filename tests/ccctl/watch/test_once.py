@@ -160,7 +160,7 @@ def test_a_disturbance_that_is_gone_when_it_is_measured_again_is_nothing(watch):
 
 
 def test_a_gain_that_is_too_small_leaves_the_schedule(watch, asked):
-    watch.asked = replace(asked, least_gain=1.9)
+    watch.asked = replace(asked, least_gain=3.0)
     _, outcome = watch.run(watch.slow)
     assert outcome.adopted is None
     assert watch.files()["current.json"] == asked.given.content

@@ -7,6 +7,7 @@ from sample_networks import named
 
 from synth.check.schedule import check
 from synth.collective import KINDS, collective
+from synth.errors import NotApplicableError
 from synth.methods import adapcc, ring
 from synth.network import Link, Network, build
 from synth.portfolio.rank_subsets import serve
@@ -69,3 +70,10 @@ def test_a_strategy_is_remembered_whatever_the_chunk():
 def test_auto_asks_where_there_are_a_few_hosts(nics, suits):
     network = _hosts(nics)
     assert adapcc.suits(network, collective("all_reduce", network.ranks)) is suits
+
+
+def test_links_that_go_one_way_only_are_no_tree_of_an_all_reduce():
+    links = [Link(rank, (rank + 1) % 3, 0.0, 1e-9) for rank in range(3)]
+    network = build("one way", ["a", "b", "c"], links)
+    with pytest.raises(NotApplicableError):
+        adapcc.synthesize(network, collective("all_reduce", 3, 3), 1 << 20)

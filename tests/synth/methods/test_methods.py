@@ -66,7 +66,8 @@ def test_every_method_every_network_every_collective(name, kind):
             schedule = _serve(method, network, shape, 1 << 20, seed=7)
         except NotApplicableError:
             continue
-        assert schedule.method == method
+        # A solver that finds nothing better hands back the schedule that it began with.
+        assert schedule.method == method or METHODS[method].solves
         _judge(schedule, proven)
         served.add(method)
     assert "paths" in served
