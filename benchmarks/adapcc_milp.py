@@ -1,4 +1,4 @@
-"""AdapCC's optimization as published (Sec. IV-D), on a few ranks: what is decided, how long its program is.
+"""Solves AdapCC's published integer program (Sec. IV-D) on a few ranks, and simulates what it decides.
 
     python benchmarks/adapcc_milp.py [FILTER]
 

@@ -1,4 +1,4 @@
-"""GC3's Figures 7 to 9 and 11, simulated: its programs beside what it compares them with.
+"""GC3's Figures 7 to 9 and 11 in simulation: its programs against the paper's baselines.
 
     python benchmarks/gc3_figures.py [--all] [FILTER]
 

@@ -1,4 +1,4 @@
-"""MPI libraries in labs of uneven networks: ranks as they come, and in the order of ``ccctl order``.
+"""Times MPI libraries in labs of uneven networks: ranks as they come against the order of ``ccctl order``.
 
     python -P benchmarks/order_lab.py [--cases slow_pair,thin_trunk] [--size 4M] [--rounds 3] [--mpich PYTHON]
 

@@ -1,4 +1,4 @@
-"""Mutants of MSCCL++ plans before the judge, and what of them runs by chance show.
+"""Judges mutants of MSCCL++ plans, and runs them in random orders to test the verdicts.
 
 usage: python benchmarks/plan_mutants_judged.py FOLDER [MUTANTS] [RUNS] [SEED]
 
@@ -14,14 +14,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "helpers"))
+from plan_mutants import MUTATIONS, mutant
 
-from plan_mutants import MUTATIONS, mutant  # noqa: E402
-
-from exec.mscclpp import interleaved  # noqa: E402
-from synth.mscclpp import Plan, judge_plan, read_plan  # noqa: E402
-from synth.mscclpp.well_formed import form  # noqa: E402
+from exec.mscclpp import interleaved
+from synth.mscclpp import Plan, judge_plan, read_plan
+from synth.mscclpp.well_formed import form
 
 _ROWS = ("mutants", "accepted", "accepted, wrong", "rejected", "rejected by form", "rejected, shown")
 

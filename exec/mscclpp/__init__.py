@@ -1,4 +1,4 @@
-"""Execution plans of MSCCL++ run on the CPU, on real numbers: what the judge proves is shown by data.
+"""Runs execution plans of MSCCL++ on the CPU, with real data, to test the verdicts of their judge.
 
 In goes a ``synth.mscclpp.Plan``; out comes whether all outputs were right. ``machine`` is what each operation
 does to buffers, signals and semaphores; ``interleave`` runs it in an order drawn by chance among all that the

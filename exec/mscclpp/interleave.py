@@ -1,4 +1,4 @@
-"""Plans run in any order that their rules leave open, to find results that depend on it.
+"""Runs a plan in random interleavings, to find results that depend on the order.
 
 Within a phase of a threadblock, from one ``nop`` to the next, threads run apart: atoms of its operations
 come in any order, but those of one thread in its own. Blocks, proxies and launches of ranks go on as fast
@@ -23,7 +23,7 @@ _LAUNCHES = 3
 
 
 def interleaved(plan: Plan, seed: int, launches: int = _LAUNCHES) -> Outcome:
-    """One run by chance: ``right``, or else ``wrong`` or ``deadlock``."""
+    """One random run: ``right``, ``wrong`` or ``deadlock``; raises UsageError for packets over ports."""
     return _Run(plan, seed, launches).outcome()
 
 

@@ -1,4 +1,4 @@
-"""What the operations of an execution plan do to real buffers, told in atoms that a driver puts in an order.
+"""The semantics of MSCCL++'s operations on real buffers, as atomic steps that a driver puts in an order.
 
 An atom is what one thread does, or all threads for one chunk: it may have to wait, and reads before it
 writes. The machine is written from the executor's sources alone and shares nothing with the judge in
@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.errors import UsageError
 from synth.mscclpp.plan import Operand, Operation, Plan, Threadblock
 
 __all__ = ["Atom", "Machine", "expected_output"]
@@ -54,7 +55,10 @@ class _Rank:
 
 
 class Machine:
-    """The buffers, counters and proxies of all ranks of a plan; ``length`` numbers a chunk."""
+    """The buffers, counters and proxies of all ranks of a plan; ``length`` numbers a chunk.
+
+    Packets go over memory channels only: ``atoms`` raises UsageError for those of port channels.
+    """
 
     def __init__(self, plan: Plan, seed: int = 0, length: int = 0) -> None:
         slices = [one.slices for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
@@ -129,7 +133,7 @@ class Machine:
             for thread, pair in enumerate(zip(operation.src, operation.dst, strict=True)):
                 yield from self._transfer(rank, block, operation, thread, pair, launch, unit)
         elif name == "rppkt" and operation.channel_type == "port":
-            raise NotImplementedError("rppkt over ports")
+            raise _over_port(operation)
         elif name not in ("nop", "barrier", "flush", "pipeline"):
             yield from self._elementwise(rank, block, operation, launch, unit)
 
@@ -214,7 +218,7 @@ class Machine:
                 yield _copy(one[0], two, launch if packets else -1)
             return
         if packets:
-            raise NotImplementedError("ppkt over ports")
+            raise _over_port(operation)
         channel = self._channel(rank, block, "port", operation.channels[thread])
         # A put is one request: read and written at once by the proxy, the signal behind it.
         copies = [_copy(one[0], two, -1) for one, two in zip(source, target, strict=True)]
@@ -303,6 +307,10 @@ def _sum(
             flag[:] = launch
 
     return Atom(-1, (read, write), ready if packets else None)
+
+
+def _over_port(operation: Operation) -> UsageError:
+    return UsageError(f"{operation.name}: packets over port channels cannot be run here")
 
 
 def _offset(size: int, at: int, slices: int) -> int:

@@ -1,4 +1,4 @@
-"""AdapCC's optimization as it is published (Sec. IV-D, equations 1 to 6), on every rank of a small network.
+"""AdapCC's integer program as published (Sec. IV-D, equations 1 to 6), for networks of a few ranks.
 
 Decided for each of M sub-collectives: the paths of its flows, where it aggregates (a), its part of the
 tensor and its chunk size (S_m and C_m, each pair one of ``choices``), and its root where none is given. A

@@ -1,4 +1,4 @@
-"""AdapCC's strategies as published, carried out in the chunk language (Sec. V-B).
+"""Writes AdapCC's published strategies as algorithms in the chunk language (Sec. V-B).
 
 A chunk of sub-collective m is C_m bytes. A rank that aggregates (a = 1) adds what it receives to what it has,
 and sends on the sum. One that does not (a = 0) sends its own chunk and passes on what it receives, each a

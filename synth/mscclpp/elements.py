@@ -1,4 +1,4 @@
-"""Plans unfolded into elements: what one thread, or all threads for one cell, do in one go.
+"""Unfolds a plan into elements: the steps of single threads, and of all threads on one cell.
 
 Operations on data are elementwise: cell by cell, on threads that nothing holds together before the next
 ``nop``. What signals, waits or hands a put to the proxy is done by single threads: the k-th channel of an
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from synth.mscclpp.memory import Memory
 from synth.mscclpp.plan import Gpu, Operand, Operation, Plan, Threadblock
@@ -222,5 +223,5 @@ class _Block:
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
         return [tuple(first + at for first in firsts) for at in range(low, high)]
 
-    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: object) -> Element:
-        return Element(kind, self.rank, self.at, place, operation.name, **of)  # type: ignore[arg-type]
+    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> Element:
+        return Element(kind, self.rank, self.at, place, operation.name, **of)

@@ -1,4 +1,4 @@
-"""Who has happened before whom in every run of a plan, found by one run of several launches.
+"""The happens-before relation of a plan: which events precede which in every run.
 
 Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
 data it is sure to see (a relaxed signal orders the first, not the second). Threads of a block meet at a

@@ -1,4 +1,4 @@
-"""The judge of execution plans: nothing of how a plan was made is believed.
+"""Judges execution plans: their form, balance, deadlock, data races and result.
 
 Proven is, by the rules of the library's executor: the plan's form and its limits; that channels are
 balanced, each launch leaving as many signals as waits; that nothing waits for ever; that no two accesses to

@@ -1,4 +1,4 @@
-"""Where the chunks of a plan lie: every buffer of every rank as cells of one memory.
+"""The memory layout of a plan: the cells in which the chunks of every buffer lie.
 
 A chunk is cut into ``cells`` pieces, as many as its slices and the units of its pipelines need. In place,
 input and output share cells as the collective lays them. What packets bring lies in cells of its own, for

@@ -1,4 +1,4 @@
-"""An execution plan of MSCCL++, in its format of 2025 (v0.8 and later), as values.
+"""The data model of MSCCL++'s execution plans, in the format of v0.8 and later (2025).
 
 Buffers are cut into chunks of one size; operands count in chunks. A plan has one ``Gpu`` a rank. The k-th
 channel of a type that rank a has to rank b is one end of a connection whose other end is the k-th that b

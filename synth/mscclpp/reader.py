@@ -1,4 +1,4 @@
-"""JSON of MSCCL++ → plan. What the library's own parser requires is required, its defaults are ours."""
+"""Reads a plan from JSON of MSCCL++; required fields and defaults are those of the library's parser."""
 
 from __future__ import annotations
 

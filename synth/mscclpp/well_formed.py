@@ -1,4 +1,4 @@
-"""The rules of form: what the executor's structures hold, what its operations take, ids that exist.
+"""Checks the form of a plan: ids that exist, operands that fit, and the executor's limits.
 
 Limits are those of the library's executor (``execution_common.hpp``, the same from v0.5 on). It checks only
 the number of operations itself; beyond the others it writes past its structures.

@@ -1,4 +1,4 @@
-"""Plan → JSON of MSCCL++, as its parser and its own writer have it."""
+"""Writes a plan as JSON of MSCCL++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of hosts, and of ranks in them, that suits the fixed algorithms of a library.
+"""Rank reordering: the order of hosts, and of ranks in them, that suits a library's fixed algorithms.
 
 In: a `Network`, a library's algorithm and the bytes of the buffer. Out: `RankOrder`, with its predicted time,
 that of the ranks as they come, and a bound below every order's. Read `algorithms`, `costs`, `search`,

@@ -1,4 +1,4 @@
-"""The fixed algorithms of libraries: who sends how much to whom, by places in the order of ranks.
+"""The communication patterns of libraries' fixed algorithms, by places in the order of ranks.
 
 As the sources of the libraries have them: Open MPI (``ompi/mca/coll/base``), MPICH (``src/mpi/coll``), gloo
 (``gloo/allreduce.cc``, whose ring goes down), NCCL (``src/graph/connect.cc``, ``src/graph/trees.cc``).

@@ -1,4 +1,4 @@
-"""What an order of ranks costs: a library's messages on the network, as flows that share ports fairly.
+"""The predicted time of a library's algorithm with a given order of ranks.
 
 ``time_s`` follows messages one by one: one is sent once both of its ends are through with what comes before
 it, as MPI sends large messages, and what meets at a port shares it by max-min fairness. ``price_s`` takes
@@ -166,11 +166,8 @@ def price(
 
 
 @compiled
-def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -> float:
-    """Seconds until the last message of all ``rounds`` has arrived."""
-    ranks, width = len(order), paths.crossed.shape[2]
-    resources = len(paths.capacity)
-    # For each kind of round what a place sends and from whom it receives; -1 for nothing.
+def _ends_by_round(messages: Messages, ranks: int) -> tuple[Indices, Indices]:
+    """For each kind of round and place the message that it sends and from whom it receives; -1 for none."""
     kinds = len(messages.start) - 1
     sent = np.full((kinds, ranks), -1, dtype=np.int64)
     sender = np.full((kinds, ranks), -1, dtype=np.int64)
@@ -178,6 +175,31 @@ def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -
         for m in range(messages.start[k], messages.start[k + 1]):
             sent[k, messages.src[m]] = m
             sender[k, messages.dst[m]] = messages.src[m]
+    return sent, sender
+
+
+@compiled
+def _start_flow(flows: Flows, paths: Paths, place: int, src: int, dst: int, size_bytes: float) -> None:
+    """The message of a place becomes its flow, from rank ``src`` to ``dst``."""
+    width, resources, places = paths.crossed.shape[2], len(paths.capacity), len(flows.head)
+    first = place * (width + 1)
+    flows.capacity[place] = 1.0 / max(paths.beta_s_per_byte[src, dst], 1e-18)
+    flows.crossed[first] = place
+    for at in range(width):
+        one = paths.crossed[src, dst, at]
+        flows.crossed[first + 1 + at] = places + (one if one >= 0 else resources)
+    flows.alpha_s[place] = paths.alpha_s[src, dst]
+    flows.size[place] = size_bytes
+    flows.left[place] = size_bytes
+    flows.head[place] = place
+
+
+@compiled
+def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -> float:
+    """Seconds until the last message of all ``rounds`` has arrived."""
+    ranks, width = len(order), paths.crossed.shape[2]
+    resources = len(paths.capacity)
+    sent, sender = _ends_by_round(messages, ranks)
     # The flow of a place is what it sends; it crosses its own link, then ports, then what has no limit.
     capacity = np.empty(ranks + resources + 1)
     capacity[ranks : ranks + resources] = paths.capacity
@@ -223,16 +245,7 @@ def _follow(messages: Messages, paths: Paths, rounds: Indices, order: Indices) -
                 dst = messages.dst[m]
                 if at_round[src] != k or at_round[dst] != k:
                     continue
-                first, last = order[src], order[dst]
-                capacity[src] = 1.0 / max(paths.beta_s_per_byte[first, last], 1e-18)
-                crossed[src * (width + 1)] = src
-                for at in range(width):
-                    one = paths.crossed[first, last, at]
-                    crossed[src * (width + 1) + 1 + at] = ranks + (one if one >= 0 else resources)
-                flows.alpha_s[src] = paths.alpha_s[first, last]
-                flows.size[src] = messages.size[m]
-                flows.left[src] = messages.size[m]
-                flows.head[src] = src
+                _start_flow(flows, paths, src, order[src], order[dst], messages.size[m])
                 began = True
         if began:
             share(flows)

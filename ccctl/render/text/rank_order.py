@@ -1,4 +1,4 @@
-"""An order of hosts and ranks as text: who has which rank, what it gains, what any order could."""
+"""A rank order as text: the rank of each host's slots, the predicted gain, and the bound on any gain."""
 
 from __future__ import annotations
 

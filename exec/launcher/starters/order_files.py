@@ -1,4 +1,4 @@
-"""Orders of hosts and ranks as launchers read them: hostfiles, rankfiles, SLURM_HOSTFILE, ranks of nodes."""
+"""Writes an order of ranks for launchers: hostfile, machinefile, rankfile, SLURM_HOSTFILE, node ranks."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from exec.mscclpp import interleaved
+from probes.errors import UsageError
 from synth.mscclpp import judge_plan, read_plan
 
 
@@ -17,6 +18,14 @@ def outcomes(plan, runs):
 @pytest.mark.parametrize("kind", ["memory", "port"])
 def test_a_right_plan_is_right_in_every_order(kind):
     assert outcomes(read_plan(pair_plan(kind), "pair"), 30) == {"right"}
+
+
+def test_packets_over_port_channels_are_refused_by_name():
+    plan = pair_plan("port")
+    receive = {"name": "rppkt", "channel_type": "port", "src_buff": [], "dst_buff": []}
+    plan["gpus"][0]["threadblocks"][0]["ops"].append(receive)
+    with pytest.raises(UsageError, match="rppkt: packets over port channels cannot be run here"):
+        interleaved(read_plan(plan, "packets"), 0)
 
 
 def test_a_wait_without_a_signal_is_a_deadlock():
