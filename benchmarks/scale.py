@@ -1,0 +1,279 @@
+"""How synthesis grows: seconds, memory and percent of the proven bound on large networks and fine cuts.
+
+    python benchmarks/scale.py [--limit-s 300] [--memory-gib 16] [--growth 512] [FILTER ...]
+
+Rows whose name contains a FILTER, or all of them; then families of 64 … ``--growth`` ranks, and the exponent
+to which their seconds grow with ranks and with links (least squares over logarithms). Each row has a process
+of its own, with a limit of time and of memory, so that a row that does not end is said to. Seconds are those
+of a clock on the wall, of the network and of the search with bounds and proof, once loops are compiled;
+memory is the most that the process held. A row meets its goal where both seconds and percent do.
+
+Others report: TACOS 512 NPUs 6.09 min, 40,000 NPUs 2.52 h; SyCCL 512 GPUs tens of minutes; PCCL all_to_all of
+512 ranks 11.68 min.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import floats
+from probes.errors import CcctlError
+from synth.collective import Kind
+from synth.network import Network
+from synth.networks.dgx import is_pod, pod
+from synth.networks.failures import Failures, survivors, without
+from synth.networks.families import family
+from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.synthesize import Request, synthesize, warm
+
+MESH, GLOBAL, NIC = "53.687", "400,200", "50"
+GIB, MIB = 1 << 30, 1 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case and its goal: at most ``most_s`` seconds, at least ``least_percent`` of the bound.
+
+    ``bandwidth`` is in GB/s, of each dimension. Rank 0 has ``share`` of the others' bandwidth. ``gone`` are
+    ranks that have failed, ``cut_links`` ordered pairs whose links have. With ``chunks`` the buffer is cut
+    into so many, otherwise as the search finds best.
+    """
+
+    kind: Kind
+    network: str
+    bandwidth: str = ""
+    size_bytes: int = GIB
+    share: float = 1.0
+    gone: tuple[int, ...] = ()
+    cut_links: tuple[tuple[int, int], ...] = ()
+    chunks: int | None = None
+    most_s: float = math.inf
+    least_percent: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The case in words, by which it is chosen, too."""
+        more = f" rank 0 at {self.share:.0%}" if self.share < 1 else ""
+        more += f" without {len(self.gone)} ranks, {len(self.cut_links)} links" if self.gone else ""
+        more += f" in {self.chunks} chunks" if self.chunks else ""
+        size = f"{self.size_bytes >> 20} MiB" if self.size_bytes < GIB else f"{self.size_bytes >> 30} GiB"
+        return f"{self.kind} {self.network} {size}{more}"
+
+    def made(self) -> Network:
+        """The network, with its slow rank and without what has failed."""
+        if is_pod(self.network):
+            found = pod(self.network)
+        else:
+            rates = [float(value) * 1e9 for value in self.bandwidth.split(",")]
+            found = family(self.network, [5e-7], rates)
+        if self.share < 1:
+            slow = (found.src == 0) | (found.dst == 0)
+            beta = np.where(slow, found.beta_s_per_byte / self.share, found.beta_s_per_byte)
+            found = replace(
+                found, name=f"{found.name}, rank 0 at {self.share:.0%}", beta_s_per_byte=floats(beta)
+            )
+        return without(found, Failures(self.gone, self.cut_links)) if self.gone or self.cut_links else found
+
+    def request(self, network: Network) -> Request:
+        """What is asked for on ``network``."""
+        asked = Request(network, self.kind, size_bytes=self.size_bytes)
+        if self.gone:
+            left = survivors(network, Failures(self.gone, self.cut_links))
+            asked = replace(asked, collectives=(CollectiveRequest(self.kind, left[0], left),))
+        if self.chunks is not None:
+            chunk_bytes = -(-self.size_bytes // self.chunks)
+            asked = replace(asked, size_bytes=None, chunk_bytes=chunk_bytes, chunks=self.chunks)
+        return asked
+
+
+def _everywhere(network: str, bandwidth: str) -> list[Row]:
+    kinds: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce")
+    most_s = 60 if math.prod(map(int, network.partition(":")[2].split("x"))) < 1 << 16 else 300
+    return [Row(kind, network, bandwidth, GIB, most_s=most_s, least_percent=95) for kind in kinds]
+
+
+ROWS = (
+    Row("all_reduce", "mesh:32x32", MESH, most_s=20, least_percent=95),
+    Row("all_reduce", "fat_tree:8x8x8/2", NIC, 256 * MIB, most_s=20, least_percent=96),
+    Row("all_reduce", "switch:64", NIC, share=0.5, most_s=3, least_percent=98),
+    Row("all_reduce", "switch:512", NIC, share=0.5, most_s=60, least_percent=98),
+    Row("all_gather", "dragonfly:33x16", GLOBAL, 256 * MIB, most_s=2, least_percent=97),
+    Row("all_reduce", "dragonfly:33x16", GLOBAL, 256 * MIB, most_s=30, least_percent=95),
+    Row("all_reduce", "mesh:10x10", MESH, chunks=100),
+    Row("all_reduce", "mesh:10x10", MESH, chunks=10_000, least_percent=99),
+    Row("all_reduce", "dgx-h100:512", most_s=30, least_percent=97),
+    Row(
+        "all_reduce",
+        "dgx-h100:512",
+        gone=(9, 1000, 2003),
+        cut_links=((16, 17),),
+        most_s=120,
+        least_percent=93,
+    ),
+    Row("all_gather", "torus:16x16x16", MESH, most_s=60, least_percent=95),
+    *_everywhere("torus:16x16x64", MESH),
+    *_everywhere("torus:64x32x32", MESH),
+    *_everywhere("fat_tree:32x32x16", NIC),
+    *_everywhere("dragonfly:129x127", GLOBAL),
+    Row("all_to_all", "torus:16x16x16", MESH, most_s=120, least_percent=95),
+)
+GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (
+    ("all_gather", "torus", MESH, ("4x4x4", "8x4x4", "8x8x4", "8x8x8", "16x8x8", "16x16x8", "16x16x16")),
+    ("all_reduce", "torus", MESH, ("4x4x4", "8x4x4", "8x8x4", "8x8x8", "16x8x8", "16x16x8", "16x16x16")),
+    ("all_gather", "fat_tree", NIC, ("8x8", "8x16", "8x8x4", "8x8x8", "16x8x8")),
+    ("all_reduce", "fat_tree", NIC, ("8x8", "8x16", "8x8x4", "8x8x8", "16x8x8")),
+    ("all_gather", "dragonfly", GLOBAL, ("9x8", "16x8", "17x16", "33x16", "65x16")),
+    ("all_reduce", "dragonfly", GLOBAL, ("9x8", "16x8", "17x16", "33x16", "65x16")),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of a row: ``why`` it has no result, or what that took and how good it is."""
+
+    why: str = ""
+    ranks: int = 0
+    links: int = 0
+    seconds: float = math.nan
+    peak_mib: float = math.nan
+    percent: float = math.nan
+    method: str = ""
+    chunks: int = 0
+
+    def meets(self, row: Row) -> bool:
+        """Whether the row's goal is met."""
+        return not self.why and self.seconds <= row.most_s and self.percent >= row.least_percent
+
+
+def measured_here(row: Row, memory_gib: float) -> Measured:
+    """The row, carried out in this process, which from now on may hold no more than ``memory_gib``."""
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
+    try:
+        begun_s = time.perf_counter()
+        network = row.made()
+        network_s = time.perf_counter() - begun_s
+        warm(network.ranks)
+        begun_s = time.perf_counter()
+        schedule = synthesize(row.request(network)).schedule
+    except CcctlError as error:
+        return Measured(" ".join(str(error).split())[:160])
+    except MemoryError:
+        return Measured(f"more than {memory_gib:g} GiB")
+    taken_s = network_s + time.perf_counter() - begun_s
+    assert schedule.outcome is not None
+    return Measured(
+        "",
+        network.ranks,
+        network.links,
+        taken_s,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        schedule.outcome.percent_of_optimal,
+        schedule.method,
+        schedule.collective.chunks,
+    )
+
+
+def measured_apart(row: Row, limit_s: float, memory_gib: float) -> Measured:
+    """The row, carried out in a process of its own, which is ended after ``limit_s``."""
+    command = [
+        sys.executable,
+        "-P",
+        __file__,
+        "--row",
+        json.dumps(vars(row)),
+        "--memory-gib",
+        str(memory_gib),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return Measured(f"not within {limit_s:g} s")
+    if done.returncode:
+        return Measured((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:160])
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def line(name: str, row: Row, found: Measured) -> str:
+    """The row as text."""
+    if found.why:
+        return f"{name:58} {found.why}"
+    aims = [f"≤ {row.most_s:g} s"] * (row.most_s < math.inf)
+    aims += [f"≥ {row.least_percent:g} %"] * (row.least_percent > 0)
+    said = f"{'met' if found.meets(row) else 'missed'}: {', '.join(aims)}" if aims else ""
+    return (
+        f"{name:58}{found.ranks:6}{found.links:9}{found.seconds:9.2f}{found.peak_mib:9.0f}{found.percent:9.2f}"
+        f"  {found.method:10}{found.chunks:8}  {said}"
+    )
+
+
+def exponent(of: Sequence[float], seconds: Sequence[float]) -> float:
+    """The power of ``of`` to which ``seconds`` grow: the slope of a straight line through logarithms."""
+    return float(np.polyfit(np.log(of), np.log(seconds), 1)[0])
+
+
+def growth(wanted: Sequence[str], most_ranks: int, limit_s: float, memory_gib: float) -> None:
+    """Print each family at rising sizes, and the exponents of its seconds."""
+    for kind, name, bandwidth, shapes in GROWING:
+        if wanted and not any(word in f"growth {kind} {name}" for word in wanted):
+            continue
+        done: list[Measured] = []
+        for shape in shapes:
+            row = Row(kind, f"{name}:{shape}", bandwidth)
+            if math.prod(map(int, shape.split("x"))) > most_ranks:
+                break
+            found = measured_apart(row, limit_s, memory_gib)
+            print(line(f"growth {row.name}", row, found), flush=True)
+            if found.why:
+                break
+            done.append(found)
+        if len(done) > 1:
+            seconds = [each.seconds for each in done]
+            by_ranks, by_links = (
+                exponent([getattr(each, what) for each in done], seconds) for what in ("ranks", "links")
+            )
+            print(
+                f"growth {kind} {name}: seconds ~ ranks^{by_ranks:.2f} ~ links^{by_links:.2f}"
+                f" over {done[0].ranks} … {done[-1].ranks} ranks",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Print the rows that are asked for, each as soon as it is there."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("wanted", nargs="*", metavar="FILTER")
+    parser.add_argument("--limit-s", type=float, default=300.0)
+    parser.add_argument("--memory-gib", type=float, default=16.0)
+    parser.add_argument("--growth", type=int, default=512, metavar="RANKS")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.row is not None:
+        values = json.loads(asked.row)
+        values.update(gone=tuple(values["gone"]), cut_links=tuple(map(tuple, values["cut_links"])))
+        print(json.dumps(vars(measured_here(Row(**values), asked.memory_gib))))
+        return
+    print(
+        f"{'case':58}{'ranks':>6}{'links':>9}{'seconds':>9}{'MiB':>9}{'percent':>9}"
+        f"  {'method':10}{'chunks':>8}  goal"
+    )
+    for row in ROWS:
+        if not asked.wanted or any(word in row.name for word in asked.wanted):
+            found = measured_apart(row, asked.limit_s, asked.memory_gib)
+            print(line(row.name, row, found), flush=True)
+    growth(asked.wanted, asked.growth, asked.limit_s, asked.memory_gib)
+
+
+if __name__ == "__main__":
+    main()
