@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,10 +11,14 @@ import typer
 from ccctl import console
 from ccctl.arguments.options import Json, Output, Parameters, Quiet, Verbose
 from ccctl.artifacts import codec
+from ccctl.artifacts.atomic import write_atomically
 from ccctl.completion import words
-from ccctl.errors import FoundProblem
+from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
+    from ccctl.arguments.proven import Proven
+    from synth.mscclpp import Plan
+    from synth.network import Network
     from synth.program import Program
 
 __all__ = ["EXAMPLES", "compile"]
@@ -26,7 +32,13 @@ EXAMPLES = (
         "compile the chunk language to MSCCL XML",
     ),
     ("ccctl compile ring.xml --target msccl -o ring.json", "prove MSCCL XML and convert it"),
+    (
+        "ccctl compile schedule.json --to mscclpp --ranks-per-host 2 -o ring-plan.json",
+        "write an execution plan that MSCCL++ loads; ccctl verify ring-plan.json judges it again",
+    ),
 )
+# A plan is proven in O(operations²): so many take half a minute and 0.8 GB.
+_MOST_OPERATIONS = 40_000
 
 
 def compile(  # noqa: A001 - functions of commands are named as the command
@@ -63,6 +75,34 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             help="Refuse what msccl or rccl cannot run.",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            autocompletion=words.one_of(*words.COMPILE_FORMATS),
+            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later.",
+        ),
+    ] = None,
+    ranks_per_host: Annotated[
+        int | None,
+        typer.Option(
+            "--ranks-per-host",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="With --to mscclpp: ranks that reach each other's memory, if the network does not say.",
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            "--placement",
+            metavar="in|out",
+            autocompletion=words.one_of("in", "out"),
+            help="With --to mscclpp: in place or not; in place where that can be if not said.",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = "",
     json: Json = False,
     output: Output = None,
@@ -72,23 +112,104 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     """Compile the chunk language, or a schedule, to threadblocks of instructions for every rank.
 
     A schedule is proven before, and every program after: every rank ends with the right result, no two
-    threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML.
+    threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
+    other runtimes load, proven by their own rules.
     """
     from dataclasses import replace
 
     from ccctl.arguments.networks import load_network
     from ccctl.arguments.proven import proven_program
 
+    _refuse_contradictions(to, ranks_per_host, placement)
     on = load_network(network, None, None)[0] if network else None
     found = proven_program(schedule, parameters=parameters, network=on, instances=instances, fuse=fuse)
     program = replace(found.program, name=name) if name else found.program
     _refuse_beyond(program, target)
+    if to is not None:
+        hosts = _hosts_of(found, on, ranks_per_host)
+        _write_plan(replace(found, program=program), hosts, placement, output, json=json)
+        return
     if output is not None:
         codec.write(output, "program", program, found.inputs)
     if output == "-":
         return
     _say(program, found.compile_s, json)
     console.next_step(f"ccctl bench {output or schedule} --vs mpi")
+
+
+def _refuse_contradictions(to: str | None, ranks_per_host: int | None, placement: str | None) -> None:
+    if to not in (None, *words.COMPILE_FORMATS):
+        raise UsageError(f"--to: expected {' or '.join(words.COMPILE_FORMATS)}, found {to!r}")
+    if placement not in (None, "in", "out"):
+        raise UsageError(f"--placement: expected in or out, found {placement!r}")
+    if to is None and (ranks_per_host is not None or placement is not None):
+        option = "--placement" if ranks_per_host is None else "--ranks-per-host"
+        raise UsageError(f"{option}: only plans of MSCCL++ need it", hint="Add --to mscclpp.")
+
+
+def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None) -> Sequence[int]:
+    """The number of each rank's host: as the option says, or the network."""
+    if ranks_per_host is not None:
+        return [rank // ranks_per_host for rank in range(found.program.ranks)]
+    if network is None and found.schedule is not None:
+        network = found.schedule.network
+    if network is None:
+        raise UsageError(
+            "which ranks share a host is not known", hint="Say --ranks-per-host N, or --network FILE."
+        )
+    hosts: list[int] = network.host_of.tolist()
+    return hosts
+
+
+def _write_plan(
+    found: Proven, hosts: Sequence[int], placement: str | None, output: str | None, *, json: bool
+) -> None:
+    from synth.mscclpp import examine_plan, plan_of, write_plan
+
+    plan = plan_of(found.program, hosts, in_place=None if placement is None else placement == "in")
+    if plan.operations > _MOST_OPERATIONS:
+        raise FoundProblem(
+            f"the plan of {found.program.name} has {plan.operations} operations, more than can be proven "
+            f"({_MOST_OPERATIONS})",
+            hint="Fewer or larger chunks may do: ccctl synth --chunk-size.",
+        )
+    verdict = examine_plan(plan)
+    if verdict.findings:
+        raise FoundProblem("\n".join(verdict.findings))
+    for caution in verdict.cautions:
+        console.doubt(caution)
+    content = write_plan(plan)
+    if output == "-":
+        console.raw(content)
+        return
+    if output is not None:
+        write_atomically(Path(output), content)
+    _say_plan(plan, json)
+    if output is not None:
+        console.next_step(f"ccctl verify {output}")
+
+
+def _say_plan(plan: Plan, json: bool) -> None:
+    from probes.wording import plural
+
+    values = {
+        "ranks": plan.ranks,
+        "operations": plan.operations,
+        "threadblocks_max": plan.threadblocks_max,
+        "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
+        "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
+        "scratch_chunks_max": max(gpu.scratch_chunks for gpu in plan.gpus),
+        "in_place": plan.in_place,
+    }
+    if json:
+        console.summary(values)
+    else:
+        console.data(
+            f"{plan.name}: {plan.operations} operations on {plan.ranks} ranks, at most "
+            f"{plural(plan.threadblocks_max, 'threadblock')} a rank, "
+            f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
+            f"channels, {'in' if plan.in_place else 'out of'} place; proven"
+        )
 
 
 def _refuse_beyond(program: Program, target: str | None) -> None:

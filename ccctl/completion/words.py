@@ -129,6 +129,7 @@ LIBRARY_ALGORITHMS = (
     "nccl:ring",
     "nccl:tree",
 )
+COMPILE_FORMATS = ("mscclpp",)
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes")
 TUNERS = ("bo", "paper", "grid", "random")

@@ -10,6 +10,7 @@ from ccctl.commands.simulate import simulate
 from ccctl.errors import FoundProblem, UsageError
 from probes.columns import ints
 from synth.check.program import judge
+from synth.mscclpp import judge_plan
 
 
 @pytest.fixture
@@ -250,3 +251,34 @@ def test_a_program_on_another_network_is_timed_or_refused_clearly(path, capsys):
             assert 0 <= told["bound_s"] <= told["time_s"] * (1 + 1e-9)
             # What no file calls by its name has no postcondition, and so no bound.
             assert told["time_s"] > 0
+
+
+def test_a_schedule_becomes_a_plan_of_mscclpp(run_ccctl, schedule_file, tmp_path):
+    how = ("--to", "mscclpp", "--ranks-per-host", "2", "-o", "plan.json")
+    done = run_ccctl("compile", "schedule.json", *how)
+    assert done.returncode == 0, done.stderr
+    assert "ends of memory channels" in done.stdout
+    plan = codec.read(str(tmp_path / "plan.json"), "plan").body
+    assert judge_plan(plan) == []
+    assert any(gpu.memory for gpu in plan.gpus)
+    assert any(gpu.port for gpu in plan.gpus)
+
+
+def test_a_plan_of_a_program_needs_to_know_the_hosts(run_ccctl, schedule_file):
+    assert run_ccctl("compile", "schedule.json", "-o", "program.json").returncode == 0
+    done = run_ccctl("compile", "program.json", "--to", "mscclpp")
+    assert done.returncode == 2
+    assert "--ranks-per-host N" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--ranks-per-host", "2"),
+        ("--placement", "in"),
+        ("--to", "nothing"),
+        ("--to", "mscclpp", "--placement", "up"),
+    ],
+)
+def test_options_of_plans_are_refused_where_they_say_nothing(arguments, run_ccctl, schedule_file):
+    assert run_ccctl("compile", "schedule.json", *arguments).returncode == 2

@@ -1,0 +1,286 @@
+"""Emits the operations of threadblocks, with a nop wherever their threads must meet.
+
+A message is put straight to where its receiver wants it, or to scratch, from where it is copied or added up.
+A put over a port reads its source later: where that is overwritten before the message is known to be
+through, it leaves from scratch too. A block that has more operations than the executor takes is cut into
+several, each of which waits for the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from probes.columns import Bytes, Ints
+from synth.mscclpp.messages import Message, Messages
+from synth.mscclpp.plan import Gpu, Operand, Operation, RemoteBuffer, Threadblock
+from synth.mscclpp.well_formed import MOST_OPERATIONS, MOST_SEMAPHORES
+from synth.program import BUFFERS, OPS, READS_SRC, WRITES_DST
+
+__all__ = ["Emission", "RankPlan", "Semaphores"]
+
+_S, _R, _RRC, _RRS, _RCS, _RRCS = (OPS.index(name) for name in ("s", "r", "rrc", "rrs", "rcs", "rrcs"))
+_COPY, _REDUCE = OPS.index("cpy"), OPS.index("re")
+_SCRATCH = "s"
+# Chunks of a buffer of one's own: (buffer, first chunk, how many).
+_Place = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class Semaphores:
+    """By step the semaphores that are acquired before it, and released after it."""
+
+    acquired: dict[int, list[int]] = field(default_factory=dict)
+    released: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RankPlan:
+    """What a rank has so far: peers of its channels, remote buffers, semaphores, threadblocks."""
+
+    number: int
+    peers: dict[str, list[int]] = field(default_factory=lambda: {"memory": [], "port": []})
+    buffers: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    semaphores: int = 0
+    blocks: list[Threadblock] = field(default_factory=list)
+
+    def new_semaphore(self) -> int:
+        """The number of one more semaphore."""
+        self.semaphores += 1
+        return self.semaphores - 1
+
+    def gpu(self, input_chunks: int, output_chunks: int, scratch_chunks: int) -> Gpu:
+        """The rank as it stands in the plan."""
+        return Gpu(
+            input_chunks=input_chunks,
+            output_chunks=output_chunks,
+            scratch_chunks=scratch_chunks,
+            memory=tuple(self.peers["memory"]),
+            port=tuple(self.peers["port"]),
+            switch=(),
+            remote_buffers=tuple(RemoteBuffer(rank, name, (kind,)) for rank, name, kind in self.buffers),
+            semaphores=(0,) * self.semaphores,
+            threadblocks=tuple(self.blocks),
+        )
+
+
+class Emission:
+    """One threadblock of a program.
+
+    ``_reads`` and ``_writes`` are the cells that threads may still be at since the last nop; ``_waited`` is
+    whether one thread knows what the others do not.
+    """
+
+    def __init__(
+        self,
+        messages: Messages,
+        rank: RankPlan,
+        channels: dict[tuple[int, int, int], tuple[str, int]],
+        semaphores: Semaphores,
+        tb: int,
+    ) -> None:
+        self._messages, self._program, self._tb = messages, messages.program, tb
+        self._rank, self._channels, self._semaphores = rank, channels, semaphores
+        self._operations: list[Operation] = []
+        self._lists: dict[str, list[int]] = {"memory": [], "port": []}
+        self._buffers: dict[str, list[int]] = {"memory": [], "port": []}
+        self._reads: set[int] = set()
+        self._writes: set[int] = set()
+        self._dirty = self._waited = False
+
+    def threadblocks(self, acknowledged: Set[tuple[int, int]]) -> Iterator[Threadblock]:
+        """The block, in as many pieces as it needs; at the end it acknowledges these of its connections."""
+        program, messages = self._program, self._messages
+        steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
+        into = next((messages.into[step] for step in steps if step in messages.into), None)
+        out = next((messages.out[step] for step in steps if step in messages.out), None)
+        # Nothing is put to a rank before it has entered the kernel.
+        if into is not None:
+            self._sync("rlxsignal", into)
+        if out is not None:
+            self._sync("rlxwait", out)
+        for step in steps:
+            for acquired in _batched(self._semaphores.acquired.get(step, ()), MOST_SEMAPHORES):
+                self._operations.append(Operation("sem_acquire", semaphores=acquired))
+                self._waited = True
+            self._step(step)
+            for released in _batched(self._semaphores.released.get(step, ()), MOST_SEMAPHORES):
+                self._settle()
+                self._operations.append(Operation("sem_release", semaphores=released))
+        if into is not None and self._connection(into) in acknowledged:
+            self._sync("signal", into)
+        if out is not None and self._connection(out) in acknowledged:
+            self._sync("wait", out)
+        while self._operations and self._operations[-1].name == "nop":
+            self._operations.pop()
+        if self._operations:
+            yield from self._pieces()
+
+    def _pieces(self) -> Iterator[Threadblock]:
+        left = self._operations
+        acquired: tuple[int, ...] = ()
+        while left:
+            here = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
+            if len(here) + len(left) <= MOST_OPERATIONS:
+                here, left = here + left, []
+            else:
+                room = MOST_OPERATIONS - len(here) - 2
+                acquired = (self._rank.new_semaphore(),)
+                released = Operation("sem_release", semaphores=acquired)
+                here, left = [*here, *left[:room], Operation("nop"), released], left[room:]
+            yield Threadblock(
+                operations=tuple(here),
+                memory=tuple(self._lists["memory"]),
+                port=tuple(self._lists["port"]),
+                memory_buffers=tuple(self._buffers["memory"]),
+                port_buffers=tuple(self._buffers["port"]),
+            )
+
+    def _step(self, step: int) -> None:
+        program, messages = self._program, self._messages
+        op, message, out = int(program.op[step]), messages.into.get(step), messages.out.get(step)
+        src = self._place(step, program.src_buffer, program.src_slot) if READS_SRC[op] else None
+        dst = self._place(step, program.dst_buffer, program.dst_slot) if WRITES_DST[op] else None
+        arrived = dst
+        if message is not None:
+            self._sync("wait", message)
+            if message.slot >= 0:
+                arrived = (_SCRATCH, message.slot, int(program.count[step]))
+        if op == _COPY and src and dst:
+            self._copy(src, dst)
+        elif op == _R and arrived and dst:
+            self._copy(arrived, dst)
+        elif op == _REDUCE and src and dst:
+            self._add(dst, src, dst, None)
+        elif op == _RRC and src and arrived and dst:
+            self._add(src, arrived, dst, None)
+        elif op == _S and src and out:
+            self._send(src, out, step)
+        elif op == _RCS and arrived and dst and out:
+            # Forwarded from where it arrived, which nobody overwrites if that is scratch.
+            self._copy(arrived, dst)
+            self._send(arrived, out, step)
+        elif op == _RRS and src and arrived and out:
+            self._add(src, arrived, arrived, out)
+        elif op == _RRCS and src and arrived and dst and out:
+            if out.port and not messages.safe_source(step):
+                self._add(src, arrived, arrived, out)
+                self._copy(arrived, dst)
+            else:
+                self._add(src, arrived, dst, out)
+
+    def _place(self, step: int, buffer: Bytes, slot: Ints) -> _Place:
+        return BUFFERS[buffer[step]], int(slot[step]), int(self._program.count[step])
+
+    def _is_private(self, place: _Place) -> bool:
+        """Whether it is scratch that one message alone has, behind the program's own."""
+        return place[0] == _SCRATCH and place[1] >= self._program.scratch_chunks[self._rank.number]
+
+    def _cells(self, place: _Place) -> Iterable[int]:
+        """The memory of a place, by cells of the program; private scratch has numbers below 0."""
+        name, index, size = place
+        if self._is_private(place):
+            return range(-index - size, -index)
+        return self._messages.cells.touched(self._rank.number, BUFFERS.index(name), index, size)
+
+    def _copy(self, source: _Place, target: _Place) -> None:
+        if list(self._cells(source)) != list(self._cells(target)):
+            self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
+
+    def _add(self, one: _Place, two: _Place, target: _Place, out: Message | None) -> None:
+        """Add up two places, and send the sum where ``out`` goes, in one operation if memory joins them."""
+        sources = (_local(one), _local(two))
+        if out is None or out.port:
+            self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), (one, two), target)
+            if out is not None:
+                self._put(target, out)
+            return
+        kind, _ = self._end(out)
+        targets = (_local(target), self._remote(out, target[2]))
+        self._data(Operation("res", sources, targets, kind, reduce_op="sum"), (one, two), target)
+        self._sync("signal", out)
+
+    def _send(self, source: _Place, out: Message, step: int) -> None:
+        if out.port and not self._is_private(source) and not self._messages.safe_source(step):
+            slot = self._messages.new_scratch(self._rank.number, source[2])
+            staged = (_SCRATCH, slot, source[2])
+            self._copy(source, staged)
+            source = staged
+        self._put(source, out)
+
+    def _put(self, source: _Place, out: Message) -> None:
+        kind, channel = self._end(out)
+        operands = (_local(source),), (self._remote(out, source[2]),)
+        if kind == "port":
+            self._settle()
+            self._operations.append(Operation("pws", *operands, kind, (channel,)))
+            return
+        self._data(Operation("put", *operands, kind), (source,), None)
+        self._sync("signal", out)
+
+    def _data(self, operation: Operation, sources: Iterable[_Place], target: _Place | None) -> None:
+        """An operation of all threads, behind a nop where it depends on what some may still be at."""
+        reads = {cell for place in sources for cell in self._cells(place)}
+        writes = set(self._cells(target)) if target else set()
+        if self._waited or reads & self._writes or writes & (self._reads | self._writes):
+            self._nop()
+        self._operations.append(operation)
+        self._reads |= reads
+        self._writes |= writes
+        self._dirty = True
+
+    def _settle(self) -> None:
+        """A nop where threads may still be at something, or one waited, before one thread tells of it."""
+        if self._dirty or self._waited:
+            self._nop()
+
+    def _nop(self) -> None:
+        self._operations.append(Operation("nop"))
+        self._reads, self._writes = set(), set()
+        self._dirty = self._waited = False
+
+    def _sync(self, name: str, message: Message) -> None:
+        kind, channel = self._end(message)
+        if name.endswith("signal"):
+            self._settle()
+        else:
+            self._waited = True
+        # Over ports there is no relaxed kind.
+        plain = name.removeprefix("rlx") if kind == "port" else name
+        self._operations.append(Operation(plain, channel_type=kind, channels=(channel,)))
+
+    def _connection(self, message: Message) -> tuple[int, int]:
+        tbs = self._messages.tb
+        return tbs[message.send], tbs[message.receive]
+
+    def _end(self, message: Message) -> tuple[str, int]:
+        """(type, place in the block's list) of the end that this rank has of a message's connection."""
+        kind, channel = self._channels[*self._connection(message), self._rank.number]
+        return kind, _number_in(self._lists[kind], channel)
+
+    def _remote(self, message: Message, size: int) -> Operand:
+        """Where a message goes at its receiver."""
+        kind, _ = self._end(message)
+        receive = message.receive
+        name, index = _SCRATCH, message.slot
+        if message.slot < 0:
+            name, index, _ = self._place(receive, self._program.dst_buffer, self._program.dst_slot)
+        peer = self._messages.rank[receive]
+        number = self._rank.buffers.setdefault((peer, name, kind), len(self._rank.buffers))
+        return Operand(index, size, remote=_number_in(self._buffers[kind], number))
+
+
+def _number_in(values: list[int], value: int) -> int:
+    """The place of a value in a list, at whose end it is put if need be."""
+    if value not in values:
+        values.append(value)
+    return values.index(value)
+
+
+def _batched(values: Sequence[int], most: int) -> Iterable[tuple[int, ...]]:
+    return (tuple(values[at : at + most]) for at in range(0, len(values), most))
+
+
+def _local(place: _Place) -> Operand:
+    name, index, size = place
+    return Operand(index, size, name)

@@ -1,0 +1,108 @@
+"""Program → plan: FIFOs of messages become puts into the peer's memory, signals and waits.
+
+Ranks of one host are joined by memory channels, others by ports, one channel for each pair of blocks that
+talk. Semaphores stand for what threadblocks of a rank await of each other, and hold the pieces of a block
+together that has more operations than the executor takes. Where nothing else tells a sender that its puts
+over a port are through, the receiver does at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probes.errors import UsageError
+from synth.mscclpp.emission import Emission, RankPlan, Semaphores
+from synth.mscclpp.messages import Messages
+from synth.mscclpp.plan import Plan
+from synth.program import Program
+
+__all__ = ["COLLECTIVES", "plan_of"]
+
+COLLECTIVES = {
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "all_reduce": "allreduce",
+    "all_to_all": "alltoall",
+}
+
+
+def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None, name: str = "") -> Plan:
+    """The plan that does what a proven program does; ``hosts`` numbers the host of each rank.
+
+    Where nothing is said it is in place if the program can be. Raises UsageError for a collective that plans
+    have not, or not of all ranks, and for a placement that the program has not; O(steps²) bits.
+    """
+    collective = program.collective
+    if collective.kind not in COLLECTIVES or not collective.whole or program.input_chunks:
+        raise UsageError(
+            f"a plan of MSCCL++ cannot do {collective.label}{'' if collective.whole else ' of some ranks'}",
+            hint=f"It can do {', '.join(COLLECTIVES)} of all ranks.",
+        )
+    if len(hosts) != program.ranks:
+        raise UsageError(f"hosts of {len(hosts)} ranks are known, {program.name} has {program.ranks}")
+    placed = program.in_place if in_place is None else in_place
+    if not (program.in_place if placed else program.out_of_place):
+        raise UsageError(f"{program.name} cannot run {'in' if placed else 'out of'} place")
+    messages = Messages(program, hosts, in_place=placed)
+    ranks = [RankPlan(rank) for rank in range(program.ranks)]
+    channels = _channels(messages, ranks)
+    semaphores = _semaphores(program, messages, ranks)
+    acknowledged = messages.unacknowledged()
+    for tb in range(program.threadblocks):
+        rank = ranks[int(program.tb_rank[tb])]
+        rank.blocks += Emission(messages, rank, channels, semaphores, tb).threadblocks(acknowledged)
+    sizes = zip(messages.cells.size.tolist(), messages.scratch, strict=True)
+    return Plan(
+        name=name or program.name,
+        collective=COLLECTIVES[collective.kind],
+        protocol="Simple",
+        in_place=placed,
+        gpus=tuple(
+            rank.gpu(size[0], size[1], scratch) for rank, (size, scratch) in zip(ranks, sizes, strict=True)
+        ),
+        min_bytes=program.min_bytes,
+        max_bytes=program.max_bytes or (1 << 64) - 1,
+    )
+
+
+def _channels(messages: Messages, ranks: list[RankPlan]) -> dict[tuple[int, int, int], tuple[str, int]]:
+    """(type, number) of the channel of each connection, by (sending block, receiving block, rank).
+
+    As the k-th channel of each of two ranks to the other are paired, both list them in one order.
+    """
+    found: dict[tuple[int, int, int, int], tuple[int, int, str]] = {}
+    for message in messages.out.values():
+        source, target = messages.rank[message.send], messages.rank[message.receive]
+        blocks = messages.tb[message.send], messages.tb[message.receive]
+        kind = "port" if message.port else "memory"
+        found[min(source, target), max(source, target), *blocks] = (source, target, kind)
+    channels = {}
+    for key in sorted(found):
+        source, target, kind = found[key]
+        for rank, peer in ((source, target), (target, source)):
+            peers = ranks[rank].peers[kind]
+            channels[key[2], key[3], rank] = (kind, len(peers))
+            peers.append(peer)
+    return channels
+
+
+def _semaphores(program: Program, messages: Messages, ranks: list[RankPlan]) -> Semaphores:
+    """A semaphore for each pair of blocks, released after the steps that the other waits for."""
+    found = Semaphores()
+    number: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    for step in range(program.steps):
+        source = int(program.wait_tb[step])
+        if source < 0:
+            continue
+        tb = messages.tb[step]
+        awaited = int(program.tb_start[source] + program.wait_step[step])
+        # An earlier wait of this block may have been for a later step of that one.
+        if awaited <= last.get((source, tb), -1):
+            continue
+        last[source, tb] = awaited
+        if (source, tb) not in number:
+            number[source, tb] = ranks[messages.rank[step]].new_semaphore()
+        found.acquired.setdefault(step, []).append(number[source, tb])
+        found.released.setdefault(awaited, []).append(number[source, tb])
+    return found

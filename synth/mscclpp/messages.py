@@ -1,0 +1,161 @@
+"""The messages of a program, and where each can be put: straight into its place, or into scratch first.
+
+The program's FIFOs hold a sender back; a plan's puts come when they come. So what happens before what is
+taken from blocks, waits and messages alone, never from FIFOs that are full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from probes.errors import UsageError
+from synth.memory_layout import Cells, cells_of
+from synth.program import OPS, READS_SRC, WRITES_DST, Program
+from synth.simulation.fifo_order import FIFO_DEPTH, Links, links_of, run
+
+__all__ = ["Message", "Messages"]
+
+_S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A send and its receive, over a port or over memory.
+
+    ``slot`` is where it goes in the receiver's scratch, -1: straight where the receiver wants it.
+    """
+
+    send: int
+    receive: int
+    port: bool
+    slot: int
+
+
+class Messages:
+    """All messages of a program whose ranks are on ``hosts``; what its steps touch, and their order.
+
+    ``out`` has them by the step that sends, ``into`` by the step that receives. ``scratch`` counts the
+    chunks that each rank needs.
+    """
+
+    def __init__(self, program: Program, hosts: Sequence[int], *, in_place: bool) -> None:
+        self.program = program
+        links: Links = links_of(program)
+        self.cells: Cells = cells_of(program, in_place=in_place)
+        self.tb: list[int] = program.tb_of.tolist()
+        self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
+        self._receiver = {
+            send: receive
+            for receive, send in enumerate(links.sender.tolist())
+            if send >= 0 and links.receives[receive]
+        }
+        self._ports = {
+            send
+            for send, receive in self._receiver.items()
+            if hosts[self.rank[send]] != hosts[self.rank[receive]]
+        }
+        self._before = self._predecessors(links)
+        self._touching: dict[int, list[tuple[int, bool]]] = {}
+        for step in range(program.steps):
+            for cell in self._read(step):
+                self._touching.setdefault(cell, []).append((step, False))
+            for cell in self._written(step):
+                self._touching.setdefault(cell, []).append((step, True))
+        self.scratch = list(program.scratch_chunks)
+        self.out: dict[int, Message] = {}
+        self.into: dict[int, Message] = {}
+        for send, receive in sorted(self._receiver.items()):
+            direct = self._arrives_home(send, receive)
+            slot = -1 if direct else self.new_scratch(self.rank[receive], int(program.count[receive]))
+            message = Message(send, receive, send in self._ports, slot)
+            self.out[send] = self.into[receive] = message
+
+    def new_scratch(self, rank: int, count: int) -> int:
+        """The first of so many new chunks of scratch."""
+        self.scratch[rank] += count
+        return self.scratch[rank] - count
+
+    def unacknowledged(self) -> set[tuple[int, int]]:
+        """Connections over ports, as (sending block, receiving block), whose end the sender never learns.
+
+        Its last message may still leave when all of the sender's blocks have ended, and the library has
+        nothing that waits for that.
+        """
+        last: dict[tuple[int, int], Message] = {}
+        for message in self.out.values():
+            if message.port:
+                last[self.tb[message.send], self.tb[message.receive]] = message
+        program = self.program
+        ends: list[list[int]] = [[] for _ in range(program.ranks)]
+        for tb in range(program.threadblocks):
+            if program.tb_start[tb] < program.tb_start[tb + 1]:
+                ends[int(program.tb_rank[tb])].append(int(program.tb_start[tb + 1]) - 1)
+        return {
+            blocks
+            for blocks, message in last.items()
+            if not any(self._follows(end, message.receive) for end in ends[self.rank[message.send]])
+        }
+
+    def safe_source(self, send: int) -> bool:
+        """Whether what a put over a port reads stays until its message is through."""
+        receive = self._receiver[send]
+        cells = self._read(send) if self.program.op[send] == _S else self._written(send)
+        for cell in cells:
+            for step, writes in self._touching[cell]:
+                if not writes or self._follows(send, step):
+                    continue
+                message = self.into.get(step)
+                first = message.send if message is not None and message.slot < 0 else step
+                if not self._follows(first, receive):
+                    return False
+        return True
+
+    def _predecessors(self, links: Links) -> list[int]:
+        """For each step, as bits, the steps that happen before it: of its block, awaited, or by message."""
+        program = self.program
+        order = run(links, FIFO_DEPTH)[0].tolist()
+        if len(order) < program.steps:
+            raise UsageError(f"{program.name} deadlocks", hint="ccctl verify tells where.")
+        start, goal, sender = program.tb_start.tolist(), links.goal.tolist(), links.sender.tolist()
+        found = [0] * program.steps
+        for step in order:
+            earlier = [goal[step], sender[step] if links.receives[step] else -1]
+            earlier.append(step - 1 if step > start[self.tb[step]] else -1)
+            for one in earlier:
+                if one >= 0:
+                    found[step] |= found[one] | 1 << one
+        return found
+
+    def _follows(self, later: int, earlier: int) -> bool:
+        """Whether ``earlier`` is ``later`` itself, or happens before it."""
+        return later == earlier or bool(self._before[later] >> earlier & 1)
+
+    def _arrives_home(self, send: int, receive: int) -> bool:
+        """Whether a message can be put where its receiver wants it: all that is there is over by then."""
+        if self.program.op[receive] not in (_R, _RCS):
+            return False
+        for cell in self._written(receive):
+            for step, _ in self._touching[cell]:
+                if self._follows(step, receive):
+                    continue
+                # A port may still read what a step has sent, until the message is known to be through.
+                over = self._receiver[step] if step in self._ports else step
+                if not self._follows(send, over):
+                    return False
+        return True
+
+    def _touched(self, step: int, buffer: int, slot: int) -> list[int]:
+        return self.cells.touched(self.rank[step], buffer, slot, int(self.program.count[step]))
+
+    def _read(self, step: int) -> list[int]:
+        program = self.program
+        if not READS_SRC[program.op[step]]:
+            return []
+        return self._touched(step, int(program.src_buffer[step]), int(program.src_slot[step]))
+
+    def _written(self, step: int) -> list[int]:
+        program = self.program
+        if not WRITES_DST[program.op[step]]:
+            return []
+        return self._touched(step, int(program.dst_buffer[step]), int(program.dst_slot[step]))
