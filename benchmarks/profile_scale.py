@@ -7,7 +7,14 @@ what is found comes from running its detection on simulated bandwidths: every li
 2 % and, one time in twenty, a disturbance (exponential, 30 % in the mean), one host that sends 15 % less,
 and one link elsewhere that carries 25 % less. Setting up connections is not counted.
 
+A second table is of 64 hosts of 8 ranks with 1, 2, 4 and 8 NICs: rounds over ranks, as without a topology,
+against rounds over hosts, as with one (`ccctl profile --topology`). One NIC there carries 15 %
+less, one pair of hosts 25 % less, and one rank in one trial of two 40 % less; noise as above. Waves are those
+that the profile cuts its rounds into. The error is of all links, those inferred, too; ``again`` counts what
+is measured more as flows of one class disagree.
+
     python benchmarks/profile_scale.py            64 to 1024 hosts, a minute
+    python benchmarks/profile_scale.py nics       the second table alone
     python benchmarks/profile_scale.py --all      4096 hosts, too: minutes, and 2 GB of memory
 """
 
@@ -23,14 +30,17 @@ import numpy as np
 from probes.columns import Floats
 from probes.profiling import median_polish
 from probes.profiling.budget import Cost, Plan, fitted
+from probes.profiling.instances import Instances
 from probes.sampling import packet_trains
 from probes.sampling.prober import Dose
-from probes.sampling.rounds import Pair, doubling_strides, strides
+from probes.sampling.rounds import Pair, doubling_strides, meetings, rings, strides, waves
+from probes.sampling.samples import Place
 
 TRIALS = {64: 40, 256: 20, 1024: 4, 4096: 1}
 LINKS = {"100 Gb/s": (5e-6, 8e-11), "10 GbE": (25e-6, 8e-10)}
 NOISE, DISTURBED, DISTURBANCE = 0.02, 0.05, 0.3
-SLOW_NIC, SLOW_LINK = 0.85, 0.75
+SLOW_NIC, SLOW_LINK, SLOW_RANK = 0.85, 0.75, 0.6
+HOSTS, PER_HOST, NICS, CORES, CLUSTERS = 64, 8, (1, 2, 4, 8), 64, 4
 BUDGET_S = 30.0
 FULL, QUICK = Dose(0.03, 0.04), Dose(0.01, 0.02)
 
@@ -140,11 +150,105 @@ def look_again(pairs: Sequence[Pair], truth: Floats, seen: Floats, rng: np.rando
     seen[rows] = np.maximum(seen[rows], sampled(truth[rows], 1, rng))
 
 
+@dataclass(frozen=True, eq=False)
+class Box:
+    """A cluster whose ranks share NICs, and what each of its links costs, as logarithms of s/byte."""
+
+    places: Sequence[Place]
+    truth: Floats
+
+    @classmethod
+    def of(cls, nics: int, rng: np.random.Generator, *, slow_rank: bool) -> Box:
+        """A slow NIC, a slow pair of hosts and perhaps a slow rank, wherever chance puts them."""
+        places = [
+            Place(f"h{host}", CORES, "process", f"nic{rank * nics // PER_HOST}", "alike")
+            for host in range(HOSTS)
+            for rank in range(PER_HOST)
+        ]
+        host_of = np.repeat(np.arange(HOSTS), PER_HOST)
+        nic_of = host_of * nics + np.tile(np.arange(PER_HOST) * nics // PER_HOST, HOSTS)
+        nic = int(rng.integers(HOSTS * nics))
+        a, b = rng.choice(HOSTS, 2, replace=False)
+        ends = np.where(nic_of == nic, -math.log(SLOW_NIC), 0.0)
+        if slow_rank:
+            ends[int(rng.integers(len(places)))] = -math.log(SLOW_RANK)
+        truth = np.maximum(ends[:, None], np.zeros(len(places))[None, :])
+        between = (host_of[:, None] == a) & (host_of[None, :] == b)
+        return cls(places, np.maximum(truth, np.where(between, -math.log(SLOW_LINK), 0.0)))
+
+    def seen(self, pairs: Sequence[Pair], rng: np.random.Generator) -> dict[Pair, float]:
+        """The best of two measurements of each of ``pairs``."""
+        rows = tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+        logs = -sampled(-self.truth[rows], 2, rng)
+        return dict(zip(pairs, np.exp(logs).tolist(), strict=True))
+
+    def errors(self, found: dict[Pair, float]) -> Floats:
+        """By how much each link between hosts is taken for faster or slower than it is."""
+        rows = tuple(np.array(list(found), dtype=np.int64).T)
+        costs = np.array(list(found.values()))
+        errors: Floats = np.abs(np.exp(np.log(costs) - self.truth[rows]) - 1)
+        return errors
+
+    def waves(self, rounds: Sequence[Sequence[Pair]], *, nics: bool) -> tuple[int, int]:
+        """Waves of latencies and of bandwidths that the rounds are cut into."""
+        host_of, cores = [place.host for place in self.places], {place.host: CORES for place in self.places}
+        nic_of = [place.nic for place in self.places] if nics else None
+        met = [pairs for pairs in meetings(rounds) if pairs]
+        counts = [sum(len(waves(pairs, host_of, cores, nic_of)) for pairs in some) for some in (met, rounds)]
+        return counts[0], counts[1]
+
+
+def by_nics() -> None:
+    """Print the second table."""
+    print("| NICs | rounds over | rounds | waves | s at 100 Gb/s | error: median | 99 % | most | again |")
+    print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    cost = wave_seconds(HOSTS, FULL, *LINKS["100 Gb/s"])
+    for nics in NICS:
+        rng = np.random.default_rng(nics)
+        boxes = [Box.of(nics, rng, slow_rank=bool(turn % 2)) for turn in range(CLUSTERS)]
+        for over in ("ranks", "hosts"):
+            instances = Instances(boxes[0].places)
+            rounds = rings(HOSTS * PER_HOST) if over == "ranks" else instances.rounds()
+            alpha, beta = boxes[0].waves(rounds, nics=over == "hosts")
+            errors, again = [], 0
+            for box in boxes:
+                between = [
+                    pair
+                    for pairs in rounds
+                    for pair in pairs
+                    if box.places[pair[0]].host != box.places[pair[1]].host
+                ]
+                found = box.seen(between, rng)
+                if over == "hosts":
+                    spread = instances.spread(found)
+                    again += len(spread.more)
+                    found |= box.seen(spread.more, rng)
+                    inferred = Instances(box.places, spread.apart).inferred(found)
+                    found |= {pair: found[other] for pair, other in inferred.items()}
+                errors.append(box.errors(found))
+            every = np.concatenate(errors)
+            time_s = alpha * cost.alpha_s + beta * cost.beta_s
+            print(
+                f"| {nics} | {over} | {len(rounds)} | {alpha + beta} | {time_s:.3g} | {np.median(every):.1%} "
+                f"| {np.quantile(every, 0.99):.1%} | {every.max():.0%} | {again / CLUSTERS:.0f} |",
+                flush=True,
+            )
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="4096 hosts, too")
-    everything = parser.parse_args().all
+    parser.add_argument("what", nargs="?", choices=("hosts", "nics"), help="one of the tables alone")
+    asked = parser.parse_args()
+    if asked.what != "nics":
+        by_hosts(everything=asked.all)
+    if asked.what != "hosts":
+        by_nics()
+
+
+def by_hosts(*, everything: bool) -> None:
+    """Print the first table."""
     speeds = " | ".join(f"s at {name}" for name in LINKS)
     print(
         f"| hosts | effort | rounds | links | {speeds} | trials | slow NIC found | slow link found "

@@ -22,11 +22,12 @@ _MOST = 1e30
 
 @dataclass(frozen=True)
 class ProfiledRank:
-    """One worker: where it ran and what it drove ("process", "cuda:0")."""
+    """One worker: where it ran, what it drove ("process", "cuda:0"), the NIC it leaves by ("" if unknown)."""
 
     rank: int
     host: str
     device: str = "process"
+    nic: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,8 @@ class Links:
     ``beta_low/high_s_per_byte`` a 95 % bootstrap interval; ``residual`` the relative misfit of
     alpha + beta·bytes; ``samples`` how many messages or trains were timed. ``flags`` holds words joined
     by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric, nonlinear (a knee between
-    sizes), noisy, unsound (no fit that holds), retested (measured again, alone), contended (faster alone).
+    sizes), noisy, unsound (no fit that holds), retested (measured again, alone), contended (faster alone),
+    inferred (not measured: the topology declares it alike with a link that was, whose values it has).
     """
 
     src: Ints
@@ -113,7 +115,10 @@ class HostMemory:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Ranks, their directed links, the ports that links share, and how they were measured."""
+    """Ranks, their directed links, the ports that links share, and how they were measured.
+
+    ``topology`` is what it was told of hosts and NICs ("" where it was told nothing).
+    """
 
     ranks: tuple[ProfiledRank, ...]
     links: Links
@@ -125,6 +130,7 @@ class Profile:
     findings: tuple[str, ...] = ()
     host_copies: tuple[HostCopies, ...] = ()
     memory: tuple[HostMemory, ...] = ()
+    topology: str = ""
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""

@@ -49,9 +49,10 @@ def up(
     """Make the lab that FILE describes.
 
     FILE holds name, hosts (a number, or names such as "gpu[1-4]:2" with slots), slots for hosts that
-    say none, rate (what each host sends and receives, such as "100Mbit/s"), and for hosts in several
-    racks racks (a list with the hosts of each) and trunk (what each rack's uplink carries each way). A
-    table [rates] holds more by target: "gpu1", "gpu1.egress", "gpu1.ingress", "gpu1 -> gpu2".
+    say none, nics (of each host), rate (what each of them sends and receives, such as "100Mbit/s"), and
+    for hosts in several racks racks (a list with the hosts of each) and trunk (what each rack's uplink
+    carries each way). A table [rates] holds more by target: "gpu1", "gpu1.egress", "gpu1.ingress",
+    "gpu1/eth1", "gpu1 -> gpu2".
 
     Where it fails or is interrupted, nothing of it stays. Ends with 75 where the name is taken.
     """
@@ -202,7 +203,9 @@ def _edited(file: str, standing: Lab) -> Lab:
     from ccctl.lab.toml import read_lab
 
     edited = read_lab(file)
-    fixed = [(lab.name, [(h.name, h.slots) for h in lab.hosts], lab.racks) for lab in (edited, standing)]
+    fixed = [
+        (lab.name, [(h.name, h.slots) for h in lab.hosts], lab.racks, lab.nics) for lab in (edited, standing)
+    ]
     if fixed[0] != fixed[1]:
         raise UsageError(
             f"{file}: only rates can change, and more than its rates differ from lab {standing.name}",

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -23,22 +24,28 @@ from ccctl.arguments.options import (
     TimeoutSeconds,
     Verbose,
 )
+from ccctl.arguments.topologies import read_or_described
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
+from ccctl.host_search import look_everywhere
 from ccctl.launching import by_default, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs.profile import Measurement
 
 if TYPE_CHECKING:
+    from ccctl.launching import World
     from probes.link_costs import Profile
     from probes.profiling.drift import Drift
     from probes.profiling.options import Effort
     from probes.sampling.pairs_file import WantedPairs
+    from probes.topology import Topology
 
-__all__ = ["EXAMPLES", "profile"]
+__all__ = ["EXAMPLES", "LIVE", "profile"]
+
+LIVE = "live"
 
 EXAMPLES = (
     ("ccctl profile -n 4 -o profile.json", "measure the links between four ranks of this host"),
@@ -47,6 +54,10 @@ EXAMPLES = (
     (
         "ccctl profile -n 4 --budget 2 --sizes 256K:4M",
         "what fits into two seconds, with messages of these sizes",
+    ),
+    (
+        "ccctl profile -n 4 --quick --topology live",
+        "detect NICs first, and measure by samples what they declare alike",
     ),
     ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
     (
@@ -107,6 +118,14 @@ def profile(
         str | None,
         typer.Option("--from", metavar="FILE", help="Take this profile instead of measuring; - reads stdin."),
     ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Measure by hosts what FILE, or live for a look at each host, declares alike.",
+        ),
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -127,24 +146,31 @@ def profile(
     links and hosts are measured again, alone, before they are told. Whatever ends it, a lost rank, a
     signal or --timeout, what was measured until then is written and says so. Hosts that cannot be
     reached are named, the others measured, and the exit status is 1. Of two profiles of one user on
-    the same hosts the second ends with 75, or waits with --wait. On a terminal the slowest and newest links
-    are shown while they are measured, and who waits for whom.
+    the same hosts the second ends with 75, or waits with --wait. With --topology rounds are over hosts, all
+    NICs at once, and of NICs declared alike a sample whose spread is checked is measured. On a terminal the
+    slowest and newest links are shown while they are measured, and who waits for whom.
     """
     with prometheus.exposed(prom, "profile") as exposition:
         before = codec.read(baseline, "profile") if baseline is not None else None
+        digests: dict[str, str] = {}
         problem = ""
         if source is not None:
             _refuse_both(source, ranks, hosts, hostfile)
+            if topology is not None:
+                raise UsageError(f"--topology is for measuring, --from {source} measures nothing")
             found: Profile = codec.read(source, "profile").body
         else:
+            world = world_of(ranks, hosts, hostfile)
+            declared, digests = _declared(topology, world, timeout)
             effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
-            measurement = Measurement(effort, world_of(ranks, hosts, hostfile), timeout)
+            effort = replace(effort, topology=declared, topology_name=topology or "")
+            measurement = Measurement(effort, world, timeout)
             found = _measured(measurement, output, json, exposition)
             problem = measurement.problem()
         prometheus.add_profile(exposition, found)
         drift = _drift(before.body, found) if before else None
         if output is not None:
-            inputs = {baseline: before.sha256} if before and baseline else None
+            inputs = {**digests, **({baseline: before.sha256} if before and baseline else {})}
             with _kept_elsewhere(found, inputs, measured=source is None):
                 codec.write(output, "profile", found, inputs)
         _tell(found, output, json, drift, baseline or "")
@@ -225,6 +251,20 @@ def _effort(
     if device not in get_args(DeviceChoice):
         raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {device}")
     return Effort(quick, _pairs(pairs), _sizes(sizes), budget, ports, cast(DeviceChoice, device), wait_s)
+
+
+def _declared(
+    name: str | None, world: World, timeout_s: float | None
+) -> tuple[Topology | None, dict[str, str]]:
+    """The topology of that name, with its digest; ``live`` is what the detector of each host finds."""
+    from probes.detection.gather import Request
+
+    if name is None:
+        return None, {}
+    if name == LIVE:
+        return look_everywhere(world, Request(), timeout_s), {}
+    artifact = read_or_described(name, "topology")
+    return artifact.body, {name: artifact.sha256}
 
 
 def _pairs(path: str | None) -> WantedPairs | None:

@@ -1,8 +1,9 @@
 """The rates of a lab as people write them: one grammar for the table in lab.toml and for ``lab shape``.
 
-``gpu1`` is what a host sends and what it receives, ``gpu1.egress`` and ``gpu1.ingress`` are one of
-them, ``gpu1 -> gpu2`` is a directed pair, ``trunk`` is what lies between the racks. Hosts are node
-sets; the rate ``unlimited`` takes a limit away.
+``gpu1`` is what a host sends and what it receives by each of its NICs, ``gpu1.egress`` and
+``gpu1.ingress`` are one of them, ``gpu1/eth1`` is one of several NICs, ``gpu1 -> gpu2`` is a directed
+pair, ``trunk`` is what lies between the racks. Hosts are node sets; the rate ``unlimited`` takes a limit
+away.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 
 from ccctl.arguments.units import format_rate, parse_rate
 from ccctl.errors import UsageError
-from exec.lab.model import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, PairRate
+from exec.lab.model import LEAST_BYTES_PER_S, MOST_BYTES_PER_S, MOST_HOSTS, Lab, NicRate, PairRate
 from exec.launcher.nodeset import parse
 from probes.errors import quoted
 
@@ -48,6 +49,7 @@ class Rates:
         self._hosts = {host.name: host for host in lab.hosts}
         self._pairs = {(pair.src, pair.dst): pair.bytes_per_s for pair in lab.pairs}
         self._trunk = lab.trunk_bytes_per_s
+        self._nics = {(rate.host, rate.nic): rate for rate in lab.nic_rates}
         self._changes = 0
 
     def set(self, target: str, rate: str) -> None:
@@ -60,9 +62,12 @@ class Rates:
         else:
             name, dot, way = target.rpartition(".")
             named = bool(dot) and way in _WAYS
-            self._set_hosts(
-                names_of(self._lab, name if named else target), (way,) if named else _WAYS, bytes_per_s
-            )
+            hosts, slash, device = (name if named else target).rpartition("/")
+            ways = (way,) if named else _WAYS
+            if slash:
+                self._set_nics(names_of(self._lab, hosts), device.strip(), ways, bytes_per_s)
+            else:
+                self._set_hosts(names_of(self._lab, name if named else target), ways, bytes_per_s)
 
     def set_all(self, rate: str) -> None:
         """Change what every host sends and receives; raises UsageError for a wrong rate."""
@@ -78,17 +83,36 @@ class Rates:
             hosts=tuple(self._hosts.values()),
             pairs=tuple(PairRate(src, dst, bytes_per_s) for (src, dst), bytes_per_s in pairs),
             trunk_bytes_per_s=self._trunk,
+            nic_rates=tuple(
+                self._nics[key] for key in sorted(self._nics, key=lambda key: (numbers[key[0]], key[1]))
+            ),
         )
 
     def _set_hosts(self, names: list[str], ways: tuple[str, ...], bytes_per_s: float | None) -> None:
         self._count(len(names))
         for name in names:
+            for key in [key for key in self._nics if key[0] == name]:
+                self._nics[key] = _changed(self._nics[key], ways, bytes_per_s)
             host = self._hosts[name]
             egress = bytes_per_s if "egress" in ways else host.egress_bytes_per_s
             ingress = bytes_per_s if "ingress" in ways else host.ingress_bytes_per_s
             self._hosts[name] = dataclasses.replace(
                 host, egress_bytes_per_s=egress, ingress_bytes_per_s=ingress
             )
+
+    def _set_nics(
+        self, names: list[str], device: str, ways: tuple[str, ...], bytes_per_s: float | None
+    ) -> None:
+        self._count(len(names))
+        devices = self._lab.devices()
+        if device not in devices:
+            raise UsageError(f"expected one of {', '.join(devices)}, found {quoted(device)}")
+        nic = devices.index(device)
+        for name in names:
+            host = self._hosts[name]
+            usual = NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
+            rate = self._nics.get((name, nic), usual)
+            self._nics[name, nic] = _changed(rate, ways, bytes_per_s)
 
     def _set_trunk(self, bytes_per_s: float | None) -> None:
         if not self._lab.racks:
@@ -99,6 +123,8 @@ class Rates:
         left, _, right = target.partition(_ARROW)
         sources, receivers = names_of(self._lab, left), names_of(self._lab, right)
         self._count(len(sources) * len(receivers))
+        if self._lab.nics > 1:
+            raise UsageError(f"rates of pairs are for hosts with one NIC, these have {self._lab.nics}")
         ends = [(src, dst) for src in sources for dst in receivers if src != dst]
         if not ends:
             raise UsageError(f"expected two different hosts, found {quoted(target)}")
@@ -112,6 +138,14 @@ class Rates:
         self._changes += changes
         if self._changes > _MOST_CHANGES:
             raise UsageError(f"expected at most {_MOST_CHANGES} rates of hosts and pairs in all, found more")
+
+
+def _changed(rate: NicRate, ways: tuple[str, ...], bytes_per_s: float | None) -> NicRate:
+    return dataclasses.replace(
+        rate,
+        egress_bytes_per_s=bytes_per_s if "egress" in ways else rate.egress_bytes_per_s,
+        ingress_bytes_per_s=bytes_per_s if "ingress" in ways else rate.ingress_bytes_per_s,
+    )
 
 
 def names_of(lab: Lab, pattern: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from ccctl.artifacts.files import parse_document
 from ccctl.errors import DataError, UsageError
 from ccctl.lab.rates import Rates, names_of
-from exec.lab.model import MOST_HOST_LETTERS, MOST_HOSTS, Lab, LabHost, refuse_name
+from exec.lab.model import MOST_HOST_LETTERS, MOST_HOSTS, MOST_NICS, Lab, LabHost, refuse_name
 from exec.launcher.nodeset import MOST_RANKS, parse
 from probes.errors import quoted
 from probes.files.bounded_read import read_text
@@ -29,7 +29,7 @@ _BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, _SHOWN, _SHOWN
 _MOST_BYTES = 4 << 20
 # Stands for a name that was refused.
 _UNNAMED = "unnamed"
-_KEYS = ("name", "hosts", "slots", "racks", "rate", "trunk", "rates")
+_KEYS = ("name", "hosts", "slots", "nics", "racks", "rate", "trunk", "rates")
 
 
 def read_lab(path: str) -> Lab:
@@ -40,7 +40,8 @@ def read_lab(path: str) -> Lab:
     ]
     hosts = _hosts(document, problems)
     bare = Lab(_name(document, path, problems), hosts)
-    rates = Rates(Lab(bare.name, hosts, racks=_racks(document, bare, problems)))
+    nics = _nics(document, problems)
+    rates = Rates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
     for where, target, rate in _rates(document, problems):
         # Where no host could be read, that each target is unknown would only repeat it.
         _set(rates, where, target if hosts else None, rate, problems)
@@ -87,6 +88,14 @@ def _hosts(document: dict[str, Any], problems: list[str]) -> tuple[LabHost, ...]
     if sum(found.values()) > MOST_RANKS:
         problems.append(f"hosts: expected at most {MOST_RANKS} slots in all, found {sum(found.values())}")
     return tuple(LabHost(name, count) for name, count in islice(found.items(), MOST_HOSTS))
+
+
+def _nics(document: dict[str, Any], problems: list[str]) -> int:
+    nics = document.get("nics", 1)
+    if type(nics) is not int or not 1 <= nics <= MOST_NICS:
+        problems.append(f"nics: expected a whole number from 1 to {MOST_NICS}, found {_shown(nics)}")
+        return 1
+    return nics
 
 
 def _as_names(value: object) -> object:

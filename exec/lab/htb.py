@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exec.lab.model import DEVICE, Lab, LabHost
+from exec.lab.model import Lab, LabHost
 
 __all__ = ["Class", "commands", "port", "shapes", "uplink_ports"]
 
@@ -35,9 +35,9 @@ class Class:
 Device = tuple[str, str]
 
 
-def port(number: int) -> str:
-    """The port of the switch that host ``number`` hangs on."""
-    return f"p{number}"
+def port(number: int, nic: int = 0) -> str:
+    """The port of the switch that an interface of host ``number`` hangs on."""
+    return f"p{number}n{nic}" if nic else f"p{number}"
 
 
 def uplink_ports(rack: int) -> tuple[str, str]:
@@ -49,8 +49,10 @@ def shapes(lab: Lab) -> dict[Device, tuple[Class, ...]]:
     """The classes of every interface as {(namespace, interface): classes}; none where nothing is limited."""
     made: dict[Device, tuple[Class, ...]] = {}
     for number, host in enumerate(lab.hosts):
-        made[lab.namespace(host.name), DEVICE] = _egress(lab, host)
-        made[lab.switch, port(number)] = _whole(host.ingress_bytes_per_s)
+        for nic, device in enumerate(lab.devices()):
+            rate = lab.nic_rate(host.name, nic)
+            made[lab.namespace(host.name), device] = _egress(lab, host, rate.egress_bytes_per_s)
+            made[lab.switch, port(number, nic)] = _whole(rate.ingress_bytes_per_s)
     for rack in range(len(lab.racks)):
         for end in uplink_ports(rack):
             made[lab.switch, end] = _whole(lab.trunk_bytes_per_s)
@@ -83,8 +85,8 @@ def _whole(bytes_per_s: float | None) -> tuple[Class, ...]:
     return () if bytes_per_s is None else (Class(_TOTAL, 0, bytes_per_s, bytes_per_s),)
 
 
-def _egress(lab: Lab, host: LabHost) -> tuple[Class, ...]:
-    total, pairs = host.egress_bytes_per_s, [pair for pair in lab.pairs if pair.src == host.name]
+def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
+    pairs = [pair for pair in lab.pairs if pair.src == host.name]
     if total is None:
         return tuple(
             Class(_FIRST_PAIR + lab.number(p.dst), 0, p.bytes_per_s, p.bytes_per_s, lab.address(p.dst))

@@ -10,13 +10,14 @@ import contextlib
 import os
 import signal
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from exec.errors import NameTakenError
 from exec.lab.htb import commands, port, shapes, uplink_ports
 from exec.lab.iproute import batch, in_namespace, ip, ip_json, namespaces, require
-from exec.lab.model import DEVICE, SUBNET, Lab, refuse_name
+from exec.lab.model import SUBNET, Lab, refuse_name
 from probes.errors import UnavailableError
 from probes.files import ownership
 
@@ -27,6 +28,7 @@ _HOSTS = "hosts"
 _CORE = "core"
 _PATIENCE_S = 5.0
 _SEGMENTS = 2
+_FIRST_TABLE = 100
 # A locally administered address.
 _NOBODY = "02:00:00:00:ff:ff"
 # reno keeps no model of the path that it would have to learn first; without IPv6 nothing is sent
@@ -34,7 +36,10 @@ _NOBODY = "02:00:00:00:ff:ff"
 _SETTINGS = (
     "echo reno >/proc/sys/net/ipv4/tcp_congestion_control; "
     "if [ -e /proc/sys/net/ipv6/conf/all/disable_ipv6 ]; then "
-    "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; fi"
+    "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; fi; "
+    # Of several interfaces on one network each answers for its own address alone.
+    "for all in all default; do cd /proc/sys/net/ipv4/conf/$all; "
+    "echo 1 >arp_ignore; echo 2 >arp_announce; echo 0 >rp_filter; done"
 )
 
 
@@ -95,7 +100,8 @@ def set_cable(lab: Lab, host: str, *, connected: bool) -> None:
     """Pull the host's cable at the switch, or put it back: what is sent to or by it is then lost."""
     require()
     state = "up" if connected else "down"
-    ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host)), state)
+    for nic in range(lab.nics):
+        ip("-netns", lab.switch, "link", "set", "dev", port(lab.number(host), nic), state)
 
 
 def set_route(lab: Lab, host: str, other: str, *, connected: bool) -> None:
@@ -104,11 +110,12 @@ def set_route(lab: Lab, host: str, other: str, *, connected: bool) -> None:
     for src, dst in ((host, other), (other, host)):
         # Frames to an address that nobody has vanish at the switch, and no end hears of it.
         where = ("-netns", lab.namespace(src), "neigh")
-        what = ("to", lab.address(dst), "dev", DEVICE)
-        if connected:
-            ip(*where, "del", *what)
-        else:
-            ip(*where, "replace", *what, "lladdr", _NOBODY, "nud", "permanent")
+        for nic, device in product(range(lab.nics), lab.devices()):
+            what = ("to", lab.address(dst, nic), "dev", device)
+            if connected:
+                ip(*where, "del", *what)
+            else:
+                ip(*where, "replace", *what, "lladdr", _NOBODY, "nud", "permanent")
 
 
 def cables(lab: Lab) -> dict[str, bool]:
@@ -120,10 +127,11 @@ def cables(lab: Lab) -> dict[str, bool]:
 def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
     """{host: (bytes it has sent, bytes it has received)} since the lab is up, counted at the switch."""
     counters = {link["ifname"]: link["stats64"] for link in _ports(lab)}
-    return {
-        host.name: (counters[port(number)]["rx"]["bytes"], counters[port(number)]["tx"]["bytes"])
-        for number, host in enumerate(lab.hosts)
-    }
+    found = {}
+    for number, host in enumerate(lab.hosts):
+        own = [counters[port(number, nic)] for nic in range(lab.nics)]
+        found[host.name] = (sum(one["rx"]["bytes"] for one in own), sum(one["tx"]["bytes"] for one in own))
+    return found
 
 
 def _claim(lab: Lab) -> None:
@@ -173,15 +181,22 @@ def _wire(lab: Lab) -> None:
         inside += [f"link set {near} master {_rack(rack)} up", f"link set {far} master {_CORE} up"]
     batch("ip", inside, lab.switch)
     for number, host in enumerate(lab.hosts):
-        here, at_switch = lab.namespace(host.name), port(number)
+        here, inside = lab.namespace(host.name), ["link set lo up"]
         bridge = _rack(lab.rack(host.name)) if lab.racks else _CORE
-        made = f"link add {DEVICE} netns {here} type veth peer name {at_switch} netns {lab.switch}"
-        batch("ip", [made])
-        batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
-        # The kernel hands on up to 64 KiB as one packet, which would arrive all at once.
-        packets = f"link set {DEVICE} gso_max_segs {_SEGMENTS}"
-        address = f"address add {lab.address(host.name)}/{prefix} dev {DEVICE}"
-        batch("ip", [packets, address, f"link set {DEVICE} up", "link set lo up"], here)
+        for nic, device in enumerate(lab.devices()):
+            at_switch, own = port(number, nic), lab.address(host.name, nic)
+            batch(
+                "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
+            )
+            batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
+            # The kernel hands on up to 64 KiB as one packet, which would arrive all at once.
+            inside.append(f"link set {device} gso_max_segs {_SEGMENTS}")
+            inside += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
+            if nic:
+                # What is sent from an interface's address leaves by it.
+                inside.append(f"route add {SUBNET} dev {device} src {own} table {_FIRST_TABLE + nic}")
+                inside.append(f"rule add from {own} lookup {_FIRST_TABLE + nic}")
+        batch("ip", inside, here)
 
 
 def _rack(rack: int) -> str:

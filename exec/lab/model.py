@@ -17,9 +17,11 @@ __all__ = [
     "MOST_BYTES_PER_S",
     "MOST_HOSTS",
     "MOST_HOST_LETTERS",
+    "MOST_NICS",
     "SUBNET",
     "Lab",
     "LabHost",
+    "NicRate",
     "PairRate",
     "refuse_name",
 ]
@@ -28,6 +30,7 @@ __all__ = [
 SUBNET = "10.77.0.0/16"
 MOST_HOSTS = 250
 DEVICE = "eth0"
+MOST_NICS = 8
 # Below, a share of it is no longer a rate for the kernel's token buckets; above, a burst overflows them.
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # What the kernel takes as the name of a host.
@@ -48,10 +51,20 @@ def refuse_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class LabHost:
-    """One host: the ranks it takes, and what its network interface carries each way."""
+    """One host: the ranks it takes, and what each of its network interfaces carries each way."""
 
     name: str
     slots: int = 1
+    egress_bytes_per_s: float | None = None
+    ingress_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class NicRate:
+    """What one interface of a host carries, where that is not what its others do."""
+
+    host: str
+    nic: int
     egress_bytes_per_s: float | None = None
     ingress_bytes_per_s: float | None = None
 
@@ -69,6 +82,8 @@ class PairRate:
 class Lab:
     """An emulated cluster: hosts on one switch, or in ``racks`` whose switches meet over trunks.
 
+    Each host has ``nics`` interfaces, and its ranks take turns through them.
+
     Raises UsageError for a name that cannot be that of a lab or of a host.
     """
 
@@ -77,9 +92,15 @@ class Lab:
     pairs: tuple[PairRate, ...] = ()
     racks: tuple[tuple[str, ...], ...] = ()
     trunk_bytes_per_s: float | None = None
+    nics: int = 1
+    nic_rates: tuple[NicRate, ...] = ()
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
+        if not 1 <= self.nics <= MOST_NICS:
+            raise UsageError(f"expected 1 to {MOST_NICS} NICs a host, found {self.nics}")
+        if self.nics > 1 and self.pairs:
+            raise UsageError("rates of pairs of hosts are for hosts with one NIC")
         for host in self.hosts:
             if not _HOST_NAME.fullmatch(host.name):
                 raise UsageError(
@@ -106,17 +127,27 @@ class Lab:
                 return number
         raise KeyError(name)
 
-    def address(self, name: str) -> str:
-        """The address of a host within the lab."""
-        return f"10.77.0.{self.number(name) + 1}"
+    def address(self, name: str, nic: int = 0) -> str:
+        """The address of an interface of a host within the lab."""
+        return f"10.77.{nic}.{self.number(name) + 1}"
+
+    def devices(self) -> tuple[str, ...]:
+        """The interfaces of each host."""
+        return tuple(f"eth{nic}" for nic in range(self.nics))
+
+    def nic_rate(self, name: str, nic: int) -> NicRate:
+        """What an interface of a host carries each way."""
+        own = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
+        host = self.host(name)
+        return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
     def rack(self, name: str) -> int:
         """The rack that a host stands in; 0 where there are none."""
         return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """What one flow from ``src`` to ``dst`` gets on an idle network, headers included."""
-        limits = [self.host(src).egress_bytes_per_s, self.host(dst).ingress_bytes_per_s]
+        """What one flow from ``src`` to ``dst`` gets on an idle network by their first NICs, with headers."""
+        limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
         if self.rack(src) != self.rack(dst):
             limits.append(self.trunk_bytes_per_s)

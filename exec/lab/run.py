@@ -15,6 +15,7 @@ from pathlib import Path
 
 from exec.lab.model import DEVICE, SUBNET, Lab
 from probes.files import temporary_folders
+from probes.profiling.declared import NICS
 
 __all__ = ["FILES", "RUN", "environment", "files", "started"]
 
@@ -54,6 +55,7 @@ def environment(lab: Lab, folder: Path) -> dict[str, str]:
     return {
         "CCCTL_LAB": lab.name,
         "CCCTL_HOSTS": lab.slots(),
+        **({NICS: ",".join(lab.devices())} if lab.nics > 1 else {}),
         "PRTE_MCA_plm_ssh_agent": str(folder / _LOGIN),
         "PRTE_MCA_prte_default_hostfile": str(folder / _OPENMPI_HOSTS),
         "PRTE_MCA_hwloc_default_binding_policy": "none",

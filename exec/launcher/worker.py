@@ -53,6 +53,7 @@ from probes.errors import UnavailableError, UsageError
 from probes.files import temporary_folders
 from probes.install_hints import install
 from probes.live.mpi_library import library_name
+from probes.profiling.declared import bind_nic
 
 __all__ = ["Reporter", "expected", "import_mpi", "main"]
 
@@ -247,6 +248,7 @@ def expected(error: BaseException, rank: int) -> BaseException:
 
 def import_mpi() -> Any:
     """The module ``mpi4py.MPI``; importing it starts MPI. Raises UnavailableError where it cannot load."""
+    bind_nic()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

@@ -2,5 +2,6 @@
 
 In: `options`. Out: the profile artifact (`probes.link_costs`), its outliers, its drift from a baseline, and
 the verdict on one run of many with their history.
-Read `options`, `task`, `phases`, `assemble`, `outliers`, `drift`, `history`, `watching`.
+Read `options`, `task`, `phases`, `instances`, `declared`,
+`assemble`, `outliers`, `drift`, `history`, `watching`.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,12 +11,13 @@ import numpy as np
 from probes.columns import Floats, floats, ints
 from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank
 from probes.profiling import outliers
+from probes.profiling.instances import Instances
 from probes.profiling.outliers import Names, SlowPart
 from probes.sampling.link_cost import better, pace
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place, Samples
 from probes.sharing.contention import disturbed, held_up
-from probes.sharing.model import Share, ports
+from probes.sharing.model import Share, is_of, ports
 from probes.statistics.fit import LinkFit
 
 __all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled", "waiting"]
@@ -26,6 +27,8 @@ _LARGEST_RESIDUAL = 0.25
 _CONTENDED = 1.25
 # Of a slow sender or receiver so many links are measured again.
 _LINKS_OF_AN_END = 2
+# Not measured itself: the topology declares it alike with one that was.
+_INFERRED = "inferred"
 _FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
 
 
@@ -179,10 +182,13 @@ def assemble(
     said: Sequence[str] = (),
     host_copies: Sequence[HostCopies] = (),
     memory: Sequence[HostMemory] = (),
+    instances: Instances | None = None,
+    topology: str = "",
 ) -> Profile:
     """The profile of the ranks at ``places``, links in the order of (src, dst).
 
-    ``shares`` are the ports that were tried, ``said`` what to tell before the findings about links.
+    ``shares`` are the ports that were tried, ``said`` what to tell before the findings about links. With
+    ``instances`` links between hosts that were not measured are inferred from those that stand for them.
     """
     fits = Fits(samples, places)
     trips = [samples.round_trips_of(pair) for pair in fits.pairs]
@@ -201,10 +207,16 @@ def assemble(
         samples=ints([one.samples for one in fits.fits]),
         flags=_flags(fits),
     )
+    pairs = fits.pairs
+    if instances is not None:
+        links, pairs = _with_inferred(links, instances.inferred(fits.between_hosts))
+        shares = [_widened(share, pairs, places) for share in shares]
     return Profile(
-        ranks=tuple(ProfiledRank(rank, place.host, place.device) for rank, place in enumerate(places)),
+        ranks=tuple(
+            ProfiledRank(rank, place.host, place.device, place.nic) for rank, place in enumerate(places)
+        ),
         links=links,
-        ports=ports(fits.pairs, places, shares),
+        ports=ports(pairs, places, shares),
         transport="cuda" if any(place.on_gpu for place in places) else "mpi",
         library=library,
         seconds=round(seconds, 3),
@@ -212,6 +224,49 @@ def assemble(
         findings=(*said, *_findings(fits)),
         host_copies=tuple(host_copies),
         memory=tuple(memory),
+        topology=topology,
+    )
+
+
+def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:
+    """All links in order, those inferred as copies of the ones that stand for them."""
+    measured = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
+    row_of = {pair: row for row, pair in enumerate(measured)}
+    pairs = sorted([*measured, *stand_in])
+    rows = np.array([row_of[stand_in.get(pair, pair)] for pair in pairs], dtype=np.int64)
+    own = np.array([pair not in stand_in for pair in pairs], dtype=bool)
+    columns = {
+        name: getattr(links, name)[rows]
+        for name in Links.__dataclass_fields__
+        if name not in ("src", "dst", "samples", "flags")
+    }
+    flags = [
+        links.flags[row] if is_own else _INFERRED
+        for row, is_own in zip(rows.tolist(), own.tolist(), strict=True)
+    ]
+    return (
+        Links(
+            src=ints([src for src, _ in pairs]),
+            dst=ints([dst for _, dst in pairs]),
+            samples=ints(np.where(own, links.samples[rows], 0)),
+            flags=tuple(flags),
+            **columns,
+        ),
+        pairs,
+    )
+
+
+def _widened(share: Share, pairs: Sequence[Pair], places: Sequence[Place]) -> Share:
+    """The share with the inferred links that use it, too: those of its ranks, or of a trunk's hosts."""
+    between = [pair for pair in pairs if places[pair[0]].host != places[pair[1]].host]
+    for end, way in ((0, "egress"), (1, "ingress")):
+        if any(is_of(share.name, place.host, way) for place in places):
+            ranks = {pair[end] for pair in share.pairs}
+            return Share(share.name, tuple(pair for pair in between if pair[end] in ranks))
+    across = {(places[src].host, places[dst].host) for src, dst in share.pairs}
+    return Share(
+        share.name,
+        tuple(pair for pair in between if (places[pair[0]].host, places[pair[1]].host) in across),
     )
 
 

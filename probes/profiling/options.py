@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from probes.live.cuda_links import DeviceChoice
 from probes.profiling.budget import Plan
+from probes.profiling.instances import Instances
 from probes.sampling.pairs_file import WantedPairs, resolve
 from probes.sampling.prober import Dose
 from probes.sampling.rounds import doubling_strides, rings, strides
 from probes.sampling.samples import Place
+from probes.topology import Topology
 
 __all__ = ["PASSES", "Effort"]
 
@@ -28,7 +30,9 @@ class Effort:
     seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
     ``device`` whether ranks are GPUs ("auto": where there are any); ``wait_s`` how long another
     measurement on the same hosts is waited for. Of several looks each has a ``turn`` of its own: it begins
-    with other rounds, so that what does not fit into the budget is not the same each time.
+    with other rounds, so that what does not fit into the budget is not the same each time. With a
+    ``topology``, called ``topology_name``, rounds are over hosts, and what it declares alike is measured by
+    samples.
     """
 
     quick: bool = False
@@ -39,6 +43,8 @@ class Effort:
     device: DeviceChoice = "auto"
     wait_s: float = 0.0
     turn: int = 0
+    topology: Topology | None = None
+    topology_name: str = ""
 
     @property
     def enough_s(self) -> float:
@@ -51,7 +57,10 @@ class Effort:
         if self.pairs is not None:
             rounds = resolve(self.pairs, places)
         else:
-            rounds = rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
+            if self.topology is not None:
+                rounds = Instances(places).rounds(quick=self.quick)
+            else:
+                rounds = rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
             first = int(self.turn * _GOLDEN % 1.0 * len(rounds))
             rounds = rounds[first:] + rounds[:first]
         return Plan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

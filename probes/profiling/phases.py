@@ -12,6 +12,7 @@ from probes.link_costs import HostCopies, HostMemory
 from probes.live.memory_speed import SIZES_BYTES, memory_speed
 from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
+from probes.profiling.instances import Instances, Spread
 from probes.profiling.options import PASSES, Effort
 from probes.sampling.cuda_copies import host_copies
 from probes.sampling.link_cost import looks_slow
@@ -20,7 +21,7 @@ from probes.sampling.rounds import Pair, Waves, meetings, waves
 from probes.sampling.samples import Place, Samples
 from probes.sharing.contention import behind, kept_waiting
 from probes.sharing.model import Share
-from probes.sharing.nics import nic_shares
+from probes.sharing.nics import contradicted, nic_shares
 from probes.sharing.trials import Known, Trials, attempts
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
@@ -41,9 +42,12 @@ class Steps:
         self._prober, self._effort, self._places = prober, effort, places
         self._started_s = started_s
         self._left_out: list[str] = []
+        self._declared_said: list[str] = []
+        self._instances: Instances | None = None
         host_of = [place.host for place in places]
         cores_of = {place.host: place.cores for place in places}
-        self._cut: Waves = lambda pairs: waves(pairs, host_of, cores_of)
+        nic_of = [place.nic for place in places]
+        self._cut: Waves = lambda pairs: waves(pairs, host_of, cores_of, nic_of)
         self._most_retests = 2 * len(places) + 16
 
     def passes(self, plan: Plan) -> tuple[int, Samples]:
@@ -67,6 +71,35 @@ class Steps:
         if self._effort.budget_s is not None and made < PASSES:
             self._left_out.append(f"{PASSES - made} of {PASSES} passes")
         return max(made, 1), self._gathered(found)
+
+    def checked(self, samples: Samples) -> Instances | None:
+        """With a topology: who leaves a host by which NIC, once the spread of its classes is checked.
+
+        What their flows do not hold together is measured, added to ``samples``, and told. None without a
+        topology, or where single links were asked for.
+        """
+        if self._effort.topology is None or self._effort.pairs is not None:
+            return None
+        mine = None
+        if self._prober.rank == 0:
+            mine = Instances(self._places).spread(Fits(samples, self._places).between_hosts)
+        self._prober.waits_for_all("whether what is declared alike is alike")
+        spread: Spread = self._prober.comm.bcast(mine)
+        self._declared_said += spread.said
+        met = sorted({(min(pair), max(pair)) for pair in spread.more})
+        steps: list[tuple[Probe, list[Pair]]] = [(self._prober.alpha, wave) for wave in self._cut(met)]
+        steps += [(self._prober.beta, wave) for wave in self._cut(spread.more)]
+        self._prober.expect(len(steps))
+        found = Samples()
+        for index, (probe, wave) in enumerate(steps, start=1):
+            taken = probe(wave, f"what was declared alike, wave {index} of {len(steps)}")
+            if taken is None:
+                self._declared_said.append("no time to measure all that is not alike as declared")
+                break
+            found.add(taken)
+        self._add(found, samples)
+        self._instances = Instances(self._places, spread.apart)
+        return self._instances
 
     def retest(self, samples: Samples) -> None:
         """Measure links that stand out once more, alone, and add that to ``samples``.
@@ -105,8 +138,8 @@ class Steps:
         shares, said = trunk_shares(known, trials)
         self._through(shares, samples)
         self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
-        shares += nic_shares(known, trials)
-        return shares, said
+        of_nics = nic_shares(known, trials)
+        return [*shares, *of_nics], [*said, *contradicted(self._places, of_nics)]
 
     def host_copies(self) -> tuple[HostCopies, ...]:
         """Copies between GPUs and their CPUs, on every host one GPU at a time."""
@@ -150,9 +183,18 @@ class Steps:
     def said(self, samples: Samples) -> list[str]:
         """What was left out, and why."""
         missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
+        told = list(self._declared_said)
+        if self._instances is not None:
+            inferred = len(self._instances.inferred(Fits(samples, self._places).between_hosts))
+            missing -= inferred
+            if inferred:
+                told.append(
+                    f"{inferred} links between hosts are inferred from samples: {self._effort.topology_name} "
+                    f"declares {self._instances.classes()}"
+                )
         left = [f"{missing} links not measured"] if missing else []
         if not left and not self._left_out:
-            return []
+            return told
         why = "no time"
         if self._effort.budget_s is not None:
             why = f"budget of {self._effort.budget_s:g} s"
@@ -160,7 +202,7 @@ class Steps:
             why = f"{self._effort.pairs.source} names the pairs"
         elif self._effort.quick:
             why = "strides 1, 2, 4, … only"
-        return [f"left out ({why}): {', '.join(left + self._left_out)}"]
+        return [*told, f"left out ({why}): {', '.join(left + self._left_out)}"]
 
     def _is_enough(self, number: int, last_s: float) -> bool:
         """Whether pass ``number`` need not begin: it would not fit, or slow links have been seen twice."""

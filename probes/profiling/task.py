@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from probes.errors import UsageError
@@ -21,7 +21,9 @@ from probes.link_costs import Profile
 from probes.live.cuda_links import CudaEnd, cuda_end
 from probes.live.memory import Need, require_room
 from probes.live.mpi_library import library_name
+from probes.paths.nearest_nic import nic_kind
 from probes.profiling.assemble import assemble
+from probes.profiling.declared import declared_nic
 from probes.profiling.options import Effort
 from probes.profiling.phases import Steps
 from probes.progress import SILENT, Safekeeping
@@ -84,6 +86,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
         prober.deadline_s = started_s + effort.budget_s
     steps = Steps(prober, effort, places, started_s)
     passes, samples = steps.passes(plan)
+    instances = steps.checked(samples)
     steps.retest(samples)
     shares, said = steps.ports(samples)
     copies, memory = steps.host_copies(), steps.memory()
@@ -99,6 +102,8 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
         said=[*unlocked, *steps.said(samples), *said],
         host_copies=copies,
         memory=memory,
+        instances=instances,
+        topology=effort.topology_name,
     )
 
 
@@ -108,6 +113,9 @@ def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
     rank = comm.Get_rank()
     gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
     here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process")
+    if effort.topology is not None:
+        declared = declared_nic(effort.topology, here.host, gpu.bus_id if gpu else "")
+        here = replace(here, nic=declared.name, nic_kind=nic_kind(declared)) if declared else here
     return gpu, comm.allgather(here)
 
 

@@ -1,7 +1,8 @@
 """Round-robin rounds that reach every pair once, cut into waves of links that do not disturb each other.
 
 Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores
-serve, and no host sends, or receives, more than one transfer over its NIC.
+serve, and no NIC sends, or receives, more than one transfer. Where it is not known which rank uses which
+NIC, a host has one.
 """
 
 from __future__ import annotations
@@ -50,18 +51,24 @@ def meetings(rounds: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
     return met
 
 
-def waves(pairs: Sequence[Pair], host_of: Sequence[str], cores_of: dict[str, int]) -> list[list[Pair]]:
+def waves(
+    pairs: Sequence[Pair],
+    host_of: Sequence[str],
+    cores_of: dict[str, int],
+    nic_of: Sequence[str] | None = None,
+) -> list[list[Pair]]:
     """Cut one round into waves whose transfers share no rank, core or NIC, in O(pairs · waves).
 
     A transfer keeps two processes busy (both poll), so a host with C cores serves C processes, but
-    never less than one transfer.
+    never less than one transfer. ``nic_of`` names the NIC of each rank.
     """
+    nics = nic_of or [""] * len(host_of)
 
     def needed(pair: Pair) -> Iterator[Hashable]:
         src, dst = (host_of[rank] for rank in pair)
         yield from (src, dst, *(("rank", rank) for rank in pair))
         if src != dst:
-            yield from ((src, "egress"), (dst, "ingress"))
+            yield from ((src, nics[pair[0]], "egress"), (dst, nics[pair[1]], "ingress"))
 
     return first_fit(pairs, needed, cores_of)
 

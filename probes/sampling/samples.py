@@ -13,11 +13,17 @@ __all__ = ["Place", "Samples"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is, how many cores it may run on there, and what it drives."""
+    """Where a rank is, how many cores it may run on there, and what it drives.
+
+    ``nic`` is the NIC by which it leaves its host ("" where that is not known), ``nic_kind`` what NICs that
+    are declared alike have in common.
+    """
 
     host: str
     cores: int
     device: str = "process"
+    nic: str = ""
+    nic_kind: str = ""
 
     @property
     def on_gpu(self) -> bool:

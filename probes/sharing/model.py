@@ -10,7 +10,7 @@ from probes.link_costs import SharedPort
 from probes.sampling.rounds import Pair
 from probes.sampling.samples import Place
 
-__all__ = ["Share", "nic_name", "ports"]
+__all__ = ["Share", "is_of", "nic_name", "ports"]
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,30 @@ class Share:
     pairs: tuple[Pair, ...] = ()
 
 
-def nic_name(host: str, way: str, group: int | None = None) -> str:
-    """What the NIC of a host is called as a port; with several, the one of the ranks of ``group``."""
+def nic_name(host: str, way: str, group: int | str | None = None) -> str:
+    """What the NIC of a host is called as a port; with several, its name or a number."""
     return f"{host} NIC {way}" if group is None else f"{host} NIC {group} {way}"
+
+
+def is_of(port: str, host: str, way: str) -> bool:
+    """Whether a port of this name is a NIC of ``host``, in this direction."""
+    return port.startswith(f"{host} NIC ") and port.endswith(way)
 
 
 def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share]) -> tuple[SharedPort, ...]:
     """The ports of ``pairs``, by row: what ``shares`` found out takes the place of what is assumed."""
     assumed = _assumed(pairs, places)
     row_of = {pair: row for row, pair in enumerate(pairs)}
+    tried = {
+        (place.host, way)
+        for place in places
+        for way in ("egress", "ingress")
+        if any(is_of(share.name, place.host, way) for share in shares)
+    }
+    for name, method in list(assumed):
+        if method in ("host", "topology") and any(is_of(name, *one) for one in tried):
+            del assumed[name, method]
     for share in shares:
-        assumed.pop((share.name, "host"), None)
         rows = [row_of[pair] for pair in share.pairs if pair in row_of]
         if rows:
             assumed[share.name, "measured"] = sorted(rows)
@@ -53,8 +66,9 @@ def _assumed(pairs: Sequence[Pair], places: Sequence[Place]) -> dict[tuple[str, 
         rows.setdefault((f"rank {dst} ingress", "process"), []).append(row)
         here, there = places[src], places[dst]
         if here.host != there.host:
-            rows.setdefault((nic_name(here.host, "egress"), "host"), []).append(row)
-            rows.setdefault((nic_name(there.host, "ingress"), "host"), []).append(row)
+            for place, way in ((here, "egress"), (there, "ingress")):
+                name = nic_name(place.host, way, place.nic or None)
+                rows.setdefault((name, "topology" if place.nic else "host"), []).append(row)
         elif crowd[there.host] > there.cores:
             core = local[dst] % there.cores
             rows.setdefault((f"{there.host} core {core}", "cores"), []).append(row)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from probes.sampling.rounds import Pair
-from probes.sharing.model import Share, nic_name
+from probes.sampling.samples import Place
+from probes.sharing.model import Share, is_of, nic_name
 from probes.sharing.trials import Known, SpentError, Trial, Trials
 
-__all__ = ["nic_shares"]
+__all__ = ["contradicted", "nic_shares"]
 
 
 @dataclass
@@ -50,6 +51,39 @@ def nic_shares(known: Known, trials: Trials) -> list[Share]:
     with contextlib.suppress(SpentError):
         _sort(nics, known, trials)
     return [share for nic in nics if not nic.waiting for share in _shares(nic, known)]
+
+
+def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
+    """Where trials put ranks on other NICs than the topology declares, and what that costs.
+
+    ``shares`` are those of `nic_shares`, which are taken.
+    """
+    found = []
+    for host in dict.fromkeys(place.host for place in places if place.nic):
+        declared: dict[str, list[int]] = {}
+        for rank, place in enumerate(places):
+            if place.host == host:
+                declared.setdefault(place.nic, []).append(rank)
+        for way, end, verb in (("egress", 0, "leave"), ("ingress", 1, "reach")):
+            measured = [
+                {pair[end] for pair in share.pairs}
+                for share in shares
+                if share.pairs and is_of(share.name, host, way)
+            ]
+            for one in measured:
+                joined = [nic for nic, ranks in declared.items() if not one.isdisjoint(ranks)]
+                if len(joined) > 1:
+                    found.append(
+                        f"{host}: {', '.join(joined)} are declared apart, but together carry no more than "
+                        f"one: what has to {verb} the host takes {len(joined):.1f} times as long as declared"
+                    )
+            for nic, ranks in declared.items():
+                if sum(not one.isdisjoint(ranks) for one in measured) > 1:
+                    found.append(
+                        f"{host}: ranks that share {nic} as declared do not slow each other down: "
+                        f"as measured they {verb} the host by NICs of their own"
+                    )
+    return found
 
 
 def _sort(nics: Sequence[_Nic], known: Known, trials: Trials) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from probes.errors import UsageError
 from probes.paths.bandwidth import Bandwidths, load
-from probes.paths.path_type import Paths
+from probes.paths.nearest_nic import nearest_nic
 from probes.topology import FabricLink, Gpu, Host, Nic, Topology
 from synth.network import Link, Network, build
 
@@ -22,7 +22,6 @@ __all__ = ["from_topology"]
 _NVLINK_ALPHA_S = 0.7e-6
 _PCIE_ALPHA_S = 1.2e-6
 _NIC_ALPHA_S = 1.7e-6
-_NEAR_TO_FAR = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?")
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class _Rank:
 def from_topology(topology: Topology, name: str = "topology", *, hold_alpha: bool = False) -> Network:
     """The nominal network of all usable GPUs; raises UsageError where there are fewer than two."""
     ranks = [
-        _Rank(0, host, gpu, _nearest_nic(host, gpu)) for host in topology.hosts for gpu in host.usable_gpus
+        _Rank(0, host, gpu, nearest_nic(host, gpu)) for host in topology.hosts for gpu in host.usable_gpus
     ]
     ranks = [_Rank(number, rank.host, rank.gpu, rank.nic) for number, rank in enumerate(ranks)]
     if len(ranks) < 2:
@@ -84,20 +83,6 @@ def _over_nics(src: _Rank, dst: _Rank, name: str) -> Link:
         f"{dst.host.name} {dst.nic.name} ingress",
     )
     return Link(src.number, dst.number, _NIC_ALPHA_S, 1e-9 / gbs, ports)
-
-
-def _nearest_nic(host: Host, gpu: Gpu) -> Nic | None:
-    """The nearest physical NIC; GPUs that are equally near to several take turns."""
-    paths = Paths(host)
-    near = {nic.name: _NEAR_TO_FAR.index(paths.between(gpu, nic)) for nic in host.physical_nics}
-    best = [nic for nic in host.physical_nics if near[nic.name] == min(near.values())]
-    alike = [other for other in host.usable_gpus if _same_choice(paths, other, host, best)]
-    return best[alike.index(gpu) % len(best)] if best else None
-
-
-def _same_choice(paths: Paths, gpu: Gpu, host: Host, best: list[Nic]) -> bool:
-    near = {nic.name: _NEAR_TO_FAR.index(paths.between(gpu, nic)) for nic in host.physical_nics}
-    return {nic.name for nic in best} == {name for name, at in near.items() if at == min(near.values())}
 
 
 def _direct_gbs(src: _Rank, dst: _Rank, tables: Bandwidths) -> float:

@@ -185,3 +185,21 @@ def cut_off(made, host, after_bytes):
             break
         time.sleep(0.02)
     made.command("shape", "--down-host", host)
+
+
+def test_ranks_leave_by_their_own_nic_and_the_profile_knows_it(lab):
+    done, profile = lab("gpu[1-3]:2", "nics = 2").profile("--topology", "live", "--budget", "5", "--no-ports")
+    assert done.returncode == 0, done.stderr
+    assert profile.topology == "live"
+    assert [(entry.host, entry.nic) for entry in profile.ranks] == [
+        (f"gpu{host}", f"eth{nic}") for host in (1, 2, 3) for nic in (0, 1)
+    ]
+    leaving = {port.name: port for port in profile.ports if port.method == "topology"}
+    for name, port in leaving.items():
+        host, _, nic, way = name.split()
+        ends = profile.links.src if way == "egress" else profile.links.dst
+        assert {(profile.ranks[ends[row]].host, profile.ranks[ends[row]].nic) for row in port.links} == {
+            (host, nic)
+        }
+    inferred = [row for row, flags in enumerate(profile.links.flags) if flags == "inferred"]
+    assert all(profile.links.samples[row] == 0 for row in inferred)

@@ -234,3 +234,25 @@ def test_a_change_that_cannot_be_is_named(described, change):
 @pytest.mark.parametrize("text", ["100Mbit/s", "2.5Gbit/s", "400Gbit/s", "64kbit/s", "9bit/s", "1.6Tbit/s"])
 def test_a_rate_is_written_as_it_is_read(text):
     assert format_rate(parse_rate(text)) == text
+
+
+def test_one_nic_of_several_has_a_rate_of_its_own(described):
+    lab = described("hosts = 'a,b'\nnics = 2\nrate = '8Mbit/s'\n[rates]\n\"b/eth1.egress\" = '2Mbit/s'")
+    assert lab.devices() == ("eth0", "eth1")
+    slow = lab.nic_rate("b", 1)
+    assert (slow.egress_bytes_per_s, slow.ingress_bytes_per_s) == (2 * MBIT, 8 * MBIT)
+    assert lab.nic_rate("b", 0).egress_bytes_per_s == lab.nic_rate("a", 1).egress_bytes_per_s == 8 * MBIT
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("nics = 0", "nics"),
+        ("nics = 2\n[rates]\n\"a/eth2\" = '2Mbit/s'", "rates"),
+        ("nics = 2\n[rates]\n\"a -> b\" = '2Mbit/s'", "rates"),
+    ],
+)
+def test_nics_that_cannot_be_are_refused(described, text, path):
+    with pytest.raises(DataError) as refused:
+        described(f"hosts = 'a,b'\n{text}")
+    assert path in str(refused.value.problems)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lab_traffic import MBIT, sample_lab
 
 from exec.lab.htb import commands, port, shapes
-from exec.lab.model import DEVICE, Lab, LabHost, PairRate
+from exec.lab.model import DEVICE, Lab, LabHost, NicRate, PairRate
+from probes.errors import UsageError
 
 RATES = st.none() | st.integers(1, 1000).map(lambda mbit: float(mbit * MBIT))
 
@@ -52,6 +53,29 @@ def test_what_a_path_carries_is_the_least_of_the_classes_on_it(lab):
             if lab.rack(src.name) != lab.rack(dst.name) and lab.trunk_bytes_per_s is not None:
                 limits.append(lab.trunk_bytes_per_s)
             assert min(limits, default=None) == lab.rate_bytes_per_s(src.name, dst.name)
+
+
+def test_each_nic_has_its_own_rate():
+    lab = Lab(
+        "any",
+        (LabHost("a", 2, 9e6, 8e6), LabHost("b", 2, 9e6, 8e6)),
+        nics=2,
+        nic_rates=(NicRate("b", 1, 2e6, None),),
+    )
+    made = shapes(lab)
+    most = {device: [one.most_bytes_per_s for one in classes] for device, classes in made.items()}
+    assert most[lab.namespace("a"), "eth1"] == [9e6]
+    assert most[lab.switch, port(0, 1)] == [8e6]
+    assert most[lab.namespace("b"), "eth0"] == [9e6]
+    assert most[lab.namespace("b"), "eth1"] == [2e6]
+    assert most[lab.switch, port(1, 1)] == []
+    assert len({lab.address(host.name, nic) for host in lab.hosts for nic in (0, 1)}) == 4
+
+
+def test_pairs_and_several_nics_are_refused_together():
+    hosts = (LabHost("a"), LabHost("b"))
+    with pytest.raises(UsageError, match="one NIC"):
+        Lab("any", hosts, (PairRate("a", "b", 1e6),), nics=2)
 
 
 @given(labs())

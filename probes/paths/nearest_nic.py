@@ -1,0 +1,31 @@
+"""The NIC by which a GPU leaves its host: the nearest, as NCCL and UCX choose it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probes.paths.path_type import Paths
+from probes.topology import Gpu, Host, Nic
+
+__all__ = ["nearest_nic", "nic_kind"]
+
+_NEAR_TO_FAR = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?")
+
+
+def nearest_nic(host: Host, gpu: Gpu) -> Nic | None:
+    """The nearest physical NIC; GPUs that are equally near to several take turns."""
+    paths = Paths(host)
+    best = _nearest(paths, host, gpu)
+    alike = [other for other in host.usable_gpus if _nearest(paths, host, other) == best]
+    return best[alike.index(gpu) % len(best)] if best else None
+
+
+def nic_kind(nic: Nic) -> str:
+    """What NICs have in common that should carry the same: speed and kind of network."""
+    speed = f"{nic.speed_mbit} Mbit/s" if nic.speed_mbit else ""
+    return " ".join(word for word in (speed, nic.link_layer) if word)
+
+
+def _nearest(paths: Paths, host: Host, gpu: Gpu) -> Sequence[Nic]:
+    near = {nic.name: _NEAR_TO_FAR.index(paths.between(gpu, nic)) for nic in host.physical_nics}
+    return [nic for nic in host.physical_nics if near[nic.name] == min(near.values())]

@@ -1,0 +1,60 @@
+"""What a topology declares of ranks: the host of each, and the NIC that it leaves by.
+
+Where the environment names several NICs of every host, its ranks take turns through them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from probes.errors import UsageError
+from probes.identifiers import normal_bus_id
+from probes.paths.nearest_nic import nearest_nic
+from probes.topology import Host, Nic, Topology
+
+__all__ = ["NICS", "bind_nic", "declared_nic", "host_of"]
+
+# The NICs of every host, with commas; and the one that this rank is bound to.
+NICS, _NIC = "CCCTL_NICS", "CCCTL_NIC"
+_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
+# What Open MPI, UCX and libfabric read of it.
+_VARIABLES = ("OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE")
+
+
+def bind_nic() -> None:
+    """Have MPI, which must not have started yet, send by one of several NICs alone."""
+    nics = [nic for nic in os.environ.get(NICS, "").split(",") if nic]
+    local = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
+    if len(nics) > 1 and local is not None:
+        os.environ.update(dict.fromkeys((_NIC, *_VARIABLES), nics[int(local) % len(nics)]))
+
+
+def host_of(topology: Topology, name: str) -> Host:
+    """The host of that name, with its domain or without; the only one stands for all.
+
+    Raises UsageError where there is none.
+    """
+    if len(topology.hosts) == 1:
+        return topology.hosts[0]
+    short = name.partition(".")[0]
+    found = next((host for host in topology.hosts if name == host.name), None) or next(
+        (host for host in topology.hosts if short == host.name.partition(".")[0]), None
+    )
+    if found is None:
+        known = ", ".join(host.name for host in topology.hosts[:8])
+        raise UsageError(f"the topology has no host {name}; it has {known}")
+    return found
+
+
+def declared_nic(topology: Topology, name: str, bus_id: str = "") -> Nic | None:
+    """The NIC by which this rank leaves host ``name``: that nearest to its GPU, or the one it is bound to.
+
+    None where nothing tells: processes that are bound to no NIC use whichever the library takes.
+    """
+    host = host_of(topology, name)
+    if bound := os.environ.get(_NIC, ""):
+        return next((nic for nic in host.nics if bound in (nic.name, nic.rdma_device)), None)
+    if not bus_id:
+        return None
+    gpu = next((gpu for gpu in host.gpus if gpu.bus_id == normal_bus_id(bus_id)), None)
+    return nearest_nic(host, gpu) if gpu is not None else None

@@ -1,0 +1,275 @@
+"""Rounds over instances (AdapCC, Sec. IV-B): hosts in rounds, all NICs of a host at once, one flow each.
+
+First the links within hosts, on all hosts at once. Then in round i host n sends to host (n + i) mod N, each
+of its NICs to one NIC there. NICs that a topology declares alike are a class, and of a class one pair of NICs
+is measured for each pair of hosts, another pair and other ranks in each round; C classes take C·(N − 1)
+rounds. What was not measured itself is inferred from flows of its class, once their spread has been checked:
+where ranks of one NIC, or pairs of NICs, differ, or one flow stands out, it is measured whole.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from probes.sampling.rounds import Pair, doubling_strides, strides
+from probes.sampling.samples import Place
+from probes.wording import plural, some
+
+__all__ = ["Group", "Instances", "Spread"]
+
+# How much slower ranks, or pairs of NICs, of one class may be in the middle of their samples.
+_ALIKE = 1.15
+# How much slower than its ends a flow may be before its pair of hosts is measured whole.
+_STANDS_OUT = 1.25
+# So many pairs of hosts that stand out are how the network is built: hosts tell it, no NIC does.
+_MOST_STANDING_OUT = 0.2
+_FEWEST = 2
+# Seconds a byte, and the link that showed them.
+_Best = tuple[float, Pair]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks of a host that leave it by one NIC, and the kind of that NIC."""
+
+    host: str
+    nic: str
+    kind: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the samples of a class do not hold together: what to measure more, and which ranks differ."""
+
+    more: tuple[Pair, ...]
+    apart: frozenset[int]
+    said: tuple[str, ...]
+
+
+class Instances:
+    """The ranks of each host by the NIC that they leave by, and what is measured between them."""
+
+    def __init__(self, places: Sequence[Place], apart: frozenset[int] = frozenset()) -> None:
+        """``apart`` are ranks that are no class with others of their NIC."""
+        self.places = places
+        self.ranks_of: dict[str, list[int]] = {}
+        members: dict[tuple[str, str, str, int], list[int]] = {}
+        for rank, place in enumerate(places):
+            self.ranks_of.setdefault(place.host, []).append(rank)
+            alone = rank if rank in apart else -1
+            members.setdefault((place.host, place.nic, place.nic_kind, alone), []).append(rank)
+        self.groups = [
+            Group(host, nic, kind, tuple(ranks)) for (host, nic, kind, _), ranks in members.items()
+        ]
+        self.group_of = {rank: number for number, one in enumerate(self.groups) for rank in one.ranks}
+        self._at: dict[tuple[str, str], list[int]] = {}
+        for number, one in enumerate(self.groups):
+            self._at.setdefault((one.host, one.kind), []).append(number)
+        self.kinds = sorted({one.kind for one in self.groups})
+
+    @property
+    def hosts(self) -> list[str]:
+        return list(self.ranks_of)
+
+    def rounds(self, *, quick: bool = False) -> list[list[Pair]]:
+        """All rounds: those within hosts, then those over hosts; ``quick`` keeps strides 1, 2, 4, …"""
+        return [*self.inside(quick=quick), *self.between(quick=quick)]
+
+    def inside(self, *, quick: bool = False) -> list[list[Pair]]:
+        """Round i holds the links from the n-th rank of every host to its (n + i)-th."""
+        most = max(map(len, self.ranks_of.values()))
+        found: list[list[Pair]] = []
+        for stride in doubling_strides(most) if quick else strides(most):
+            here = [ranks for ranks in self.ranks_of.values() if stride < len(ranks)]
+            found.append(
+                [(a, ranks[(at + stride) % len(ranks)]) for ranks in here for at, a in enumerate(ranks)]
+            )
+        return [pairs for pairs in found if pairs]
+
+    def between(self, *, quick: bool = False) -> list[list[Pair]]:
+        """Round i, class by class: from each NIC of host n to one of host (n + i) mod N."""
+        count = len(self.ranks_of)
+        chosen = doubling_strides(count) if quick else strides(count)
+        found = [self._round(stride, turn) for stride in chosen for turn in range(len(self.kinds))]
+        return [pairs for pairs in found if pairs]
+
+    def _round(self, stride: int, turn: int) -> list[Pair]:
+        """The flows of one round and class; those of the opposite stride are the same ranks, turned."""
+        count = len(self.ranks_of)
+        if 2 * stride > count:
+            return [(b, a) for a, b in self._round(count - stride, turn)]
+        hosts = self.hosts
+        found: list[Pair] = []
+        for at, host in enumerate(hosts):
+            for number, kind in enumerate(self.kinds):
+                there = hosts[(at + stride) % count], self.kinds[(number + turn) % len(self.kinds)]
+                found += self._flows(self._at.get((host, kind), []), self._at.get(there, []), stride)
+        return found
+
+    def _flows(self, here: Sequence[int], there: Sequence[int], stride: int) -> Iterator[Pair]:
+        """Each NIC once, and other ranks and another shift of NICs in each round."""
+        for at in range(max(len(here), len(there)) if here and there else 0):
+            src = self.groups[here[at % len(here)]].ranks
+            dst = self.groups[there[(at + stride - 1) % len(there)]].ranks
+            # Beside the rank that sends, so that one NIC carries both ways at once.
+            yield src[stride % len(src)], dst[(stride + len(dst) // 2) % len(dst)]
+
+    def spread(self, beta: Mapping[Pair, float]) -> Spread:
+        """Whether flows of one class agree (``beta``: s/byte of the measured links): what to measure more."""
+        flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
+        if not flows:
+            return Spread((), frozenset(), ())
+        times = self._times(flows)
+        apart, said = self._uneven_ranks(times)
+        more = [pair for rank in sorted(apart) for pair in self._of_rank(rank)]
+        shifts = self._uneven_shifts(times)
+        if shifts:
+            said.append(
+                f"pairs of NICs declared alike differ by up to {max(shifts.values()):.2f} times: "
+                "each is measured"
+            )
+            more += [pair for a, b in product(self.hosts, repeat=2) if a != b for pair in self._every(a, b)]
+        else:
+            more += self._standing_out(times, apart)
+        return Spread(
+            tuple(pair for pair in dict.fromkeys(more) if pair not in beta), frozenset(apart), tuple(said)
+        )
+
+    def inferred(self, beta: Mapping[Pair, float]) -> dict[Pair, Pair]:
+        """For each link between hosts that was not measured, the measured one that stands for it.
+
+        A transfer is as fast as the slowest of its sender's NIC and its receiver's, each at its best towards
+        that class, and the way between the hosts, which no flow on it beats.
+        """
+        flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
+        sender, receiver = self._ends(flows)
+        direct: dict[tuple[int, int], list[Pair]] = {}
+        hosts: dict[tuple[str, str], list[Pair]] = {}
+        way: dict[tuple[str, str], float] = {}
+        for pair, value in flows.items():
+            src, dst = (self.group_of[rank] for rank in pair)
+            a, b = self.groups[src], self.groups[dst]
+            direct.setdefault((src, dst), []).append(pair)
+            hosts.setdefault((a.host, b.host), []).append(pair)
+            times = value / max(sender[src, b.kind][0], receiver[a.kind, dst][0])
+            way[a.host, b.host] = min(way.get((a.host, b.host), times), times)
+
+        def stands_for(src: int, dst: int) -> Pair | None:
+            a, b = self.groups[src], self.groups[dst]
+            if found := direct.get((src, dst)):
+                return _middle(found, beta)
+            between = hosts.get((a.host, b.host))
+            ends = [end for end in (sender.get((src, b.kind)), receiver.get((a.kind, dst))) if end]
+            if between is None or not ends:
+                return None if between is None else _middle(between, beta)
+            target = max(cost for cost, _ in ends) * way[a.host, b.host]
+            return min([*between, *(pair for _, pair in ends)], key=lambda pair: abs(beta[pair] - target))
+
+        made = {}
+        for src, dst in product(range(len(self.groups)), repeat=2):
+            a, b = self.groups[src], self.groups[dst]
+            if a.host != b.host and (chosen := stands_for(src, dst)) is not None:
+                made.update({pair: chosen for pair in product(a.ranks, b.ranks) if pair not in beta})
+        return made
+
+    def _within(self, pair: Pair) -> bool:
+        return self.places[pair[0]].host == self.places[pair[1]].host
+
+    def _times(self, flows: Mapping[Pair, float]) -> dict[Pair, float]:
+        """How many times slower than both its ends' NICs each flow is."""
+        sender, receiver = self._ends(flows)
+        found = {}
+        for pair, value in flows.items():
+            src, dst = (self.group_of[rank] for rank in pair)
+            ends = sender[src, self.groups[dst].kind], receiver[self.groups[src].kind, dst]
+            found[pair] = value / max(cost for cost, _ in ends)
+        return found
+
+    def _ends(
+        self, flows: Mapping[Pair, float]
+    ) -> tuple[dict[tuple[int, str], _Best], dict[tuple[str, int], _Best]]:
+        """The best flow of each NIC that sends towards a class, and of each that receives from one."""
+        sender: dict[tuple[int, str], _Best] = {}
+        receiver: dict[tuple[str, int], _Best] = {}
+        for pair, value in flows.items():
+            src, dst = (self.group_of[rank] for rank in pair)
+            out, into = (src, self.groups[dst].kind), (self.groups[src].kind, dst)
+            sender[out] = min(sender.get(out, (value, pair)), (value, pair))
+            receiver[into] = min(receiver.get(into, (value, pair)), (value, pair))
+        return sender, receiver
+
+    def _uneven_ranks(self, times: Mapping[Pair, float]) -> tuple[set[int], list[str]]:
+        """The ranks of NICs some of whose ranks are slower by that NIC than others."""
+        seen: dict[tuple[int, int], list[float]] = {}
+        for pair, value in times.items():
+            for end in (0, 1):
+                seen.setdefault((pair[end], end), []).append(value)
+        found: set[int] = set()
+        said = []
+        for group in (one for one in self.groups if len(one.ranks) > 1):
+            for end in (0, 1):
+                enough = [
+                    seen[rank, end] for rank in group.ranks if len(seen.get((rank, end), ())) >= _FEWEST
+                ]
+                # Its best flow: a slow way to one host says nothing of the rank.
+                best = sorted(min(values) for values in enough)
+                if best and best[-1] > _ALIKE * best[0]:
+                    found.update(group.ranks)
+                    way = "sends" if end == 0 else "receives"
+                    said.append(
+                        f"ranks {some(list(map(str, group.ranks)), 8)} of {group.host} share one NIC as "
+                        f"declared, but one {way} {best[-1] / best[0]:.2f} times slower than "
+                        "another: each is measured"
+                    )
+        return found, said
+
+    def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
+        """By how many NICs a flow goes across, where that makes it slower: rails that are joined poorly."""
+        seen: dict[int, list[float]] = {}
+        for pair, value in times.items():
+            src, dst = (self.groups[self.group_of[rank]] for rank in pair)
+            here, there = self._at[src.host, src.kind], self._at[dst.host, dst.kind]
+            if src.kind == dst.kind and len(here) == len(there) > 1:
+                shift = (there.index(self.group_of[pair[1]]) - here.index(self.group_of[pair[0]])) % len(here)
+                seen.setdefault(shift, []).append(value)
+        middle = {
+            shift: statistics.median_low(values) for shift, values in seen.items() if len(values) >= _FEWEST
+        }
+        least = min(middle.values(), default=1.0)
+        return {shift: value / least for shift, value in middle.items() if value > _ALIKE * least}
+
+    def _standing_out(self, times: Mapping[Pair, float], apart: set[int]) -> list[Pair]:
+        """Every pair of NICs of two hosts of which one flow is slow; none where that is how it is built."""
+        slow = [pair for pair, value in times.items() if value > _STANDS_OUT and not apart.intersection(pair)]
+        between = {(self.places[src].host, self.places[dst].host) for src, dst in slow}
+        pairs = len(self.hosts) * (len(self.hosts) - 1)
+        if len(between) > max(1, _MOST_STANDING_OUT * pairs):
+            return []
+        return [pair for a, b in sorted(between) for pair in self._every(a, b)]
+
+    def _of_rank(self, rank: int) -> Iterator[Pair]:
+        """A rank with one rank of each NIC of every other host, both ways."""
+        for group in self.groups:
+            if group.host != self.places[rank].host:
+                yield rank, group.ranks[rank % len(group.ranks)]
+                yield group.ranks[rank % len(group.ranks)], rank
+
+    def _every(self, here: str, there: str) -> Iterator[Pair]:
+        """Each NIC of one host to each of the other."""
+        ours = [one for one in self.groups if one.host == here]
+        theirs = [one for one in self.groups if one.host == there]
+        for (i, a), (j, b) in product(enumerate(ours), enumerate(theirs)):
+            yield a.ranks[(i + j) % len(a.ranks)], b.ranks[(i + j + 1) % len(b.ranks)]
+
+    def classes(self) -> str:
+        """How many NICs of how many classes there are, in words."""
+        words = "class" if len(self.kinds) == 1 else "classes"
+        return f"{plural(len(self.groups), 'NIC')} in {len(self.kinds)} {words}"
+
+
+def _middle(pairs: Sequence[Pair], beta: Mapping[Pair, float]) -> Pair:
+    return sorted(pairs, key=beta.__getitem__)[len(pairs) // 2]
