@@ -100,6 +100,7 @@ METHODS = (
     "forest",
     "ilp",
     "adapcc",
+    "taccl",
 )
 SOLVERS = ("cbc", "highs")
 PEERS = ("mpi", "gloo", "nccl", "mpi:all")

@@ -31,7 +31,7 @@ from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
 from synth.tacos_ilp.horizon_search import CLOSE, Mechanism, Search, copies_to_all
 
-__all__ = ["solve", "suits", "synthesize"]
+__all__ = ["both_halves", "solve", "suits", "synthesize"]
 
 # An all_gather on nine ranks. Up to here CBC mostly ends within seconds, beyond it rarely does.
 _MOST_DELIVERIES = 72
@@ -110,7 +110,9 @@ def solve(
             mechanism=mechanism,
             warm=warm,
         )
-        schedule = _all_reduce(network, collective, chunk_bytes, seed, half)
+        schedule = both_halves(
+            network, collective, chunk_bytes, "ilp", seed, lambda shape: half(shape, chunk_bytes)[0]
+        )
         return _with_outcome(schedule, None), None
     turned = collective.reversal is not None
     copying = collective.reversal or collective
@@ -165,26 +167,29 @@ def _reversible(network: Network) -> bool:
     return all(np.ptp(network.alpha_s[links[a:b]]) == 0 for a, b in itertools.pairwise(start) if b > a)
 
 
-def _all_reduce(
+def both_halves(
     network: Network,
     collective: Collective,
     chunk_bytes: int,
+    method: str,
     seed: int,
-    solved: Callable[[Collective, int], tuple[Schedule, Bound | None]],
+    made_by: Callable[[Collective], Schedule],
 ) -> Schedule:
-    """Chunk c is reduced at member c mod N and spread from there, in one table."""
+    """An all_reduce in one table: chunk c is reduced at member c mod N and spread from there.
+
+    It is called ``method`` where that made a half.
+    """
     members = collective.size
     share = -(-collective.chunks // members)
     columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     halves: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
     makers = set()
     for kind in halves:
-        half = Collective(kind, network.ranks, share * members, members=collective.members)
-        made, _ = solved(half, chunk_bytes)
+        made = made_by(Collective(kind, network.ranks, share * members, members=collective.members))
         makers.add(made.method)
         chunk = made.chunk // share + (made.chunk % share) * members
         kept = chunk < collective.chunks
         columns.append((chunk[kept], made.link[kept], made.op[kept]))
     chunk, link, op = (np.concatenate(column) for column in zip(*columns, strict=True))
-    method = "ilp" if "ilp" in makers else min(makers)
-    return Schedule(network, collective, chunk_bytes, method, seed, ints(chunk), ints(link), bytes_of(op))
+    maker = method if method in makers else min(makers)
+    return Schedule(network, collective, chunk_bytes, maker, seed, ints(chunk), ints(link), bytes_of(op))

@@ -20,6 +20,7 @@ from synth.methods import (
     ilp,
     paths,
     ring,
+    taccl,
     tree,
     two_step,
 )
@@ -100,6 +101,9 @@ METHODS: dict[str, Method] = {
     "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4, counts=True),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
+    "taccl": Method(
+        taccl.synthesize, most_sends=2000, relays=True, solves=True, suits=lambda network, shape: False
+    ),
 }
 
 

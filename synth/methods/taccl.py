@@ -1,0 +1,224 @@
+"""TACCL's synthesizer (Shah et al., NSDI 2023): routing by an integer program, then an order, a baseline.
+
+Sketch: a chunk may only take links on ways to its targets that are at most ``detour`` longer than the
+shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and when it is where, so
+that neither the last arrival nor the load of any link or port, all chunks added up, ends late; that chunks
+wait for each other at a link is left out, and this is what TACOS beats it by. Ordering (Sec. 5.2): what has
+the longest way left goes first, of those what has come the shortest. reduce_scatter and reduce are the
+reversal of their mirror images, all_reduce is both halves.
+
+Its third step, contiguity, joins chunks that follow each other over a link into one message, to save alphas:
+here alpha is not held, so that nothing is left to save, and chunks stay apart.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats, Mask
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.methods.ilp import both_halves
+from synth.milp.model import Model
+from synth.network import Network
+from synth.networks.shortest_paths import distances_s
+from synth.schedule import COPY, Outcome, Schedule
+from synth.scheduling.list_scheduling import Sends
+from synth.scheduling.time_reversal import reversed_in_time
+from synth.simulation.schedule import replay
+
+__all__ = ["DETOUR", "synthesize"]
+
+# How much longer than the shortest a way may be that the sketch leaves open.
+DETOUR = 0.0
+_EQUAL = 1e-9
+# Above so many choices CBC does not end its first relaxation in a minute.
+_MOST_CHOICES = 60_000
+
+
+def synthesize(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    *,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    solver: str = "cbc",
+    detour: float = DETOUR,
+) -> Schedule:
+    """The schedule along the routes of the best program within the time, in TACCL's order.
+
+    Raises NotApplicableError where it does not serve the collective, or finds no routes in time.
+    """
+    if collective.parts or (collective.kind == "custom" and collective.reduces):
+        raise NotApplicableError(f"taccl does not serve {collective.label}")
+    if collective.kind == "all_reduce":
+        return both_halves(
+            network,
+            collective,
+            chunk_bytes,
+            "taccl",
+            seed,
+            lambda half: synthesize(
+                network,
+                half,
+                chunk_bytes,
+                seed=seed,
+                time_limit_s=time_limit_s / 2,
+                solver=solver,
+                detour=detour,
+            ),
+        )
+    turned = collective.reversal is not None
+    copying = collective.reversal or collective
+    onward = network.transposed() if turned else network
+    routes, gap = _routes(onward, copying, chunk_bytes, detour, solver, time_limit_s, seed)
+    schedule = _ordered(onward, copying, chunk_bytes, routes, seed)
+    if turned:
+        schedule = reversed_in_time(schedule, network, collective)
+    return Schedule(
+        schedule.network,
+        schedule.collective,
+        chunk_bytes,
+        "taccl",
+        seed,
+        schedule.chunk,
+        schedule.link,
+        schedule.op,
+        Outcome(replay(schedule).time_s, (), "feasible", gap),
+    )
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """Which (chunk, link) the sketch leaves open, as columns, and the program's columns for them."""
+
+    chunk: list[int]
+    link: list[int]
+    taken: list[int]
+
+
+def _sketch(network: Network, collective: Collective, travel_s: Floats, detour: float) -> Mask:
+    """For each chunk the links that lie on a way to a target that is short enough."""
+    every = distances_s(network, travel_s, np.arange(network.ranks, dtype=np.int64))
+    allowed = np.zeros((collective.chunks, network.links), dtype=bool)
+    for chunk in range(collective.chunks):
+        sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
+        near = every[sources].min(axis=0)
+        if not np.isfinite(near[targets]).all():
+            raise NotApplicableError("taccl: not every rank can be reached")
+        for target in targets:
+            if near[target] > 0:
+                through = near[network.src] + travel_s + every[network.dst, target]
+                allowed[chunk] |= through <= near[target] * (1 + detour) * (1 + _EQUAL)
+        allowed[chunk] &= ~np.isin(network.dst, sources)
+    return allowed
+
+
+def _routes(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    detour: float,
+    solver: str,
+    time_limit_s: float,
+    seed: int,
+) -> tuple[Mask, float]:
+    """(for each chunk the links that it takes, the gap of the program)."""
+    begun_s = time.perf_counter()
+    travel_s, held_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
+    # Seconds are too small for a solver's tolerances.
+    unit_s = float(travel_s.max())
+    travel, held = travel_s / unit_s, held_s / unit_s
+    allowed = _sketch(network, collective, travel_s, detour)
+    if allowed.sum() > _MOST_CHOICES:
+        raise NotApplicableError(f"taccl: {allowed.sum()} choices of routes are more than a program takes")
+    model = Model()
+    end = model.number()
+    model.cost[end] = 1.0
+    chunks, links = (column.tolist() for column in np.nonzero(allowed))
+    choices = _Choices(chunks, links, [model.binary() for _ in chunks])
+    into: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for chunk, link, column in zip(choices.chunk, choices.link, choices.taken, strict=True):
+        into.setdefault((chunk, int(network.dst[link])), []).append((column, link))
+    longest = float(travel.sum())
+    arrives = {key: model.number(0.0, longest) for key in into}
+    wanted = collective.wanted() & ~collective.held()
+    for (chunk, rank), found in into.items():
+        columns = [column for column, _ in found]
+        must = bool(wanted[rank, chunk])
+        model.row(columns, [1.0] * len(columns), 1.0 if must else 0.0, 1.0)
+        if must:
+            model.row([end, arrives[chunk, rank]], [1.0, -1.0], 0.0)
+        for column, link in found:
+            src = int(network.src[link])
+            before = arrives.get((chunk, src))
+            # It arrives after it has come to the other end, and only from where it has come.
+            far = longest + float(travel[link])
+            own = [arrives[chunk, rank], column]
+            if before is None:
+                model.row(own, [1.0, -float(travel[link])], 0.0)
+            else:
+                model.row([*own, before], [1.0, -far, -1.0], float(travel[link]) - far)
+                sources = [one for one, _ in into[chunk, src]]
+                model.row([*sources, column], [*[1.0] * len(sources), -1.0], 0.0)
+    _loads(model, network, held, choices, end)
+    for column in choices.taken:
+        # Of equal ends, the one with fewest sends.
+        model.cost[column] = 1e-6
+    left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
+    solved = model.solve(solver=solver, time_limit_s=left_s, gap=1e-3, seed=seed)
+    if solved.values is None:
+        raise NotApplicableError(f"taccl: no routes within {time_limit_s:g} s")
+    taken = np.zeros(allowed.shape, dtype=bool)
+    taken[choices.chunk, choices.link] = solved.values[choices.taken] > 0.5
+    return taken, solved.gap
+
+
+def _loads(model: Model, network: Network, held: Floats, choices: _Choices, end: int) -> None:
+    """Nothing ends before each link and port has carried all that is routed over it."""
+    uses: dict[int, list[tuple[int, float]]] = {}
+    start = network.link_port_start
+    for link, column in zip(choices.link, choices.taken, strict=True):
+        uses.setdefault(link, []).append((column, float(held[link])))
+        for at in range(int(start[link]), int(start[link + 1])):
+            part = float(held[link] * network.port_part[at])
+            uses.setdefault(network.links + int(network.link_port[at]), []).append((column, part))
+    for found in uses.values():
+        if len(found) > 1:
+            model.row([end, *(column for column, _ in found)], [1.0, *(-part for _, part in found)], 0.0)
+
+
+def _ordered(network: Network, collective: Collective, chunk_bytes: int, routes: Mask, seed: int) -> Schedule:
+    """Each link takes what has the longest way left, of those what has come the shortest way."""
+    travel_s = network.travel_s(chunk_bytes)
+    sends = Sends()
+    for chunk in range(collective.chunks):
+        tree = np.flatnonzero(routes[chunk])
+        into = {int(network.dst[link]): int(link) for link in tree}
+        depth: dict[int, int] = {}
+        come_s: dict[int, float] = {}
+
+        def reach(link: int, into: dict[int, int] = into, depth: dict[int, int] = depth) -> int:
+            if link not in depth:
+                before = into.get(int(network.src[link]))
+                depth[link] = 0 if before is None else reach(before) + 1
+            return depth[link]
+
+        left_s = dict.fromkeys(tree.tolist(), 0.0)
+        for link in sorted(tree.tolist(), key=reach):
+            before = into.get(int(network.src[link]))
+            come_s[link] = travel_s[link] + (0.0 if before is None else come_s[before])
+        for link in sorted(tree.tolist(), key=reach, reverse=True):
+            left_s[link] += float(travel_s[link])
+            before = into.get(int(network.src[link]))
+            if before is not None:
+                left_s[before] = max(left_s[before], left_s[link])
+        scale_s = sum(come_s.values()) + float(travel_s.max())
+        for link in tree.tolist():
+            urgency = -left_s[link] + _EQUAL * come_s[link] / scale_s
+            sends.add(chunk, link, COPY, depth[link], np.array([urgency]))
+    return sends.schedule(network, collective, chunk_bytes, "taccl", seed)
