@@ -3,6 +3,7 @@ import itertools
 import pytest
 
 from probes.profiling.assemble import assemble, to_retest
+from probes.profiling.instances import Instances
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples
 from probes.sharing.model import Share, ports
@@ -152,3 +153,26 @@ def test_what_was_tried_takes_the_place_of_what_is_assumed():
     assert [PAIRS[row] for row in found["a NIC 0 egress"].links] == [(0, 2), (0, 3)]
     assert [PAIRS[row] for row in found["rail"].links] == [(0, 2)]
     assert found["rail"].method == "measured"
+
+
+def test_what_was_not_measured_is_inferred_and_says_so():
+    places = [Place(f"h{rank // 2}", 8, "process", "eth0") for rank in range(6)]
+    instances = Instances(places)
+    found = samples(6, lambda src, dst: 2e-9 if 0 in (src // 2, dst // 2) else 1e-9)
+    kept = {pair for pairs in instances.rounds() for pair in pairs}
+    found.trains = {pair: trains for pair, trains in found.trains.items() if pair in kept}
+    profile = assemble(
+        found, places, library="Some MPI 1.0", seconds=1.0, rounds=3, instances=instances, topology="box.xml"
+    )
+    assert profile.problems() == []
+    links = profile.links
+    assert len(links.src) == 30
+    for src, dst, beta, flags, count in zip(
+        links.src, links.dst, links.beta_s_per_byte, links.flags, links.samples, strict=True
+    ):
+        assert beta == pytest.approx(2e-9 if 0 in (src // 2, dst // 2) else 1e-9)
+        assert (flags == "inferred") == ((src, dst) not in kept) == (count == 0)
+    assert profile.topology == "box.xml"
+    shared = {port.name: port for port in profile.ports if port.method == "topology"}
+    assert set(shared) == {f"h{host} NIC eth0 {way}" for host in range(3) for way in ("egress", "ingress")}
+    assert len(shared["h1 NIC eth0 egress"].links) == 8
