@@ -33,7 +33,9 @@ from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures, survivors, without
 from synth.networks.families import family
+from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.periodic import synthesize_periodic
 from synth.portfolio.synthesize import Request, synthesize, warm
 
 MESH, GLOBAL, NIC = "53.687", "400,200", "50"
@@ -46,7 +48,7 @@ class Row:
 
     ``bandwidth`` is in GB/s, of each dimension. Rank 0 has ``share`` of the others' bandwidth. ``gone`` are
     ranks that have failed, ``cut_links`` ordered pairs whose links have. With ``chunks`` the buffer is cut
-    into so many, otherwise as the search finds best.
+    into so many, otherwise as the search finds best; ``periodic`` schedules instead of plain ones.
     """
 
     kind: Kind
@@ -57,6 +59,7 @@ class Row:
     gone: tuple[int, ...] = ()
     cut_links: tuple[tuple[int, int], ...] = ()
     chunks: int | None = None
+    periodic: bool = False
     most_s: float = math.inf
     least_percent: float = 0.0
 
@@ -66,6 +69,7 @@ class Row:
         more = f" rank 0 at {self.share:.0%}" if self.share < 1 else ""
         more += f" without {len(self.gone)} ranks, {len(self.cut_links)} links" if self.gone else ""
         more += f" in {self.chunks} chunks" if self.chunks else ""
+        more += ", periodic" if self.periodic else ""
         size = f"{self.size_bytes >> 20} MiB" if self.size_bytes < GIB else f"{self.size_bytes >> 30} GiB"
         return f"{self.kind} {self.network} {size}{more}"
 
@@ -104,13 +108,15 @@ def _everywhere(network: str, bandwidth: str) -> list[Row]:
 
 ROWS = (
     Row("all_reduce", "mesh:32x32", MESH, most_s=20, least_percent=95),
+    Row("all_reduce", "mesh:32x32", MESH, periodic=True, most_s=20, least_percent=95),
     Row("all_reduce", "fat_tree:8x8x8/2", NIC, 256 * MIB, most_s=20, least_percent=96),
     Row("all_reduce", "switch:64", NIC, share=0.5, most_s=3, least_percent=98),
     Row("all_reduce", "switch:512", NIC, share=0.5, most_s=60, least_percent=98),
     Row("all_gather", "dragonfly:33x16", GLOBAL, 256 * MIB, most_s=2, least_percent=97),
     Row("all_reduce", "dragonfly:33x16", GLOBAL, 256 * MIB, most_s=30, least_percent=95),
-    Row("all_reduce", "mesh:10x10", MESH, chunks=100),
-    Row("all_reduce", "mesh:10x10", MESH, chunks=10_000, least_percent=99),
+    Row("all_reduce", "dragonfly:33x16", GLOBAL, 256 * MIB, periodic=True, most_s=30, least_percent=95),
+    Row("all_reduce", "mesh:10x10", MESH, chunks=100, periodic=True),
+    Row("all_reduce", "mesh:10x10", MESH, chunks=10_000, periodic=True, least_percent=99),
     Row("all_reduce", "dgx-h100:512", most_s=30, least_percent=97),
     Row(
         "all_reduce",
@@ -164,7 +170,8 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
         network_s = time.perf_counter() - begun_s
         warm(network.ranks)
         begun_s = time.perf_counter()
-        schedule = synthesize(row.request(network)).schedule
+        asked = row.request(network)
+        schedule = synthesize_periodic(asked) if row.periodic else synthesize(asked).schedule
     except CcctlError as error:
         return Measured(" ".join(str(error).split())[:160])
     except MemoryError:
@@ -179,7 +186,7 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         schedule.outcome.percent_of_optimal,
         schedule.method,
-        schedule.collective.chunks,
+        schedule.chunks if isinstance(schedule, PeriodicSchedule) else schedule.collective.chunks,
     )
 
 

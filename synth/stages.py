@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from probes.progress import SILENT, Progress
+from synth.check.periodic import check_periodic
 from synth.check.program import judge
 from synth.check.schedule import check, check_selection
 from synth.collective import Kind, kind_of
 from synth.compiler.lower import lower
 from synth.errors import NotProvenError
 from synth.network import Network
+from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import Request
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.synthesize import Synthesis
@@ -88,13 +90,16 @@ def synthesize(
     return best_of(replace(request, kind=collectives[0].kind, collectives=collectives), progress)
 
 
-def verify(made: Schedule | Selection | Program, fifo_depth: int = FIFO_DEPTH) -> list[str]:
+def verify(
+    made: Schedule | PeriodicSchedule | Selection | Program, fifo_depth: int = FIFO_DEPTH
+) -> list[str]:
     """Return what is wrong with a schedule, a selection or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
-    what the collective asks. A program is followed step by step (GC3, Sec. 4): no race, no unwritten slot,
-    every contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
-    shares nothing with what makes schedules and programs. O(sends), and O(steps) for most programs.
+    what the collective asks; a periodic one for any number of periods. A program is followed step by step
+    (GC3, Sec. 4): no race, no unwritten slot, every contribution exactly once, no deadlock with
+    ``fifo_depth`` messages in a connection. The judge shares nothing with what makes schedules and programs.
+    O(sends), and O(steps) for most programs.
 
     >>> from synth import family, synthesize, verify
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
@@ -103,6 +108,8 @@ def verify(made: Schedule | Selection | Program, fifo_depth: int = FIFO_DEPTH) -
     """
     if isinstance(made, Schedule):
         return check(made)
+    if isinstance(made, PeriodicSchedule):
+        return check_periodic(made)
     if isinstance(made, Selection):
         return check_selection(made)
     return judge(made, fifo_depth)

@@ -32,7 +32,8 @@ from synth.tree_packing.arborescence_pairs import pack_pairs
 from synth.tree_packing.arborescences import RootedPacking, pack_rooted
 from synth.tree_packing.integral_packing import gathering_trees
 from synth.tree_packing.rooted_trees import depths
-from synth.tree_packing.spanning_trees import Edges, Packing, fewest, pack, pair_links, thinned
+from synth.tree_packing.spanning_trees import Packing, fewest, pack, pair_links, thinned
+from synth.tree_packing.two_way_trees import TwoWayTree, hung
 
 __all__ = ["synthesize"]
 
@@ -129,7 +130,7 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
     least_s = np.inf
     try:
         for packing in _packed(network, enough_s, seed):
-            trees = tuple(_hung(packing.edges, tree) for tree in packing.trees)
+            trees = tuple(hung(packing.edges, tree) for tree in packing.trees)
             found.append(_TwoWayPacking(network, trees, packing.share))
             least_s = min(least_s, packing.s_per_byte)
     except NotApplicableError:
@@ -178,20 +179,8 @@ class _TwoWayPacking:
     """The trees of an all_reduce and the share of the bytes that each carries; shares sum to 1."""
 
     network: Network
-    trees: tuple[_TwoWayTree, ...]
+    trees: tuple[TwoWayTree, ...]
     share: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _TwoWayTree:
-    """Links that lead ``up`` to a root and ``down`` from it, and the depth below it of the rank at the lower
-    end of each.
-    """
-
-    up: Indices
-    up_depth: Indices
-    down: Indices
-    down_depth: Indices
 
 
 def _over_trees(
@@ -212,41 +201,10 @@ def _over_trees(
     return sends.schedule(packing.network, collective, chunk_bytes, "forest", seed)
 
 
-def _paired(network: Network, up: Indices, down: Indices) -> _TwoWayTree:
+def _paired(network: Network, up: Indices, down: Indices) -> TwoWayTree:
     """Links up to a root and links down from it, with their depths."""
     above = np.full(network.ranks, -1)
     above[network.src[up]] = network.dst[up]
     below = np.full(network.ranks, -1)
     below[network.dst[down]] = network.src[down]
-    return _TwoWayTree(up, depths(above)[network.src[up]], down, depths(below)[network.dst[down]])
-
-
-def _hung(edges: Edges, tree: Indices) -> _TwoWayTree:
-    """An undirected tree hung from its centre."""
-    network = edges.network
-    near: list[list[tuple[int, int]]] = [[] for _ in range(network.ranks)]
-    for edge in tree.tolist():
-        a, b = int(edges.a[edge]), int(edges.b[edge])
-        near[a].append((b, edge))
-        near[b].append((a, edge))
-    far = _walk(near, 0)[-1][0]
-    longest = _walk(near, far)
-    parent = {rank: above for rank, above, _, _ in longest}
-    middle = longest[-1][0]
-    for _ in range(longest[-1][3] // 2):
-        middle = parent[middle]
-    rows = _walk(near, middle)[1:]
-    upwards = [edges.there[edge] if edges.a[edge] == rank else edges.back[edge] for rank, _, edge, _ in rows]
-    downwards = [
-        edges.back[edge] if edges.a[edge] == rank else edges.there[edge] for rank, _, edge, _ in rows
-    ]
-    depth = np.array([depth for _, _, _, depth in rows])
-    return _TwoWayTree(np.array(upwards), depth, np.array(downwards), depth)
-
-
-def _walk(near: list[list[tuple[int, int]]], root: int) -> list[tuple[int, int, int, int]]:
-    """(rank, parent, edge, depth) of every rank, breadth first from ``root``."""
-    rows = [(root, -1, -1, 0)]
-    for rank, above, _, depth in rows:
-        rows += [(other, rank, edge, depth + 1) for other, edge in near[rank] if other != above]
-    return rows
+    return TwoWayTree(up, depths(above)[network.src[up]], down, depths(below)[network.dst[down]])

@@ -29,9 +29,18 @@ from synth.portfolio.collective_request import CollectiveRequest, counted, divid
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
 
-__all__ = ["METHODS", "Plan", "Request", "cut", "deliveries", "library_plans", "plans"]
+__all__ = [
+    "METHODS",
+    "SMALLEST_CHUNK_BYTES",
+    "Plan",
+    "Request",
+    "cut",
+    "deliveries",
+    "library_plans",
+    "plans",
+]
 
-_SMALLEST_CHUNK_BYTES = 4096
+SMALLEST_CHUNK_BYTES = 4096
 # Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
 # all must come through the same links, so that small chunks fill them sooner.
 _MOST_OF_ONE = 4096
@@ -297,7 +306,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     while split <= most:
         found, chunk_bytes = cut(request, split)
         many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
-        small = chunk_bytes < _SMALLEST_CHUNK_BYTES or many
+        small = chunk_bytes < SMALLEST_CHUNK_BYTES or many
         if split > 1 and small:
             return
         yield found, chunk_bytes

@@ -1,1 +1,3 @@
-"""Scheduling: an order for given sends (list scheduling), or sends for given chunks (matching)."""
+"""Scheduling: an order for given sends (list scheduling), places in a cycle for those of a period (modulo
+scheduling), or sends for given chunks (matching).
+"""

@@ -25,7 +25,7 @@ from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
 from synth.network import Network, grouped
 
-__all__ = ["Edges", "Packing", "fewest", "pack", "pair_links", "thinned"]
+__all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thinned"]
 
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
@@ -197,6 +197,12 @@ def _cheapest(
     root = int(random.integers(edges.network.ranks))
     joined_by, depth = _grow(*edges.around, cost / scale + noise, root, per_level)
     return joined_by[joined_by >= 0], int(depth.max())
+
+
+def low_tree(edges: Edges, cost: Floats, root: int, per_level: float) -> Indices:
+    """The edges of a cheapest spanning tree where each level below ``root`` costs ``per_level`` more."""
+    joined_by, _ = _grow(*edges.around, cost, root, per_level)
+    return joined_by[joined_by >= 0]
 
 
 @compiled

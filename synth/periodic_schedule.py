@@ -1,0 +1,129 @@
+"""A periodic schedule: the sends of one period, of which another begins every so many seconds.
+
+Each period carries chunks of its own along the same ways; a send that starts s seconds after the begin of
+its period starts so in every period. Sends of several periods overlap in time, as iterations of a software
+pipeline do: until the first period ends the pipeline fills, then it repeats itself, at the end it drains. So
+one table says what happens for any number of periods, and ``synth.check.periodic`` proves it for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, ints
+from synth.collective import KINDS, Collective
+from synth.network import Network
+from synth.schedule import Outcome, Schedule
+
+__all__ = ["PeriodicSchedule"]
+
+_MOST_PERIODS = 1 << 40
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicSchedule:
+    """``periods`` times the same sends, each time ``period_s`` seconds later and with the next chunks.
+
+    ``collective`` is that of one period, with the chunks of one period. Send i starts ``start_s[i]`` seconds
+    after its period; rows rise by their starts.
+    """
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    method: str
+    seed: int
+    periods: int
+    period_s: float
+    chunk: Ints
+    link: Ints
+    op: Bytes
+    start_s: Floats
+    outcome: Outcome | None = None
+
+    @property
+    def sends(self) -> int:
+        """Sends of all periods."""
+        return len(self.chunk) * self.periods
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of all periods."""
+        return self.collective.chunks * self.periods
+
+    @property
+    def arrival_s(self) -> Floats:
+        """When each send of the first period arrives."""
+        return np.asarray(self.start_s + self.network.travel_s(self.chunk_bytes)[self.link])
+
+    @property
+    def latency_s(self) -> float:
+        """From the begin of a period to the arrival of the last of its chunks anywhere."""
+        return float(self.arrival_s.max(initial=0.0))
+
+    @property
+    def time_s(self) -> float:
+        """When the last chunk of the last period arrives if all keep to their times.
+
+        That is (periods - 1) · period + latency. Replayed, where no send waits for its time, it takes no
+        longer.
+        """
+        return (self.periods - 1) * self.period_s + self.latency_s
+
+    @property
+    def body(self) -> Schedule:
+        """The sends of one period as a schedule of its own."""
+        return Schedule(
+            self.network,
+            self.collective,
+            self.chunk_bytes,
+            self.method,
+            self.seed,
+            self.chunk,
+            self.link,
+            self.op,
+        )
+
+    def chunk_in(self, period: Indices | int, chunk: Indices | Ints) -> Indices:
+        """The number that a chunk of one period has among all chunks: each owner has those of all periods."""
+        owner, lap = np.divmod(np.asarray(chunk, dtype=np.int64), self.collective.share)
+        return np.asarray((owner * self.periods + period) * self.collective.share + lap)
+
+    def in_order(self, periods: int) -> tuple[Indices, Indices]:
+        """(period, row) of each send of so many periods, in the order in which they start."""
+        period = np.repeat(np.arange(periods), len(self.chunk))
+        row = np.tile(np.arange(len(self.chunk)), periods)
+        order = np.argsort(period * self.period_s + self.start_s[row], kind="stable")
+        return period[order], row[order]
+
+    def expanded(self, periods: int | None = None) -> Schedule:
+        """The plain schedule of all periods, or of so many, in the order in which sends start."""
+        whole = replace(self, periods=periods or self.periods)
+        period, row = self.in_order(whole.periods)
+        return replace(
+            self.body,
+            collective=replace(self.collective, chunks=whole.chunks),
+            chunk=ints(whole.chunk_in(period, self.chunk[row])),
+            link=ints(self.link[row]),
+            op=bytes_of(self.op[row]),
+        )
+
+    def problems(self) -> list[str]:
+        """Every inconsistency, as ``path: what is wrong``; ``synth.check.periodic`` judges feasibility."""
+        found = self.body.problems()
+        if self.collective.kind not in KINDS:
+            found.append(f"collective.kind: expected one with chunks alike, found {self.collective.kind}")
+        if not 1 <= self.periods <= _MOST_PERIODS:
+            found.append(f"periods: expected 1 to {_MOST_PERIODS}, found {self.periods}")
+        if not 0.0 < self.period_s < float("inf"):
+            found.append(f"period_s: expected a number > 0, found {self.period_s}")
+        if len(self.start_s) != len(self.chunk):
+            found.append(f"start_s: expected {len(self.chunk)} values like chunk")
+        bad = np.flatnonzero(~((self.start_s >= 0) & (self.start_s < np.inf)))[:5]
+        found += [f"start_s[{row}]: expected a number ≥ 0, found {self.start_s[row]}" for row in bad]
+        falls = np.flatnonzero(np.diff(self.start_s) < 0)[:5] + 1
+        found += [f"start_s[{row}]: expected no less than the row before" for row in falls]
+        found += [f"outcome.{problem}" for problem in (self.outcome.problems() if self.outcome else ())]
+        return found
