@@ -7,9 +7,11 @@ cannot contradict itself, and the same schedule can be timed on another profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from probes.columns import Bytes, Ints
+import numpy as np
+
+from probes.columns import Bytes, Ints, ints
 from synth.collective import Collective
 from synth.network import Network
 
@@ -118,6 +120,8 @@ class Schedule:
 
     A REDUCE adds what the source holds to what the destination holds, and leaves the source's slot
     as it was; a COPY overwrites the destination's slot. ``race`` is the measurement by which it was chosen.
+    ``stream`` says of each send which stream it belongs to, where sends share links and ports by rates
+    (``synth.streams``); empty where they take turns.
     """
 
     network: Network
@@ -130,6 +134,7 @@ class Schedule:
     op: Bytes
     outcome: Outcome | None = None
     race: Race | None = None
+    stream: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def sends(self) -> int:
@@ -156,4 +161,18 @@ class Schedule:
             column = getattr(self, name)
             bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad]
-        return found
+        return found + self._stream_problems()
+
+    def _stream_problems(self) -> list[str]:
+        stream = self.stream
+        if not len(stream):
+            return []
+        if len(stream) != self.sends or len(self.link) != self.sends:
+            return [f"stream: expected {self.sends} values like chunk, or none"]
+        bad = ((stream < 0) | (stream >= self.sends)).nonzero()[0][:5]
+        if len(bad):
+            return [f"stream[{row}]: expected 0 … {self.sends - 1}, found {stream[row]}" for row in bad]
+        link = np.full(self.sends, -1, dtype=np.int64)
+        link[stream] = self.link
+        apart = (link[stream] != self.link).nonzero()[0][:5]
+        return [f"stream[{row}]: stream {stream[row]} is on another link as well" for row in apart]

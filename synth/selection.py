@@ -7,9 +7,9 @@ each order once, and ``choose`` gives it the chunks that the size wants.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from probes.columns import Bytes, Ints
+from probes.columns import Bytes, Ints, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -28,6 +28,7 @@ class Algorithm:
     chunk: Ints
     link: Ints
     op: Bytes
+    stream: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def sends(self) -> int:
@@ -44,6 +45,7 @@ class Algorithm:
             chunk=self.chunk,
             link=self.link,
             op=self.op,
+            stream=self.stream,
         )
 
 

@@ -228,6 +228,7 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     from synth.check.schedule import check
     from synth.simulation.relocate import moved_to
     from synth.simulation.schedule import replay, utilization
+    from synth.streams import divided
 
     refuse_unproven(read.source, check(read.body))
     chunk_bytes = asked.chunk_bytes(read.body, read.body.chunk_bytes)
@@ -240,8 +241,9 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     values |= {"sends": moved.sends}
     if asked.trace is not None:
         about = {"schedule": read.source, "network": moved.network.name, "time_us": timing.time_s * 1e6}
-        blocks = trace.schedule_blocks(moved, timing)
-        write_trace(asked.trace, about, trace.schedule_tracks(moved.network), blocks)
+        apart = divided(moved)
+        blocks = trace.schedule_blocks(apart, timing)
+        write_trace(asked.trace, about, trace.schedule_tracks(apart.network), blocks)
     if _told(values, asked):
         return
     from ccctl.render.text.schedule import draw

@@ -65,19 +65,23 @@ def schedule_blocks(schedule: Schedule, timing: Timing) -> Iterator[Slices]:
 
 
 def program_tracks(program: Program, network: Network) -> Iterator[Track]:
-    """For each rank a track for each threadblock and one for each link that it sends on; then the ports."""
+    """For each rank a track for each threadblock and one for each link that it sends on; then the ports.
+
+    Threadblocks that are paced share links and ports, which have no tracks then.
+    """
     import numpy as np
 
-    blocks = program.threadblocks
+    blocks, paced = program.threadblocks, len(program.tb_bytes_per_s) > 0
     first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
     start, links = network.out_links
     for rank, host in enumerate(network.hosts):
         group, name = rank + 1, f"rank {rank} on {host}"
         for block in range(first[min(rank, program.ranks)], first[min(rank + 1, program.ranks)]):
             yield Track(block + 1, f"threadblock {block - first[rank]}", group, name)
-        for link in links[start[rank] : start[rank + 1]].tolist():
+        for link in [] if paced else links[start[rank] : start[rank + 1]].tolist():
             yield Track(blocks + link + 1, f"{rank}→{network.dst[link]}", group, name)
-    yield from _ports(network, blocks + network.links)
+    if not paced:
+        yield from _ports(network, blocks + network.links)
 
 
 def program_blocks(
@@ -99,6 +103,8 @@ def program_blocks(
             [_instruction(program, row) for row in rows.tolist()],
             args,
         )
+        if len(program.tb_bytes_per_s):
+            continue
         rows = rows[timing.wire_s[rows] > 0]
         link, start_s, end_s = timing.link[rows], timing.start_s[rows], (timing.start_s + timing.wire_s)[rows]
         names = [f"{program.count[row]} of {program.tb_name(program.tb_of[row])}" for row in rows.tolist()]

@@ -16,6 +16,7 @@ from synth.rank_sets import RankSets
 from synth.schedule import Schedule
 from synth.selection import Selection
 from synth.simulation.schedule import Timing, replay
+from synth.streams import divided, overloads
 
 __all__ = ["check", "check_selection"]
 
@@ -26,17 +27,19 @@ _SLACK = 1e-9
 def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     """Findings, at most 20 of a kind; an empty list proves the schedule.
 
-    Proven are: the source held the chunk when the send started; no link and no port carries two
-    sends at once; no contribution is reduced twice; nothing changes while it is being sent; every
-    rank that wants a chunk ends with all of its contributions. That holds at the claimed times, and
-    when the sends are carried out one by one in the order of the table, as programs do.
+    Proven are: the source held the chunk when the send started; no link and no port carries two sends at
+    once, and streams, each a link of its own here, ask for no more than these carry; no contribution is
+    reduced twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
+    contributions. That holds at the claimed times, and when the sends are carried out one by one in the order
+    of the table, as programs do.
     O(sends · log sends), and for reducing collectives times ranks / 64.
     """
     problems = schedule.problems()
     if problems:
         return problems
     claimed = timing or replay(schedule)
-    found = []
+    found = overloads(schedule, _SLACK)
+    schedule = divided(schedule)
     if not takes_turns(schedule, claimed, _SLACK):
         found += _times(schedule, claimed) + _exclusive(schedule, claimed)
     if is_spread(schedule, claimed):

@@ -19,6 +19,7 @@ from probes.columns import Bytes, Floats, Indices, Mask, offsets
 from synth.kernels.compiled import compiled
 from synth.schedule import REDUCE, Schedule
 from synth.simulation.chunk_slots import touched
+from synth.streams import divided
 
 __all__ = ["Unsettled", "check_sizes"]
 
@@ -245,6 +246,7 @@ def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: 
 
 def _timed(schedule: Schedule) -> _Times:
     """When sends start at the schedule's size, and by how much later for each byte more."""
+    schedule = divided(schedule)
     network, size = schedule.network, schedule.chunk_bytes
     slots = touched(network, schedule.collective, schedule.chunk, schedule.link)
     ready_s = np.where(slots.held, 0.0, np.inf)

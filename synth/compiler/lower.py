@@ -19,43 +19,35 @@ from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedule import REDUCE as REDUCING
 from synth.schedule import Schedule
 from synth.simulation.schedule import Timing, replay
+from synth.streams import busiest_s_per_byte, divided
 
 __all__ = ["chunk_dag_of", "lower"]
 
 # The share of a schedule in which sums and results are both under way, from which they are kept apart.
 _OVERLAP = 0.1
-# The method whose chunks follow each other over the same links from beginning to end, and how much faster
-# than on average they may: who was late has to catch up.
-_STREAMS, _PACE = "forest", 1.06
 
 
 def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
     """The program that carries out a schedule, its sends in the schedule's order where they can be.
 
-    One program is valid both out of place and, where the collective can, in place. Streams are paced where
-    the network queues. Raises UsageError where a rank sends a chunk that it does not hold.
+    One program is valid both out of place and, where the collective can, in place. Streams are paced. Raises
+    UsageError where a rank sends a chunk that it does not hold.
     """
     program = compiled_program(chunk_dag_of(schedule, name), instances=instances, fuse=fuse)
-    streams = schedule.method == _STREAMS and schedule.collective.kind == "all_reduce"
-    if not (streams and schedule.network.queues and schedule.sends):
+    if not len(schedule.stream):
         return program
     return replace(program, tb_bytes_per_s=_paces(schedule, program))
 
 
 def _paces(schedule: Schedule, program: Program) -> Floats:
-    """How fast each threadblock sends if all are through when the busiest link or port is, and a little more.
+    """How fast each threadblock sends if all are through when the busiest link or port is.
 
     Else sums that nobody needs yet fill the ports, and results wait behind them: four hosts, one at 40 Mbit/s
     and one pair at 20, took 2.1 s instead of 1.8 (benchmarks/lab_cases.py).
     """
-    network = schedule.network
-    uses = np.bincount(schedule.link, minlength=network.links)
-    held = network.held_s_per_byte * uses[network.port_user]
-    ports = np.bincount(network.link_port, weights=held, minlength=1)
-    busiest_s = max(float(ports.max()), float((uses * network.beta_s_per_byte).max()))
     sends = np.array(SENDS)[program.op]
     carried = np.bincount(program.tb_of, weights=program.count * sends, minlength=program.threadblocks)
-    return floats(carried * _PACE / busiest_s)
+    return floats(carried / busiest_s_per_byte(schedule))
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
@@ -110,9 +102,12 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
 def _channels(schedule: Schedule, timing: Timing) -> Indices:
     """For each send the number of its connection among those between the same ranks.
 
-    Each parallel link is one, and two where it carries sums and results and many results are under way
-    before the last sum: in one connection whatever is late holds up all that is behind it.
+    Each stream is one, so that none waits for another. Else each parallel link is one, and two where it
+    carries sums and results and many results are under way before the last sum: in one connection whatever is
+    late holds up all that is behind it.
     """
+    if len(schedule.stream):
+        return _numbered(schedule)
     network, link = schedule.network, schedule.link
     adds = schedule.op == REDUCING
     last_sum_s = timing.start_s[adds].max(initial=0.0)
@@ -127,6 +122,17 @@ def _channels(schedule: Schedule, timing: Timing) -> Indices:
     first = np.empty(network.links, dtype=np.int64)
     first[order] = before - before[np.searchsorted(pair, pair)]
     channel: Indices = first[link] + (apart[link] & ~adds)
+    return channel
+
+
+def _numbered(schedule: Schedule) -> Indices:
+    """For each send the number of its stream among those between the same ranks."""
+    streams = divided(schedule).network
+    order = np.lexsort((streams.dst, streams.src))
+    pair = streams.src[order].astype(np.int64) * streams.ranks + streams.dst[order]
+    number = np.empty(streams.links, dtype=np.int64)
+    number[order] = np.arange(streams.links) - np.searchsorted(pair, pair)
+    channel: Indices = number[schedule.stream]
     return channel
 
 

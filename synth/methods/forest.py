@@ -9,7 +9,8 @@ the transposed network.
 
 Chunks enter in the proportion of the trees' shares. In an all_reduce, which of two ready sends goes
 first, the reduction of a later chunk or the broadcast of an earlier one, decides how fast the pipeline
-fills and drains: a few leads of reductions, in chunks, are tried, and the fastest is kept.
+fills and drains: a few leads of reductions, in chunks, are tried, and the fastest is kept. Where the network
+queues nothing keeps to such an order: there each link of a tree is a stream for each way (``synth.streams``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.columns import Floats, Indices, spans
+from probes.columns import Floats, Indices, bytes_of, ints, spans
 from synth.bounds.bounds import least_s_per_byte
 from synth.collective import Collective
 from synth.errors import NotApplicableError
@@ -62,6 +63,9 @@ def synthesize(
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
     if collective.kind != "all_reduce":
         return _rooted(network, collective, chunk_bytes, seed, solver)
+    if network.queues:
+        tried = [_streamed(packing, collective, chunk_bytes, seed) for packing in _packings(network, seed)]
+        return min(tried, key=lambda schedule: replay(schedule).time_s)
     sends = 2 * (network.ranks - 1) * collective.chunks
     leads = (
         _LEADS
@@ -120,18 +124,18 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
 
 
 @lru_cache(maxsize=2)
-def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
+def _packings(network: Network, seed: int) -> tuple[TwoWayPacking, ...]:
     """The packings to try for an all_reduce: of trees for both ways, and of a tree for each way.
 
     The second only where it carries more: it has more trees, and takes longer to find.
     """
     enough_s = least_s_per_byte(network, "all_reduce")
-    found: list[_TwoWayPacking] = []
+    found: list[TwoWayPacking] = []
     least_s = np.inf
     try:
         for packing in _packed(network, enough_s, seed):
             trees = tuple(hung(packing.edges, tree) for tree in packing.trees)
-            found.append(_TwoWayPacking(network, trees, packing.share))
+            found.append(TwoWayPacking(network, trees, packing.share))
             least_s = min(least_s, packing.s_per_byte)
     except NotApplicableError:
         if network.ranks > _MOST_ROOTS:
@@ -142,7 +146,7 @@ def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
         if least_s > pairs.s_per_byte * worth:
             rows = zip(pairs.up, pairs.down, strict=True)
             trees = tuple(_paired(network, up, down) for up, down in rows)
-            found.append(_TwoWayPacking(network, trees, pairs.share))
+            found.append(TwoWayPacking(network, trees, pairs.share))
     return tuple(found)
 
 
@@ -175,7 +179,7 @@ def _interleaved(share: Floats, chunks: int) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class _TwoWayPacking:
+class TwoWayPacking:
     """The trees of an all_reduce and the share of the bytes that each carries; shares sum to 1."""
 
     network: Network
@@ -184,7 +188,7 @@ class _TwoWayPacking:
 
 
 def _over_trees(
-    packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int, lead: int
+    packing: TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int, lead: int
 ) -> Schedule:
     tree_of = _interleaved(packing.share, collective.chunks)
     sends = Sends()
@@ -199,6 +203,38 @@ def _over_trees(
         sends.add(chunk, tree.up, REDUCE, rising)
         sends.add(chunk, tree.down, COPY, falling, falling + lead * 2 * ranks)
     return sends.schedule(packing.network, collective, chunk_bytes, "forest", seed)
+
+
+def _streamed(packing: TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+    """The trees as streams, one for each link and way; sends in the order in which they start."""
+    tree_of = _interleaved(packing.share, collective.chunks)
+    columns: list[tuple[Indices, ...]] = []
+    first = 0
+    for at in np.unique(tree_of):
+        tree = packing.trees[at]
+        chunk = np.flatnonzero(tree_of == at)[:, None]
+        height = int(tree.up_depth.max())
+        ways = (tree.up, REDUCE, height - tree.up_depth), (tree.down, COPY, height + tree.down_depth)
+        for links, op, level in ways:
+            stream = first + np.arange(len(links))
+            first += len(links)
+            rows = np.broadcast_arrays(chunk, links, op, stream, level)
+            columns.append(tuple(column.ravel() for column in rows))
+    chunk, link, op, stream, level = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.lexsort((level, chunk))
+    return in_start_order(
+        Schedule(
+            packing.network,
+            collective,
+            chunk_bytes,
+            "forest",
+            seed,
+            ints(chunk[order]),
+            ints(link[order]),
+            bytes_of(op[order]),
+            stream=ints(stream[order]),
+        )
+    )
 
 
 def _paired(network: Network, up: Indices, down: Indices) -> TwoWayTree:

@@ -98,6 +98,7 @@ def pruned(schedule: Schedule) -> Schedule:
         chunk=ints(schedule.chunk[keep]),
         link=ints(schedule.link[keep]),
         op=bytes_of(schedule.op[keep]),
+        stream=ints(schedule.stream[keep] if len(schedule.stream) else []),
     )
 
 

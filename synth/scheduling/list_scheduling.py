@@ -76,7 +76,8 @@ def in_start_order(schedule: Schedule) -> Schedule:
     """The same sends, in the order in which replaying them starts them: times stay what they are."""
     order = np.argsort(replay(schedule).start_s, kind="stable")
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
-    return replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op))
+    stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
+    return replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
 
 
 def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) -> int:

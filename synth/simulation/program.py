@@ -2,7 +2,8 @@
 
 Every threadblock runs its steps one after the other. A step starts when the step that it waits for is
 over, its message has arrived and a slot of its FIFO and the link with all its ports are free; what a
-message holds, and for how long, is what ``synth.simulation.schedule`` says of a send.
+message holds, and for how long, is what ``synth.simulation.schedule`` says of a send. Threadblocks that are
+paced share links and ports, each at its rate.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ def simulate_program(
     link = links_used(program, network, chunk_bytes)
     size = program.count.astype(np.float64) * chunk_bytes
     moved_s = size / costs.threadblock_bytes_per_s
-    beta = network.beta_s_per_byte[link]
+    direct_s = np.where(links.sends, network.beta_s_per_byte[link] * size, 0.0)
     alpha = np.where(links.sends, network.alpha_s[link], 0.0)
-    wire_s = np.where(links.sends, beta * size + (alpha if network.hold_alpha else 0.0), 0.0)
+    paced_s = _paced_s(program, size)
+    alpha_held = alpha if network.hold_alpha else np.zeros_like(alpha)
+    wire_s = np.where(links.sends, np.maximum(direct_s, paced_s) + alpha_held, 0.0)
     works = np.array(READS_SRC)[program.op] | np.array(WRITES_DST)[program.op]
     busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s
     start_s, end_s, cause, culprit = run_threadblocks(
@@ -85,20 +88,15 @@ def simulate_program(
         links.recv,
         links.fifos,
         costs.fifo,
-        link,
-        network.link_port_start.astype(np.int64),
-        network.link_port.astype(np.int64),
-        network.port_part,
-        network.links,
-        len(network.ports),
+        *_resources(program, network, link),
         busy_s,
         wire_s,
-        alpha if not network.hold_alpha else np.zeros_like(alpha),
+        alpha - alpha_held,
         _late_s(program, wire_s),
     )
     time_s = float(end_s.max(initial=0.0))
     shares = _chain(end_s, cause, culprit, wire_s, alpha, busy_s, costs.step_s)
-    held = floats(np.bincount(link, weights=wire_s, minlength=network.links))
+    held = floats(np.bincount(link, weights=direct_s + alpha_held, minlength=network.links))
     return ProgramTiming(
         start_s,
         end_s,
@@ -111,6 +109,27 @@ def simulate_program(
         link,
         wire_s,
     )
+
+
+def _paced_s(program: Program, size: Floats) -> Floats:
+    """What each step takes at the pace of its threadblock; 0 where it has none."""
+    if not len(program.tb_bytes_per_s):
+        return np.zeros(program.steps)
+    return np.asarray(size / np.maximum(program.tb_bytes_per_s[program.tb_of], 1e-18))
+
+
+def _resources(
+    program: Program, network: Network, link: Indices
+) -> tuple[Indices, Indices, Indices, Floats, int, int]:
+    """What steps take turns on: the link of each, its ports and their parts, how many links and ports.
+
+    A threadblock that is paced has a link of its own, and no ports.
+    """
+    if len(program.tb_bytes_per_s):
+        none = np.zeros(program.threadblocks + 1, np.int64)
+        return program.tb_of.astype(np.int64), none, none[:0], floats([]), program.threadblocks, 0
+    start, port = network.link_port_start.astype(np.int64), network.link_port.astype(np.int64)
+    return link, start, port, network.port_part, network.links, len(network.ports)
 
 
 def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:

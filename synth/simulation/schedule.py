@@ -2,7 +2,7 @@
 
 Each send starts as soon as its source holds the chunk (complete with everything that earlier rows
 brought there), its link is free and every port of the link is free; rows that share a link or a
-port take turns in table order.
+port take turns in table order. Streams share them instead (``synth.streams``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from synth.kernels.compiled import compiled
 from synth.network import Network
 from synth.schedule import Schedule
 from synth.simulation.chunk_slots import are_few, numbered, touched
+from synth.streams import divided
 
 __all__ = ["Timing", "replay", "utilization"]
 
@@ -49,7 +50,8 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
 
     O(sends · ports of a link).
     """
-    on = network or schedule.network
+    schedule = divided(schedule, network)
+    on = schedule.network
     size = chunk_bytes or schedule.chunk_bytes
     few = are_few(on, schedule.collective, schedule.sends)
     block = _BLOCK if few else max(1, schedule.sends)
@@ -69,7 +71,7 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
 
 
 def utilization(schedule: Schedule, timing: Timing) -> Floats:
-    """For each link the share of the total time that it is held."""
+    """For each link the share of the total time that its sends take it."""
     held_s = schedule.network.hold_s(schedule.chunk_bytes)
     uses = np.bincount(schedule.link, minlength=schedule.network.links)
     return np.asarray(uses * held_s / timing.time_s if timing.time_s else uses * 0.0)

@@ -90,7 +90,10 @@ def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[st
 def _lanes(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
     import numpy as np
 
-    network, link = schedule.network, schedule.link
+    from synth.streams import divided
+
+    apart = divided(schedule)
+    network, link = apart.network, apart.link
     held_s = network.hold_s(schedule.chunk_bytes)[link]
     for rank in range(min(network.ranks, _MOST_LANES)):
         rows = np.flatnonzero(network.src[link] == rank)

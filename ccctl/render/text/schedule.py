@@ -27,6 +27,7 @@ def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
     """
     from ccctl.render.text import utilization as busy
     from synth.simulation.schedule import replay, utilization
+    from synth.streams import divided
 
     if not proven:
         _head(schedule, None)
@@ -35,8 +36,9 @@ def draw(schedule: Schedule, lines: int = 32, *, proven: bool = True) -> None:
     timing = replay(schedule)
     _head(schedule, timing)
     if schedule.sends and timing.time_s:
-        _timeline(schedule, timing, lines)
-        _busy_over_time(schedule, timing)
+        apart = divided(schedule)
+        _timeline(apart, timing, lines)
+        _busy_over_time(apart, timing)
         busy.draw(schedule.network, utilization(schedule, timing))
     _sends(schedule, timing, lines)
 
@@ -51,7 +53,9 @@ def _head(schedule: Schedule, timing: Timing | None) -> None:
     )
     console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")
     console.data(f"method   {schedule.method}, seed {schedule.seed}")
-    console.data(f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy")
+    streams = plural(int(schedule.stream.max(initial=-1)) + 1, "stream")
+    told = f", in {streams} that share links and ports" if len(schedule.stream) else ""
+    console.data(f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy{told}")
     if timing is None:
         return
     console.data(f"time     {seconds(timing.time_s)}")

@@ -1,0 +1,81 @@
+"""Streams: sends that follow each other at a rate of their own, next to others on the same links and ports.
+
+A network of NICs and switches carries many connections at once and keeps them to no order. There a
+pipeline over trees is a set of streams, one for each link of each tree and each way. They divide links and
+ports by rates: each gets the part of the time that it has of the bytes, so that all are through when the
+busiest link or port is. A schedule of streams is a plain one on the divided network, whose links are the
+streams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Floats, Indices, floats, ints
+from synth.network import Network
+from synth.schedule import Schedule
+
+__all__ = ["busiest_s_per_byte", "divided", "overloads"]
+
+
+def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
+    """The same sends on links of their own, one for each stream; a schedule without streams as it is.
+
+    Row s of the divided network's links is stream s. On ``network``, one with the same links, the rates are
+    those that it allows. O(sends).
+    """
+    on = network or schedule.network
+    if not len(schedule.stream):
+        return schedule if network is None else replace(schedule, network=on)
+    link = _links(schedule)
+    beta = busiest_s_per_byte(schedule, on) / np.maximum(1, np.bincount(schedule.stream))
+    streams = replace(
+        on,
+        src=ints(on.src[link]),
+        dst=ints(on.dst[link]),
+        alpha_s=floats(on.alpha_s[link]),
+        beta_s_per_byte=floats(beta),
+        ports=(),
+        link_port_start=ints(np.zeros(len(link) + 1)),
+        link_port=ints([]),
+        queues=False,
+    )
+    return replace(schedule, network=streams, link=schedule.stream, stream=ints([]))
+
+
+def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> float:
+    """Seconds for each byte of a chunk that the busiest link or port is busy with all sends; O(sends)."""
+    on = network or schedule.network
+    uses = np.bincount(schedule.link, minlength=on.links)
+    held = np.bincount(on.link_port, weights=on.held_s_per_byte * uses[on.port_user], minlength=1)
+    return max(float(held.max()), float((uses * on.beta_s_per_byte).max(initial=0.0)))
+
+
+def overloads(schedule: Schedule, slack: float) -> list[str]:
+    """The links and ports whose streams together are to carry more than they can; O(sends)."""
+    if not len(schedule.stream):
+        return []
+    network, link = schedule.network, _links(schedule)
+    rate: Floats = 1.0 / divided(schedule).network.beta_s_per_byte
+    busy = np.bincount(link, weights=rate, minlength=network.links) * network.beta_s_per_byte
+    held = (
+        network.held_s_per_byte * np.bincount(link, weights=rate, minlength=network.links)[network.port_user]
+    )
+    of_port = np.bincount(network.link_port, weights=held, minlength=len(network.ports))
+    found = [
+        f"link {network.src[row]}→{network.dst[row]}: its streams take {busy[row]:.6g} of what it carries"
+        for row in np.flatnonzero(busy > 1 + slack).tolist()
+    ]
+    return found + [
+        f"port {network.ports[row]}: its streams take {of_port[row]:.6g} of what it carries"
+        for row in np.flatnonzero(of_port > 1 + slack).tolist()
+    ]
+
+
+def _links(schedule: Schedule) -> Indices:
+    """For each stream the link that it goes over."""
+    found = np.zeros(int(schedule.stream.max(initial=-1)) + 1, dtype=np.int64)
+    found[schedule.stream] = schedule.link
+    return found
