@@ -1,14 +1,16 @@
 """Shared trunks: links between hosts, without a common host, that are slower together than alone.
 
 Two such links that share a port are the seed: every other host is then tried as a sender beside one
-of them, and as a receiver, so the trials grow with the number of hosts, not with that of pairs. A
-trunk that carries two flows at their full rate is no port, and is only told.
+of them, and as a receiver, so the trials grow with the number of hosts, not with that of pairs. What is
+on one side of a trunk may be several racks: neighbours there are tried with one flow that stays and one
+that leaves. A trunk that carries two flows at their full rate is no port, and is only told.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
@@ -31,7 +33,9 @@ def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
             if seed is None:
                 sure = {pair: gain for pair, gain in known.contended.items() if pair in left}
                 return found, [_unexplained(sure)] if len(sure) > 1 else []
-            found += _through(seed, known, trials)
+            first = _through(seed, known, trials)
+            found += first
+            found += _racks_within(first[0], found, known, trials)
             covered = {pair for share in found for pair in share.pairs} | set(seed)
             left = {pair: gain for pair, gain in left.items() if pair not in covered}
     return found, []
@@ -57,6 +61,31 @@ def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
     if {(b, a), (d, c)} <= known.beta.keys() and trials.shared([((b, a), (d, c))])[0]:
         found.append(_trunk(far, near, known))
     return found
+
+
+def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Trials) -> list[Share]:
+    """The trunks of racks that are on the same side of ``outer``."""
+    inner: list[Share] = []
+    sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]
+    for here, there in (sides, sides[::-1]):
+        order = [host for host in known.ranks_of() if host in here]
+        for at, (one, other) in enumerate(pairwise(order if len(order) > 2 else [])):
+            stays = order[-1] if at < len(order) // 2 else order[0]
+            seed = _between(((one, stays), (other, there[-1])), known)
+            if seed is None or stays in (one, other) or any({*seed} <= {*share.pairs} for share in inner):
+                continue
+            if len(found) + len(inner) < _MOST_TRUNKS and all(trials.shared([seed])[0] for _ in range(2)):
+                inner += _through(seed, known, trials)
+    return inner
+
+
+def _between(hosts: Sequence[tuple[str, str]], known: Known) -> Trial | None:
+    """The measured links between two pairs of hosts; None where there are none."""
+    links = [
+        next((pair for pair in known.beta if (known.host(pair[0]), known.host(pair[1])) == ends), None)
+        for ends in hosts
+    ]
+    return None if links[0] is None or links[1] is None else (links[0], links[1])
 
 
 def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
@@ -99,8 +128,14 @@ def _sides(seed: Trial, known: Known, trials: Trials) -> tuple[list[str], list[s
 
 
 def _crosses(options: Sequence[Trial], known: Known, trials: Trials) -> bool:
-    """Whether the first link shares a port with the second, by the first option that was measured."""
-    measured = [trial for trial in options if trial[0] in known.beta]
+    """Whether the first link shares a port with the second, by the option of most bytes a second.
+
+    Two slow flows may fit into a port side by side.
+    """
+    measured = sorted(
+        (trial for trial in options if trial[0] in known.beta),
+        key=lambda trial: -sum(1 / known.beta[pair] for pair in trial),
+    )
     return bool(measured) and trials.shared(measured[:1])[0]
 
 

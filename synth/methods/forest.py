@@ -220,8 +220,8 @@ def _streamed(packing: TwoWayPacking, collective: Collective, chunk_bytes: int, 
             first += len(links)
             rows = np.broadcast_arrays(chunk, links, op, stream, level)
             columns.append(tuple(column.ravel() for column in rows))
-    chunk, link, op, stream, level = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.lexsort((level, chunk))
+    of_chunk, of_link, kinds, of_stream, turn = (np.concatenate(one) for one in zip(*columns, strict=True))
+    order = np.lexsort((turn, of_chunk))
     return in_start_order(
         Schedule(
             packing.network,
@@ -229,10 +229,10 @@ def _streamed(packing: TwoWayPacking, collective: Collective, chunk_bytes: int, 
             chunk_bytes,
             "forest",
             seed,
-            ints(chunk[order]),
-            ints(link[order]),
-            bytes_of(op[order]),
-            stream=ints(stream[order]),
+            ints(of_chunk[order]),
+            ints(of_link[order]),
+            bytes_of(kinds[order]),
+            stream=ints(of_stream[order]),
         )
     )
 

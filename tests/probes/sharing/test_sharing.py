@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from probes.sampling.samples import Place
@@ -97,7 +98,39 @@ def test_a_trunk_between_two_racks_is_found_both_ways(hosts, each):
     assert {share.pairs for share in found} == {tuple(sorted(there)), tuple(sorted(back))}
     assert all(share.name.startswith("trunk h") for share in found)
     assert said == []
-    assert len(network.asked) <= 2 * hosts + 2
+    assert len(network.asked) <= 3 * hosts + 2
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 1), (2, 2, 2), (1, 3, 4), (3, 1, 3, 2)])
+def test_every_rack_of_several_is_found(sizes):
+    where = places(sum(sizes), 1)
+    rack_of = {f"h{host}": rack for host, rack in enumerate(np.repeat(range(len(sizes)), sizes).tolist())}
+    everyone = set(rack_of)
+    ports = []
+    for rack, size in enumerate(sizes):
+        inside = {host for host in everyone if rack_of[host] == rack}
+        if size > 1:
+            ports += [crossing(where, inside, everyone - inside), crossing(where, everyone - inside, inside)]
+    network = Network(ports)
+    largest = max(range(len(sizes)), key=lambda rack: sizes[rack])
+    seen = [pair for pair in links(where) if rack_of[f"h{pair[0]}"] == largest != rack_of[f"h{pair[1]}"]]
+    found, _ = trunk_shares(Known(links(where), dict.fromkeys(seen, 2.0), where), Trials(network))
+    assert {frozenset(share.pairs) for share in found} == {frozenset(port) for port in ports}
+
+
+def test_a_slow_host_is_tried_beside_the_faster_flow():
+    # Two flows of 40 fit almost into a trunk of 60; one of 40 and one of 100 do not.
+    where = places(6, 1)
+    there = crossing(where, {"h0", "h1", "h2"}, {"h3", "h4", "h5"})
+    known = {pair: 2.5e-9 if {0, 3} & set(pair) else 1e-9 for pair in links(where)}
+
+    def answers(trials):
+        slow = [all(known[pair] > 1e-9 for pair in trial) for trial in trials]
+        share = [all(pair in there for pair in trial) for trial in trials]
+        return [1.6 if late else 1.02 if both else 1.97 for late, both in zip(slow, share, strict=True)]
+
+    found, _ = trunk_shares(Known(known, {(1, 3): 2.0, (2, 4): 2.0}, where), Trials(answers))
+    assert [set(share.pairs) for share in found] == [there]
 
 
 def test_a_trunk_of_one_direction_is_found_in_that_direction():
