@@ -124,18 +124,18 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
 
 
 @lru_cache(maxsize=2)
-def _packings(network: Network, seed: int) -> tuple[TwoWayPacking, ...]:
+def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
     """The packings to try for an all_reduce: of trees for both ways, and of a tree for each way.
 
     The second only where it carries more: it has more trees, and takes longer to find.
     """
     enough_s = least_s_per_byte(network, "all_reduce")
-    found: list[TwoWayPacking] = []
+    found: list[_TwoWayPacking] = []
     least_s = np.inf
     try:
         for packing in _packed(network, enough_s, seed):
             trees = tuple(hung(packing.edges, tree) for tree in packing.trees)
-            found.append(TwoWayPacking(network, trees, packing.share))
+            found.append(_TwoWayPacking(network, trees, packing.share))
             least_s = min(least_s, packing.s_per_byte)
     except NotApplicableError:
         if network.ranks > _MOST_ROOTS:
@@ -146,7 +146,7 @@ def _packings(network: Network, seed: int) -> tuple[TwoWayPacking, ...]:
         if least_s > pairs.s_per_byte * worth:
             rows = zip(pairs.up, pairs.down, strict=True)
             trees = tuple(_paired(network, up, down) for up, down in rows)
-            found.append(TwoWayPacking(network, trees, pairs.share))
+            found.append(_TwoWayPacking(network, trees, pairs.share))
     return tuple(found)
 
 
@@ -179,7 +179,7 @@ def _interleaved(share: Floats, chunks: int) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoWayPacking:
+class _TwoWayPacking:
     """The trees of an all_reduce and the share of the bytes that each carries; shares sum to 1."""
 
     network: Network
@@ -188,7 +188,7 @@ class TwoWayPacking:
 
 
 def _over_trees(
-    packing: TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int, lead: int
+    packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int, lead: int
 ) -> Schedule:
     tree_of = _interleaved(packing.share, collective.chunks)
     sends = Sends()
@@ -205,7 +205,7 @@ def _over_trees(
     return sends.schedule(packing.network, collective, chunk_bytes, "forest", seed)
 
 
-def _streamed(packing: TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+def _streamed(packing: _TwoWayPacking, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
     """The trees as streams, one for each link and way; sends in the order in which they start."""
     tree_of = _interleaved(packing.share, collective.chunks)
     columns: list[tuple[Indices, ...]] = []
