@@ -26,6 +26,7 @@ from ccctl.commands.show import show
 from ccctl.commands.simulate import simulate
 from ccctl.commands.synth import synth
 from ccctl.commands.train import train
+from ccctl.commands.tune import tune
 from ccctl.commands.verify import verify
 from ccctl.commands.watch import watch
 
@@ -42,6 +43,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     bench,
     explain,
     order,
+    tune,
     groups,
     fusion,
     train,

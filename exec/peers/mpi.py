@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 
 from exec.peers.base import Call, nothing
-from exec.peers.mpi_calls import library_call
+from exec.peers.mpi_calls import Sides, library_call
 from exec.peers.mpi_t import Variables
-from exec.program.buffers import Buffers
 from probes.errors import UnavailableError, UsageError
 from probes.live.mpi_library import library_name
 from synth.collective import Collective, Kind
 
-__all__ = ["MpiPeer", "algorithm_names"]
+__all__ = ["MpiPeer", "algorithm_names", "algorithm_numbers"]
 
 _DYNAMIC = "coll_tuned_use_dynamic_rules"
 _OPENMPI: dict[Kind, str] = {
@@ -48,7 +47,7 @@ class MpiPeer:
         self.name = f"mpi:{algorithm}" if algorithm else "mpi"
         self.version = library_name()
 
-    def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
+    def ready(self, collective: Collective, buffers: Sides, redop: str) -> Call:
         if not self._algorithm:
             return self._tried(_call(self._comm, collective, buffers, redop))
         variables = Variables()
@@ -103,10 +102,15 @@ def algorithm_names(collective: Collective) -> list[str]:
     return [name for name in known if name not in (*_OWN_CHOICE, *_UNUSABLE)]
 
 
+def algorithm_numbers(collective: Collective) -> dict[str, int]:
+    """The library's number of each of its algorithms of a collective, by name."""
+    return Variables().choices(_variable(collective))
+
+
 def _call(
     comm: Any,
     collective: Collective,
-    buffers: Buffers,
+    buffers: Sides,
     redop: str,
     *,
     prepare: Callable[[], object] = nothing,

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from exec.program.buffers import Buffers
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError, UsageError
 from synth.collective import Collective
 
-__all__ = ["library_call"]
+__all__ = ["Sides", "library_call"]
+
+
+class Sides(Protocol):
+    """What a library's call needs of a rank's buffers; ``exec.program.buffers.Buffers`` has it."""
+
+    @property
+    def send(self) -> Array: ...
+    @property
+    def recv(self) -> Array: ...
+    @property
+    def whole(self) -> Array: ...
+    @property
+    def in_place(self) -> bool: ...
 
 
 def library_call(
-    comm: Any, collective: Collective, buffers: Buffers, redop: str
+    comm: Any, collective: Collective, buffers: Sides, redop: str
 ) -> tuple[Callable[[], object], Array]:
     """(call, where its result lies); in place by MPI_IN_PLACE where ``buffers`` are."""
     from mpi4py import MPI
@@ -63,7 +75,7 @@ def library_call(
     raise UsageError(f"the MPI library has no {collective.label} to compare with")
 
 
-def _broadcast(comm: Any, buffers: Buffers, root: int) -> Callable[[], object]:
+def _broadcast(comm: Any, buffers: Sides, root: int) -> Callable[[], object]:
     """MPI broadcasts in place only; out of place the root copies first, as it would have to."""
     if buffers.in_place or comm.Get_rank() != root:
         return partial(comm.Bcast, buffers.recv, root)

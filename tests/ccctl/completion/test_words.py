@@ -5,6 +5,7 @@ import typer
 
 from ccctl.completion import words
 from exec.launcher.starters.order_files import FORMATS
+from exec.library_rules.openmpi import COLLECTIVES as TUNED
 from exec.peers.registry import LIBRARIES, parse_peers
 from exec.program.dtypes import DTYPES, REDOPS
 from exec.training.workloads.request import BACKENDS, MODELS, MODES
@@ -42,6 +43,7 @@ from synth.rank_order.algorithms import LIBRARIES as ORDERED
         (words.PATTERNS, PATTERNS),
         (words.REDOPS, REDOPS),
         (words.SOLVERS, SOLVERS),
+        (words.TUNED_COLLECTIVES, TUNED),
         (words.TUNERS, STRATEGIES),
     ],
 )

@@ -1,0 +1,212 @@
+"""`ccctl tune`: which of a library's own algorithms to take for which sizes, as a file that it loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccctl import console
+from ccctl.arguments.options import Hostfile, Hosts, Json, Quiet, Ranks, TimeoutSeconds, Verbose
+from ccctl.arguments.units import parse_sizes
+from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.completion import words
+from ccctl.errors import UsageError
+from ccctl.launching import run_ranks, world_of
+
+if TYPE_CHECKING:
+    from exec.library_rules.nccl import Tried
+    from exec.library_rules.sweep import Sweep
+    from synth.collective import Kind
+
+__all__ = ["EXAMPLES", "tune"]
+
+EXAMPLES = (
+    (
+        "ccctl tune -n 2 --sizes 1K:8K --budget 0.05 -o rules.conf",
+        "measure Open MPI's algorithms of all_reduce and write the rules that it loads",
+    ),
+    (
+        "ccctl tune --for nccl ring:simple:16=nccl.log tree:ll:16=old.log -o tuner.csv",
+        "a tuner file of tables that nccl-tests wrote under NCCL_ALGO and NCCL_PROTO",
+    ),
+)
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
+        help="For NCCL and RCCL: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and that many channels.",
+    ),
+]
+Library = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        metavar="LIBRARY",
+        autocompletion=words.one_of(*words.TUNED_LIBRARIES),
+        help="openmpi, which is measured here, nccl or rccl, whose tables are given.",
+    ),
+]
+Collectives = Annotated[
+    str,
+    typer.Option(
+        "--collective",
+        metavar="NAME,…",
+        autocompletion=words.several_of(*words.TUNED_COLLECTIVES),
+        help="For Open MPI: all_reduce, all_gather, reduce_scatter, all_to_all.",
+    ),
+]
+Sizes = Annotated[
+    str, typer.Option("--sizes", metavar="FROM:TO", help="For Open MPI: bytes, as nccl-tests counts them.")
+]
+Budget = Annotated[
+    float,
+    typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For Open MPI: for each size."),
+]
+Merge = Annotated[
+    str | None,
+    typer.Option("--merge", metavar="FILE", help="Keep what this file says of other collectives and ranks."),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="FORMAT",
+        autocompletion=words.one_of("csv", "env"),
+        help="For NCCL and RCCL: csv, a tuner file, or env, NCCL_ALGO and NCCL_PROTO; csv if not said.",
+    ),
+]
+File = Annotated[
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout if not said.")
+]
+
+
+def tune(
+    tables: Tables = None,
+    library: Library = "openmpi",
+    collectives: Collectives = "all_reduce",
+    sizes: Sizes = "1K:4M",
+    budget: Budget = 0.5,
+    merge: Merge = None,
+    to: To = None,
+    ranks: Ranks = None,
+    hosts: Hosts = None,
+    hostfile: Hostfile = None,
+    timeout: TimeoutSeconds = None,
+    output: File = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Find which of a library's own algorithms is fastest for which sizes, and write what it loads.
+
+    Open MPI is measured: all algorithms of coll/tuned in turn, at few sizes, and at more where the fastest
+    changes. One takes over only where it beats the library's own choice by more than the noise, and by 2 %.
+    The rules hold for communicators of as many ranks as were measured. For NCCL and RCCL the tables of
+    nccl-tests decide, one for each setting.
+    """
+    if library not in words.TUNED_LIBRARIES:
+        raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")
+    if to not in (None, "csv", "env") or (to is not None and library == "openmpi"):
+        raise UsageError("--to: csv or env, for nccl and rccl")
+    if json and output in (None, "-"):
+        raise UsageError("--json and the table: one of them to stdout", hint="Add -o FILE.")
+    if output not in (None, "-"):
+        refuse_unwritable(Path(str(output)))
+    if library == "openmpi":
+        if tables:
+            raise UsageError("tables of nccl-tests are for --for nccl or rccl", hint="Open MPI is measured.")
+        text, values = _openmpi(collectives, sizes, budget, merge, (ranks, hosts, hostfile), timeout)
+    else:
+        text, values = _nccl(tables or [], merge, to or "csv", library)
+    if output in (None, "-"):
+        console.raw(text.encode())
+    else:
+        write_atomically(Path(str(output)), text.encode())
+    if json:
+        console.summary(values)
+    elif library == "openmpi" and output not in (None, "-"):
+        console.note(
+            "to load it: export OMPI_MCA_coll_tuned_use_dynamic_rules=1 OMPI_MCA_coll_tuned_priority=100 "
+            f"OMPI_MCA_coll_tuned_dynamic_rules_filename={Path(str(output)).absolute()}"
+        )
+
+
+def _kinds(text: str) -> tuple[Kind, ...]:
+    from exec.library_rules.openmpi import COLLECTIVES
+    from synth.collective import kind_of
+
+    kinds = tuple(dict.fromkeys(kind_of(word.strip()) for word in text.split(",")))
+    for kind in kinds:
+        if kind not in COLLECTIVES:
+            raise UsageError(f"--collective: expected some of {', '.join(COLLECTIVES)}, found {kind}")
+    return kinds
+
+
+def _openmpi(
+    collectives: str,
+    sizes: str,
+    budget_s: float,
+    merge: str | None,
+    where: tuple[int | None, str | None, str | None],
+    timeout_s: float | None,
+) -> tuple[str, dict[str, object]]:
+    from exec.library_rules import openmpi
+    from exec.library_rules.sweep import SweepRequest
+    from probes.files.bounded_read import read_text
+
+    low, high = parse_sizes(sizes, "--sizes")
+    old = openmpi.read_rules(read_text(merge), merge) if merge else {}
+    found: Sweep = run_ranks(
+        "exec.library_rules.sweep:sweep_task",
+        SweepRequest(_kinds(collectives), low, high, budget_s),
+        world_of(*where),
+        label="tune",
+        timeout_s=timeout_s,
+    )
+    table: openmpi.Table = {}
+    names: dict[int, dict[int, str]] = {}
+    for kind, rules in found.rules().items():
+        numbers = found.numbers[kind]
+        entries = [openmpi.Entry(rule.from_bytes, numbers.get(rule.algorithm, 0)) for rule in rules]
+        table = openmpi.merged(table, openmpi.with_rules(kind, found.ranks, entries))
+        names[openmpi.COLLECTIVES[kind]] = {number: name for name, number in numbers.items()}
+    notes = [
+        f"Dynamic rules of coll/tuned, measured with {found.library} on {found.ranks} ranks of "
+        f"{', '.join(found.hosts)}.",
+        "Load: coll_tuned_use_dynamic_rules 1, coll_tuned_dynamic_rules_filename, coll_tuned_priority 100,",
+        "as else coll/han may serve communicators of several hosts.",
+    ]
+    values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
+    return openmpi.write_rules(openmpi.merged(old, table), notes, names), values
+
+
+def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[str, dict[str, object]]:
+    from exec.library_rules import nccl
+    from probes.files.bounded_read import read_text
+
+    tried = [_tried(text) for text in tables]
+    new = nccl.lines_of(tried)
+    old = nccl.read_lines(read_text(merge), merge) if merge else {}
+    notes = [
+        f"Tuner file for {library.upper()}: NCCL_TUNER_CONFIG_FILE names it"
+        + (", NCCL_TUNER_PLUGIN the example plugin." if library == "nccl" else "."),
+        *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
+    ]
+    if to == "env":
+        text = "\n".join(nccl.environment(new)) + "\n"
+    else:
+        text = nccl.write_lines(nccl.merged(old, new), notes)
+    return text, {"library": library, "lines": [line for lines in new.values() for line in lines]}
+
+
+def _tried(text: str) -> Tried:
+    from ccctl.artifacts.foreign import read_report
+    from exec.library_rules.nccl import Setting, Tried
+
+    setting, mark, path = text.partition("=")
+    if not mark or not path:
+        raise UsageError(f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS=LOG, as ring:simple:16=ring.log")
+    return Tried(Setting.of(setting), read_report(path).body, path)

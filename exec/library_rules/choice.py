@@ -1,0 +1,99 @@
+"""Rules from size to algorithm, of times that are known within their noise.
+
+The library's own choice stays where nothing is faster by more than chance explains: by twice the standard
+error of the difference, and by 2 %. Else so does the algorithm of the next smaller size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exec.program.dtypes import Array
+
+__all__ = ["Point", "Rule", "Timing", "next_size", "rules_of", "timing_of"]
+
+_ERRORS, _LEAST_GAIN = 2.0, 0.02
+# The standard error of a median, and the spread as the median absolute deviation has it, for normal noise.
+_MEDIAN, _DEVIATION = 1.2533, 1.4826
+# Crossovers are not looked for more closely than this ratio of sizes.
+_CLOSE = 2.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A median time and its standard error."""
+
+    time_s: float
+    error_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """What each algorithm takes for one size."""
+
+    size_bytes: int
+    timings: Mapping[str, Timing]
+
+    @property
+    def fastest(self) -> str:
+        """The algorithm with the least median."""
+        return min(self.timings, key=lambda name: self.timings[name].time_s)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """From ``from_bytes`` on, until the next rule begins, ``algorithm`` is taken."""
+
+    from_bytes: int
+    algorithm: str
+
+
+def timing_of(times_s: Array) -> Timing:
+    """The median of several times, and how well it is known."""
+    median = float(np.median(times_s))
+    spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
+    return Timing(median, _MEDIAN * spread / math.sqrt(len(times_s)))
+
+
+def choices(points: Sequence[Point], own: str = "") -> list[str]:
+    """The algorithm for each point, in the order of sizes; ``own`` is the library's choice, if it has one."""
+    found: list[str] = []
+    for point in points:
+        best = point.fastest
+        held = (own, found[-1]) if found else (own,)
+        found.append(next((name for name in held if not _faster(point, best, name)), best))
+    return found
+
+
+def _faster(point: Point, one: str, other: str) -> bool:
+    if other not in point.timings:
+        return True
+    a, b = point.timings[one], point.timings[other]
+    gain = b.time_s - a.time_s
+    return gain > max(_LEAST_GAIN * b.time_s, _ERRORS * math.hypot(a.error_s, b.error_s))
+
+
+def next_size(points: Sequence[Point], own: str = "") -> int | None:
+    """The size to measure next: in the widest gap in which the choice changes; None if all are close."""
+    taken = choices(points, own)
+    gaps = [
+        (b.size_bytes / a.size_bytes, a.size_bytes, b.size_bytes)
+        for a, b, first, second in zip(points, points[1:], taken, taken[1:], strict=False)
+        if first != second
+    ]
+    ratio, low, high = max(gaps, default=(1.0, 0, 0))
+    return round(math.sqrt(low * high)) if ratio > _CLOSE else None
+
+
+def rules_of(points: Sequence[Point], own: str = "") -> tuple[Rule, ...]:
+    """Rules for all sizes; each begins in the middle between the sizes where the choice changes."""
+    taken = choices(points, own)
+    found = [Rule(0, taken[0])]
+    for before, point, algorithm in zip(points, points[1:], taken[1:], strict=False):
+        if algorithm != found[-1].algorithm:
+            found.append(Rule(round(math.sqrt(before.size_bytes * point.size_bytes)), algorithm))
+    return tuple(found)

@@ -1,0 +1,174 @@
+"""Tuner files of NCCL's example plugin and of RCCL (2.28.3 and later), made of tables of nccl-tests.
+
+A line is ``collective,min,max,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``, both bounds
+included, and the first line that fits counts. NCCL's plugin runs what no line fits, and lines of -1
+channels, on one channel: so channels are written out, the last line of a collective has no end, and the
+header is a comment, as else it would be read as a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from exec.benchmark.report import Report
+from exec.library_rules.choice import Point, Timing, rules_of
+from probes.errors import DataError, UsageError
+from synth.collective import Kind
+
+__all__ = [
+    "COLLECTIVES",
+    "Lines",
+    "Setting",
+    "Tried",
+    "environment",
+    "lines_of",
+    "merged",
+    "read_lines",
+    "write_lines",
+]
+
+COLLECTIVES: dict[Kind, str] = {
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "all_reduce": "allreduce",
+}
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("ll", "ll128", "simple")
+_MOST_CHANNELS = 64
+_NO_END = (1 << 64) - 1
+_MOST_CHARACTERS = 255
+_HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+_FUNCTIONS = {
+    "broadcast": "Broadcast",
+    "reduce": "Reduce",
+    "allgather": "AllGather",
+    "reducescatter": "ReduceScatter",
+    "allreduce": "AllReduce",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the library was made to take: NCCL_ALGO, NCCL_PROTO and the number of channels."""
+
+    algorithm: str
+    protocol: str
+    channels: int
+
+    @classmethod
+    def of(cls, text: str) -> Setting:
+        """The setting that ``ring:simple:16`` names; raises UsageError."""
+        words = text.lower().split(":")
+        if len(words) != 3 or words[0] not in ALGORITHMS or words[1] not in PROTOCOLS:
+            raise UsageError(
+                f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS, as ring:simple:16",
+                hint=f"Algorithms: {', '.join(ALGORITHMS)}; protocols: {', '.join(PROTOCOLS)}.",
+            )
+        if not (words[2].isascii() and words[2].isdecimal() and 1 <= int(words[2]) <= _MOST_CHANNELS):
+            raise UsageError(f"{text}: expected 1 to {_MOST_CHANNELS} channels, found {words[2]!r}")
+        return cls(words[0], words[1], int(words[2]))
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}:{self.protocol}:{self.channels}"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A table that nccl-tests wrote under a setting."""
+
+    setting: Setting
+    report: Report
+    source: str
+
+
+# By (collective, nodes, ranks) the lines of a file, in their order.
+Lines = dict[tuple[str, str, str], tuple[str, ...]]
+
+
+def lines_of(tried: Sequence[Tried]) -> Lines:
+    """The fastest setting for every size, by collective; all tables must be of the same ranks and sizes."""
+    if not tried:
+        raise UsageError("no table of nccl-tests was given")
+    worlds = {(len(one.report.hosts), one.report.ranks) for one in tried}
+    if len(worlds) > 1:
+        told = ", ".join(
+            f"{one.source}: {one.report.ranks} on {len(one.report.hosts)} hosts" for one in tried
+        )
+        raise UsageError(f"the tables are of different numbers of ranks: {told}")
+    ((nodes, ranks),) = worlds
+    times: dict[Kind, dict[int, dict[str, Timing]]] = {}
+    for one in tried:
+        for row in one.report.rows:
+            found = row.out_of_place or row.in_place
+            if row.collective in COLLECTIVES and found is not None and row.size_bytes > 0:
+                sizes = times.setdefault(row.collective, {})
+                sizes.setdefault(row.size_bytes, {})[str(one.setting)] = Timing(found.time_s)
+    if not times:
+        raise UsageError(
+            f"none of the tables has a collective that the tuner knows: {', '.join(COLLECTIVES)}"
+        )
+    table: Lines = {}
+    for kind, sizes in times.items():
+        known = set().union(*sizes.values())
+        points = [Point(size, timings) for size, timings in sorted(sizes.items()) if timings.keys() == known]
+        if not points:
+            raise UsageError(f"no size of {kind} is in the tables of all of {', '.join(sorted(known))}")
+        rules = rules_of(points)
+        key = (COLLECTIVES[kind], str(nodes), str(ranks))
+        ends = [rule.from_bytes - 1 for rule in rules[1:]] + [_NO_END]
+        lines = []
+        for rule, end in zip(rules, ends, strict=True):
+            best = Setting.of(rule.algorithm)
+            cells = (key[0], rule.from_bytes, end, best.algorithm, best.protocol, best.channels, nodes, ranks)
+            lines.append(",".join(map(str, (*cells, -1, -1))))
+        table[key] = tuple(lines)
+    return table
+
+
+def read_lines(text: str, source: str) -> Lines:
+    """The lines of a tuner file by what they are for; raises DataError for one with too few fields."""
+    table: dict[tuple[str, str, str], list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        if not bare or bare.startswith("#"):
+            continue
+        cells = [cell.strip().lower() for cell in bare.split(",")]
+        if len(cells) < 8 or cells[0] not in COLLECTIVES.values() or len(bare) > _MOST_CHARACTERS:
+            raise DataError(
+                source,
+                [f"line {number}: expected 8 fields or more, the first a collective, found {bare[:60]!r}"],
+                hint="NCCL takes a header that is no comment for a rule of allreduce.",
+            )
+        table.setdefault((cells[0], cells[6], cells[7]), []).append(bare)
+    return {key: tuple(lines) for key, lines in table.items()}
+
+
+def merged(old: Lines, new: Lines) -> Lines:
+    """The new lines before the old ones, of which those for the same collective, nodes and ranks go."""
+    return new | {key: lines for key, lines in old.items() if key not in new}
+
+
+def write_lines(table: Lines, notes: Sequence[str] = ()) -> str:
+    """The text of a file; rules for any nodes or ranks (-1) come last, as the first that fits counts."""
+    ordered = sorted(table.items(), key=lambda item: ("-1" in item[0][1:], item[0]))
+    lines = [line for _, found in ordered for line in found]
+    return "\n".join([*(f"# {note}"[:_MOST_CHARACTERS] for note in notes), _HEADER, *lines]) + "\n"
+
+
+def environment(table: Mapping[tuple[str, str, str], Sequence[str]]) -> list[str]:
+    """NCCL_ALGO and NCCL_PROTO, which cannot depend on the size; raises UsageError where a rule does."""
+    algorithms, protocols = [], []
+    for (collective, _, _), lines in table.items():
+        words = {tuple(line.split(",")[3:5]) for line in lines}
+        if len(words) > 1:
+            raise UsageError(
+                f"{collective} has {len(words)} fastest settings, by size, which the environment cannot say",
+                hint="A tuner file can.",
+            )
+        ((algorithm, protocol),) = words
+        algorithms.append(f"{_FUNCTIONS[collective]}:{algorithm}")
+        protocols.append(f"{_FUNCTIONS[collective]}:{protocol}")
+    return [f'NCCL_ALGO="{";".join(algorithms)}"', f'NCCL_PROTO="{";".join(protocols)}"']

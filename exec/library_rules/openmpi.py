@@ -1,0 +1,124 @@
+"""Open MPI's dynamic rules of coll/tuned (coll_tuned_dynamic_rules_filename), read, merged and written.
+
+The file nests: collectives, sizes of communicators, sizes of messages. A communicator takes the entry of the
+largest size that does not exceed its own, and where there is none the first; so rules for n ranks would hold
+for all others, too. An entry below and one above that leave the choice to the library keep them to n.
+Algorithm 0 is the library's own choice. Message sizes are those of nccl-tests for all collectives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from probes.errors import DataError
+from synth.collective import Kind
+
+__all__ = ["COLLECTIVES", "Entry", "Table", "merged", "read_rules", "with_rules", "write_rules"]
+
+# COLLTYPE of ompi/mca/coll/base/coll_base_functions.h.
+COLLECTIVES: dict[Kind, int] = {
+    "all_gather": 0,
+    "all_reduce": 2,
+    "all_to_all": 3,
+    "reduce_scatter": 13,
+}
+_NAMES = {number: kind for kind, number in COLLECTIVES.items()}
+_MOST_COLLECTIVE = 22
+_OWN_CHOICE = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """From ``from_bytes`` on: the algorithm, its fan in or out, its segment size (0: the library's)."""
+
+    from_bytes: int
+    algorithm: int
+    fan: int = 0
+    segment_bytes: int = 0
+
+
+# By collective, then by the size of the communicator.
+Table = dict[int, dict[int, tuple[Entry, ...]]]
+
+
+def with_rules(kind: Kind, ranks: int, entries: Sequence[Entry]) -> Table:
+    """The table of one collective, which holds for communicators of ``ranks`` ranks only."""
+    untouched = (Entry(0, _OWN_CHOICE),)
+    return {COLLECTIVES[kind]: {0: untouched, ranks: tuple(entries), ranks + 1: untouched}}
+
+
+def merged(old: Table, new: Table) -> Table:
+    """Both tables; of what both have, the new one, but what leaves the choice open replaces no rule."""
+    found = {number: dict(sizes) for number, sizes in old.items()}
+    for number, sizes in new.items():
+        here = found.setdefault(number, {})
+        held = sorted(here)
+        for ranks, entries in sizes.items():
+            if not _is_open(entries):
+                here[ranks] = entries
+            elif ranks not in here:
+                # Above, what held for that size until now still does.
+                below = [size for size in held if size <= ranks]
+                here[ranks] = here[below[-1]] if below else entries
+    return found
+
+
+def _is_open(entries: Sequence[Entry]) -> bool:
+    return all(entry.algorithm == _OWN_CHOICE for entry in entries)
+
+
+def read_rules(text: str, source: str) -> Table:
+    """The table of a file; raises DataError where it is none."""
+    words = [word for line in text.splitlines() for word in line.partition("#")[0].split()]
+    numbers = _Numbers(words, source)
+    table: Table = {}
+    for _ in range(numbers.next(_MOST_COLLECTIVE, "collectives")):
+        collective = numbers.next(_MOST_COLLECTIVE - 1, "the number of a collective")
+        table[collective] = {}
+        for _ in range(numbers.next(1 << 20, "communicator sizes")):
+            ranks = numbers.next(1 << 31, "the size of a communicator")
+            count = numbers.next(1 << 20, "message sizes")
+            table[collective][ranks] = tuple(
+                Entry(*(numbers.next(1 << 62, what) for what in ("size", "algorithm", "fan", "segment size")))
+                for _ in range(count)
+            )
+    numbers.end()
+    return table
+
+
+class _Numbers:
+    def __init__(self, words: Sequence[str], source: str) -> None:
+        self._words, self._source, self._at = words, source, 0
+
+    def next(self, most: int, what: str) -> int:
+        word = self._words[self._at] if self._at < len(self._words) else "the end of the file"
+        if not word.isascii() or not word.isdecimal() or len(word) > 19 or int(word) > most:
+            raise DataError(
+                self._source,
+                [f"word {self._at + 1}: expected {what}, a number up to {most}, found {word!r}"],
+                hint="Read are dynamic rules of coll/tuned in the first version of their format.",
+            )
+        self._at += 1
+        return int(word)
+
+    def end(self) -> None:
+        if self._at < len(self._words):
+            raise DataError(self._source, [f"word {self._at + 1}: expected the end of the file"])
+
+
+def write_rules(
+    table: Table, notes: Sequence[str] = (), names: Mapping[int, Mapping[int, str]] | None = None
+) -> str:
+    """The text of a table; ``notes`` and the ``names`` of algorithms by collective become comments."""
+    lines = [*(f"# {note}" for note in notes), f"{len(table)}  # collectives"]
+    for number, sizes in sorted(table.items()):
+        lines += [f"{number}  # {_NAMES.get(number, 'collective')}", f"{len(sizes)}  # communicator sizes"]
+        for ranks, entries in sorted(sizes.items()):
+            lines += [f"{ranks}  # ranks", f"{len(entries)}  # message sizes: from, algorithm, fan, segment"]
+            for entry in entries:
+                name = (names or {}).get(number, {}).get(entry.algorithm, "")
+                name = "the library's choice" if entry.algorithm == _OWN_CHOICE else name
+                row = f"{entry.from_bytes} {entry.algorithm} {entry.fan} {entry.segment_bytes}"
+                lines.append(f"{row}  # {name}" if name else row)
+    return "\n".join(lines) + "\n"

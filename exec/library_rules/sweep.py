@@ -1,0 +1,177 @@
+"""Measures what the MPI library offers: its algorithms in turn, at few sizes, and more where they cross."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exec.benchmark.timing import Effort, interleaved
+from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
+from exec.peers.base import Call
+from exec.peers.mpi import MpiPeer, algorithm_names, algorithm_numbers
+from exec.program.dtypes import Array
+from probes.errors import UnavailableError
+from probes.live.mpi_library import library_name
+from probes.progress import Progress
+from synth.collective import Collective, Kind, collective
+
+__all__ = ["OWN", "UNTOUCHED", "Sides", "Sweep", "SweepRequest", "sweep_task"]
+
+# The decision that is compiled into the component which reads the rules, and the library as it comes.
+OWN, UNTOUCHED = "own", "untouched"
+_STEP, _TURNS, _MOST_TURNS = 8, 3, 100
+# What is slower than this many times the fastest at first is not measured any further at that size.
+_HOPELESS = 2.0
+# So many sizes at most are measured between the first ones, for each collective.
+_MOST_BETWEEN = 8
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """Collectives and the range of sizes, as nccl-tests counts them; ``budget_s`` is for each size."""
+
+    kinds: tuple[Kind, ...]
+    low_bytes: int
+    high_bytes: int
+    budget_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The points of each collective in the order of sizes, and the library's numbers of its algorithms."""
+
+    library: str
+    ranks: int
+    hosts: tuple[str, ...]
+    points: dict[Kind, tuple[Point, ...]]
+    numbers: dict[Kind, dict[str, int]]
+
+    def rules(self) -> dict[Kind, tuple[Rule, ...]]:
+        """By collective from which size on which algorithm is to be taken."""
+        return {
+            kind: rules_of([_decided(one) for one in points], OWN) for kind, points in self.points.items()
+        }
+
+    def summary(self) -> dict[str, object]:
+        """The rules, and of each size what the library as it comes took and what the rules' choice did."""
+        told: dict[str, object] = {}
+        for kind, rules in self.rules().items():
+            rows = []
+            for point in self.points[kind]:
+                taken = [rule.algorithm for rule in rules if rule.from_bytes <= point.size_bytes][-1]
+                chosen, before = point.timings[taken], point.timings[UNTOUCHED]
+                rows.append(
+                    {
+                        "size_bytes": point.size_bytes,
+                        "algorithm": taken,
+                        "time_s": chosen.time_s,
+                        "error_s": chosen.error_s,
+                        "untouched_s": before.time_s,
+                        "untouched_error_s": before.error_s,
+                    }
+                )
+            told[kind] = rows
+        return told
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Private memory of one rank, out of place."""
+
+    send: Array
+    recv: Array
+    in_place: bool = False
+
+    @property
+    def whole(self) -> Array:
+        return self.recv
+
+
+def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
+    """Measure on all ranks of ``comm``; the same result on each. Raises UnavailableError without Open MPI."""
+    if not library_name().startswith("Open MPI"):
+        raise UnavailableError(
+            f"the ranks run {library_name()}, whose tables ccctl does not write", hint="Open MPI has rules."
+        )
+    points: dict[Kind, tuple[Point, ...]] = {}
+    numbers: dict[Kind, dict[str, int]] = {}
+    for at, kind in enumerate(request.kinds):
+        wanted = collective(kind, comm.Get_size())
+        progress.update(at, len(request.kinds), kind)
+        points[kind] = tuple(_points(comm, wanted, request, progress))
+        numbers[kind] = algorithm_numbers(wanted)
+    progress.update(len(request.kinds), len(request.kinds))
+    hosts = tuple(dict.fromkeys(comm.allgather(socket.gethostname())))
+    return Sweep(library_name(), comm.Get_size(), hosts, points, numbers)
+
+
+def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Progress) -> list[Point]:
+    sizes = [request.low_bytes]
+    while sizes[-1] * _STEP < request.high_bytes:
+        sizes.append(sizes[-1] * _STEP)
+    if sizes[-1] < request.high_bytes:
+        sizes.append(request.high_bytes)
+    names = algorithm_names(wanted)
+    found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
+    for _ in range(_MOST_BETWEEN):
+        size = next_size([_decided(one) for one in found], OWN)
+        if size is None:
+            break
+        found.append(_point(comm, wanted, names, size, request.budget_s, progress))
+        found.sort(key=lambda point: point.size_bytes)
+    return found
+
+
+def _decided(point: Point) -> Point:
+    """The times of what rules can select: all but the library as it comes."""
+    timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
+    return Point(point.size_bytes, timings)
+
+
+def _point(
+    comm: Any, wanted: Collective, names: Sequence[str], size_bytes: int, budget_s: float, progress: Progress
+) -> Point:
+    """All algorithms at one size; those that the library refuses there are left out."""
+    sides = _sides(wanted, size_bytes)
+    calls: dict[str, Call] = {}
+    peers = {UNTOUCHED: "", OWN: "0"} | {name: name for name in names}
+    for name, algorithm in peers.items():
+        try:
+            calls[name] = MpiPeer(comm, algorithm, optional=True).ready(wanted, sides, "sum")
+        except UnavailableError:
+            continue
+    try:
+        first = _times(comm, calls, Effort(1, _TURNS), progress)
+        fastest_s = min(timing.time_s for timing in first.values())
+        kept = {
+            name: call
+            for name, call in calls.items()
+            if name in (OWN, UNTOUCHED) or first[name].time_s <= _HOPELESS * fastest_s
+        }
+        turn_s = sum(first[name].time_s for name in kept)
+        turns = min(max(int(budget_s / max(turn_s, 1e-9)), 2 * _TURNS), _MOST_TURNS)
+        turns = comm.allreduce(turns) // comm.Get_size()
+        return Point(size_bytes, first | _times(comm, kept, Effort(0, turns), progress))
+    finally:
+        for call in calls.values():
+            call.close()
+
+
+def _times(comm: Any, calls: dict[str, Call], effort: Effort, progress: Progress) -> dict[str, Timing]:
+    """Of each call the median over turns of the slowest rank, the same on all ranks."""
+    own_s = interleaved(comm, list(calls.values()), list(calls), effort, progress)
+    slowest_s = np.max(np.array(comm.allgather(own_s)), axis=0)
+    return {name: timing_of(slowest_s[at]) for at, name in enumerate(calls)}
+
+
+def _sides(wanted: Collective, size_bytes: int) -> Sides:
+    """Buffers of float32 of which the larger has about ``size_bytes``."""
+    share = max(size_bytes // (4 * wanted.ranks), 1)
+    whole = share * wanted.ranks
+    send = share if wanted.kind == "all_gather" else whole
+    recv = share if wanted.kind == "reduce_scatter" else whole
+    return Sides(np.ones(send, dtype=np.float32), np.zeros(recv, dtype=np.float32))

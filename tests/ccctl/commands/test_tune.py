@@ -1,0 +1,73 @@
+"""`ccctl tune`: rules that Open MPI loads, and tuner files of nccl-tests' tables."""
+
+import json
+
+import pytest
+
+from exec.library_rules.openmpi import COLLECTIVES, read_rules
+
+LOG = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
+#  Rank  1 Group  0 Pid  18 on  gpu01 device  1 [0000:08:00] NVIDIA H100
+# all_reduce_perf
+#  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+   1024    256  float    sum    -1    {small}    0.05    0.05       0    21.00    0.05    0.05       0
+   1048576 262144 float  sum    -1    {large}    0.05    0.05       0    21.00    0.05    0.05       0
+"""
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Two tables of nccl-tests, one faster for small sizes, one for large ones."""
+    (tmp_path / "tree.log").write_text(LOG.format(small=10.0, large=900.0))
+    (tmp_path / "ring.log").write_text(LOG.format(small=20.0, large=300.0))
+    return ("tree:ll:4=tree.log", "ring:simple:16=ring.log")
+
+
+@pytest.mark.mpi
+def test_open_mpi_is_measured_and_its_rules_are_written(run_ccctl, tmp_path):
+    (tmp_path / "old.conf").write_text("1\n0\n1\n64\n1\n0 3 0 0\n")
+    done = run_ccctl(
+        *("tune", "-n", "2", "--sizes", "1K:8K", "--budget", "0.02", "--collective", "all_reduce,all_gather"),
+        *("--merge", "old.conf", "-o", "rules.conf", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "rules.conf").read_text()
+    table = read_rules(text, "rules.conf")
+    assert "Dynamic rules of coll/tuned" in text
+    assert table.keys() == {COLLECTIVES["all_reduce"], COLLECTIVES["all_gather"]}
+    assert {2, 64} <= table[COLLECTIVES["all_gather"]].keys()
+    rows = json.loads(done.stdout)["collectives"]["all_reduce"]
+    assert {1024, 8192} <= {row["size_bytes"] for row in rows}
+    assert all(row["time_s"] > 0 and row["untouched_s"] > 0 for row in rows)
+
+
+def test_tables_of_nccl_tests_become_a_tuner_file(run_ccctl, logs, tmp_path):
+    done = run_ccctl("tune", "--for", "nccl", *logs, "-o", "tuner.csv")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in (tmp_path / "tuner.csv").read_text().splitlines() if not line.startswith("#")]
+    assert lines == [
+        "allreduce,0,32767,tree,ll,4,1,2,-1,-1",
+        "allreduce,32768,18446744073709551615,ring,simple,16,1,2,-1,-1",
+    ]
+
+
+def test_what_wins_at_all_sizes_can_be_an_environment(run_ccctl, logs):
+    done = run_ccctl("tune", "--for", "rccl", logs[1], "--to", "env")
+    assert done.stdout == 'NCCL_ALGO="AllReduce:ring"\nNCCL_PROTO="AllReduce:simple"\n'
+    assert run_ccctl("tune", "--for", "rccl", *logs, "--to", "env").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--for", "mvapich"),
+        ("--for", "nccl"),
+        ("--for", "nccl", "ring.log"),
+        ("--for", "openmpi", "ring:simple:16=ring.log"),
+        ("--to", "csv", "-n", "2"),
+        ("--json", "-n", "2"),
+        ("--collective", "broadcast", "-n", "2"),
+    ],
+)
+def test_what_says_nothing_is_refused(arguments, run_ccctl, logs):
+    assert run_ccctl("tune", *arguments).returncode == 2
