@@ -122,6 +122,11 @@ class Schedule:
     as it was; a COPY overwrites the destination's slot. ``race`` is the measurement by which it was chosen.
     ``stream`` says of each send which stream it belongs to, where sends share links and ports by rates
     (``synth.streams``); empty where they take turns.
+
+    ``addend``, where it is not empty, says what sends carry of that which their source holds: send n the
+    sum of ``addend[addend_start[n]:addend_start[n + 1]]``, each an earlier send that brought a part of the
+    sum there, or -1, the source's own contribution; all that was brought there before it in the table where
+    there is none. So two ranks exchange their sums at once, and each then adds what came.
     """
 
     network: Network
@@ -135,10 +140,17 @@ class Schedule:
     outcome: Outcome | None = None
     race: Race | None = None
     stream: Ints = field(default_factory=lambda: ints([]))
+    addend_start: Ints = field(default_factory=lambda: ints([]))
+    addend: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def sends(self) -> int:
         return len(self.chunk)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether sends carry less than all that their source holds."""
+        return len(self.addend) > 0
 
     def problems(self) -> list[str]:
         """Every inconsistency, as ``path: what is wrong``; feasibility is ``synth.check``'s matter."""
@@ -161,7 +173,7 @@ class Schedule:
             column = getattr(self, name)
             bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad]
-        return found + self._stream_problems()
+        return found or self._stream_problems() or self._wrong_addends()
 
     def _stream_problems(self) -> list[str]:
         stream = self.stream
@@ -176,3 +188,27 @@ class Schedule:
         link[stream] = self.link
         apart = (link[stream] != self.link).nonzero()[0][:5]
         return [f"stream[{row}]: stream {stream[row]} is on another link as well" for row in apart]
+
+    def _wrong_addends(self) -> list[str]:
+        """Addends that no send can carry: not earlier sums of the same chunk that its source was sent."""
+        start, addend = self.addend_start, self.addend
+        if not len(start) and not len(addend):
+            return []
+        rises = len(start) == self.sends + 1 and start[0] == 0 and start[-1] == len(addend)
+        if not rises or (np.diff(start) < 0).any():
+            return [f"addend_start: expected {self.sends + 1} values that rise from 0 to {len(addend)}"]
+        row = np.repeat(np.arange(self.sends), np.diff(start))
+        bad = np.flatnonzero((addend < -1) | (addend >= row))
+        if len(bad):
+            at = bad[0]
+            return [f"addend[{at}]: expected -1 … {row[at] - 1}, found {addend[at]}"]
+        sent = addend >= 0
+        one, other = row[sent], addend[sent]
+        fits = (self.op[other] == REDUCE) & (self.chunk[other] == self.chunk[one])
+        fits &= self.network.dst[self.link[other]] == self.network.src[self.link[one]]
+        fits &= np.asarray(self.collective.reduced, bool)[self.chunk[one]]
+        return [
+            f"addend[{at}]: send {addend[at]} reduces no part of chunk {self.chunk[row[at]]} at the source "
+            f"of send {row[at]}"
+            for at in np.flatnonzero(sent)[~fits][:5]
+        ]

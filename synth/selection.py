@@ -29,6 +29,8 @@ class Algorithm:
     link: Ints
     op: Bytes
     stream: Ints = field(default_factory=lambda: ints([]))
+    addend_start: Ints = field(default_factory=lambda: ints([]))
+    addend: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def sends(self) -> int:
@@ -46,6 +48,8 @@ class Algorithm:
             link=self.link,
             op=self.op,
             stream=self.stream,
+            addend_start=self.addend_start,
+            addend=self.addend,
         )
 
 

@@ -49,6 +49,7 @@ def synthesize(
     solver: str = "cbc",
     jobs: int = 0,
     seed: int = 0,
+    trees: bool = False,
     progress: Progress = SILENT,
 ) -> Synthesis:
     """Return the fastest schedule that any method finds for a collective on a network, proven and bounded.
@@ -56,8 +57,9 @@ def synthesize(
     ``collective`` is a kind, or a `CollectiveRequest` for some of the ranks, or several that run at once.
     Either ``size_bytes``, the buffer as nccl-tests counts it, is given and chunks are chosen (16 MiB where
     nothing is said), or ``chunk_bytes`` with the number of ``chunks`` that each rank starts with. ``method``
-    names one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). The same
-    seed gives the same schedule unless ``time_limit_s`` cuts the search short.
+    names one of `METHODS` or "auto" for all that may win; ``jobs`` other processes help (0: none). With
+    ``trees`` chunks go along trees, as relays need it. The same seed gives the same schedule unless
+    ``time_limit_s`` cuts the search short.
 
     The result holds the schedule (times in seconds, with its proven lower bounds), what was tried and why
     it won. From milliseconds for tens of ranks to seconds for thousands.
@@ -83,6 +85,7 @@ def synthesize(
         solver=solver,
         jobs=jobs,
         seed=seed,
+        trees=trees,
     )
     if isinstance(collective, str):
         return best_of(replace(request, kind=kind_of(collective)), progress)

@@ -297,7 +297,7 @@ def _schedule(
 
     on, _ = load_network(network, *links)
     collectives = parse_collectives(collective, on.ranks)
-    return synthesize(on, collectives, parse_size(size, "--size"), seed=seed).schedule
+    return synthesize(on, collectives, parse_size(size, "--size"), seed=seed, trees=True).schedule
 
 
 def _costs(buy: str | None, schedule: Schedule | None, arrivals: Arrivals, volume: bool) -> Costs:

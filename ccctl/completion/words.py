@@ -84,6 +84,7 @@ MACHINES = (
 )
 METHODS = (
     "auto",
+    "exchange",
     "circulant",
     "greedy",
     "ring",

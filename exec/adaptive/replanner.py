@@ -358,5 +358,6 @@ def _synthesized(
         method=method,
         time_limit_s=budget_s,
         jobs=0,
+        trees=True,
     )
     return synthesize(search, settle=soonest).schedule

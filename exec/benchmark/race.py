@@ -26,7 +26,7 @@ from synth.simulation.schedule import replay
 __all__ = ["Entrant", "Judged", "Table", "asked", "entrants", "judged"]
 
 # The chunks of a schedule, and the columns that say what is sent in which order.
-Table = tuple[int, bytes, bytes, bytes]
+Table = tuple[int, tuple[bytes, ...]]
 
 _DTYPE = "float32"
 # What is measured differs from predictions by so much at most, on one host and between several; and so many
@@ -104,8 +104,9 @@ def _promising(found: Sequence[Schedule]) -> Iterator[tuple[Table, Schedule]]:
     by_method: dict[tuple[str, bool], dict[Table, Schedule]] = {}
     known: set[Table] = set()
     for schedule in found:
-        columns = (schedule.chunk.tobytes(), schedule.link.tobytes(), schedule.op.tobytes())
-        table = (schedule.collective.chunks, *columns)
+        every = (schedule.chunk, schedule.link, schedule.op, schedule.addend_start, schedule.addend)
+        columns = tuple(column.tobytes() for column in every)
+        table = (schedule.collective.chunks, columns)
         if schedule.sends <= MOST_SENDS and table not in known:
             known.add(table)
             by_method.setdefault(_sort_of(schedule), {})[table] = schedule

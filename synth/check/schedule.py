@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from probes.columns import Floats, Indices, floats, offsets
+from synth.check.addends import carried_addends
 from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, Sends, Sets, follow
 from synth.check.linear_pass import is_spread, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
@@ -42,6 +43,8 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     schedule = divided(schedule)
     if not takes_turns(schedule, claimed, _SLACK):
         found += _times(schedule, claimed) + _exclusive(schedule, claimed)
+    if schedule.exchanges:
+        return found + _said(schedule, carried_addends(schedule, claimed, _MOST))
     if is_spread(schedule, claimed):
         return found
     found += _contents(schedule, claimed)
@@ -154,6 +157,11 @@ def _contents(schedule: Schedule, timing: Timing, *, holding: bool = True) -> li
         collective.reduced,
         _MOST,
     )
+    return _said(schedule, codes)
+
+
+def _said(schedule: Schedule, codes: Indices) -> list[str]:
+    """What each (code, send or -1, rank, chunk) means."""
     words = {
         NOT_HELD: "rank {rank} does not hold chunk {chunk} when it starts",
         TWICE: "rank {rank} already has a contribution to chunk {chunk} that this reduce adds again",

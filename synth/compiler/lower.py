@@ -12,6 +12,7 @@ import numpy as np
 
 from probes.columns import Floats, Indices, floats, spans
 from probes.errors import UsageError
+from synth.compiler.addends import exchanging_dag
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.memory_layout import Side, side_of
@@ -53,6 +54,8 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """The operations of a schedule, and copies to the output of what a rank keeps; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
+    if schedule.exchanges:
+        return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
     homes = _Homes(schedule)
     src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
     from_buffer, from_slot = homes.before(src)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from probes.errors import UsageError
@@ -28,6 +28,7 @@ from synth.network import Network
 from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
+from synth.scheduling import block_exchange
 
 __all__ = [
     "METHODS",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
+_SMALLEST_EXCHANGED_BYTES = 64
 # Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
 # all must come through the same links, so that small chunks fill them sooner.
 _MOST_OF_ONE = 4096
@@ -80,7 +82,8 @@ class Method:
     Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB and there are
     at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between
     pass on. ``solves``: integer programs, by a solver within a time limit; ``counts``: small ones, within a
-    number of nodes. ``suits``: auto should try it.
+    number of nodes. ``suits``: auto should try it, and ``pays``: with chunks of so many bytes. ``exchanges``:
+    its chunks are no trees. ``chunk_counts``: into how many chunks the whole buffer is cut, instead.
     """
 
     synthesize: Callable[..., Schedule]
@@ -90,10 +93,20 @@ class Method:
     relays: bool = False
     solves: bool = False
     counts: bool = False
+    exchanges: bool = False
+    chunk_counts: Callable[[Network], Sequence[int]] | None = None
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
+    pays: Callable[[Network, Collective, int], bool] = lambda network, shape, chunk_bytes: True
 
 
 METHODS: dict[str, Method] = {
+    "exchange": Method(
+        block_exchange.synthesize,
+        exchanges=True,
+        chunk_counts=block_exchange.chunk_counts,
+        suits=block_exchange.suits,
+        pays=block_exchange.pays,
+    ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
@@ -125,7 +138,8 @@ class Request:
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
     processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
     ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
-    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time.
+    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time. ``trees``: each chunk must go
+    along trees or paths, as relays need it.
     """
 
     network: Network
@@ -143,6 +157,7 @@ class Request:
     jobs: int = 1
     sub_collectives: int | None = None
     time_step_s: float | None = None
+    trees: bool = False
 
     @property
     def asked(self) -> tuple[CollectiveRequest, ...]:
@@ -241,7 +256,10 @@ def plans(request: Request) -> Iterator[Plan]:
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
-            if unsuited and request.method == "auto":
+            unsuited = unsuited or (method.exchanges and request.trees)
+            if request.method == "auto" and (
+                unsuited or not method.pays(request.network, shape, chunk_bytes)
+            ):
                 continue
             variants: list[dict[str, object]] = [_asked_of(request, name)]
             if name == "greedy":
@@ -299,6 +317,12 @@ def deliveries(shape: Collective) -> int:
 def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]]:
     if request.chunk_bytes is not None:
         yield request.shape(), request.chunk_bytes
+        return
+    if method.chunk_counts is not None and all(one.kind == "all_reduce" for one in request.asked):
+        for chunks in method.chunk_counts(request.network):
+            found, chunk_bytes = cut(replace(request, chunks=chunks), 1)
+            if chunks == 1 or chunk_bytes >= _SMALLEST_EXCHANGED_BYTES:
+                yield found, chunk_bytes
         return
     rooted = all(one.kind in _ROOTED for one in request.asked)
     most = _MOST_OF_ONE if rooted else method.most_split

@@ -217,7 +217,10 @@ def _first(
     for at, method in enumerate(methods):
         own = options if at == 0 else {"seed": options.get("seed", 0)}
         try:
-            return at, serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
+            found = serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
+            if found.exchanges:
+                raise NotApplicableError(f"{found.method} serves no several collectives at once")
+            return at, found
         except NotApplicableError as error:
             refusals.append(error)
     raise refusals[0]

@@ -203,7 +203,8 @@ def _explored(request: Request) -> _Explored:
 
 
 def _algorithm(request: Request, one: Schedule) -> Algorithm:
-    return Algorithm(one.method, request.seed, one.collective, one.chunk, one.link, one.op, one.stream)
+    columns = (one.chunk, one.link, one.op, one.stream, one.addend_start, one.addend)
+    return Algorithm(one.method, request.seed, one.collective, *columns)
 
 
 class _Race:
@@ -295,6 +296,7 @@ def _judged(selection: Selection) -> Selection:
 def _digest(algorithm: Algorithm) -> str:
     """The same for algorithms that do the same, whichever method made them."""
     found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
-    for column in (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream):
+    moves = (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream)
+    for column in (*moves, algorithm.addend_start, algorithm.addend):
         found.update(column.tobytes())
     return found.hexdigest()

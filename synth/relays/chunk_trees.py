@@ -39,6 +39,9 @@ class ChunkTree:
     reduced: bool
 
 
+_TREES = "Methods such as ring, tree, forest, greedy, paths and adapcc make trees."
+
+
 @lru_cache(maxsize=8)
 def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
     """The trees of all chunks, by their first chunk; O(sends · log sends).
@@ -46,6 +49,11 @@ def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
     Raises NotApplicableError, naming chunk and send, where the sends of a chunk are no trees: a rank passes
     on a part of a sum twice or before it has all of it, or receives the whole chunk twice.
     """
+    if schedule.exchanges:
+        raise NotApplicableError(
+            f"relays need chunks that are trees or paths; {schedule.method} exchanges partial sums",
+            hint=_TREES,
+        )
     collective, network = schedule.collective, schedule.network
     order = np.argsort(schedule.chunk, kind="stable")
     start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks)).tolist()
@@ -90,7 +98,7 @@ def _no_tree(row: int, chunk: int, send: list[int], why: str) -> NotApplicableEr
     return NotApplicableError(
         f"relays need chunks that are trees or paths; send {row} (chunk {chunk} over {send[0]}→{send[1]}): "
         f"{why}",
-        hint="Methods such as ring, tree, forest, greedy, paths and adapcc make trees.",
+        hint=_TREES,
     )
 
 

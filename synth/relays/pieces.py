@@ -22,6 +22,8 @@ def cut(schedule: Schedule, pieces: int) -> Schedule:
     The pieces of chunk c are numbered from c · pieces, so every buffer holds the same at the same place.
     Raises UsageError where the bytes of a chunk are no multiple of ``pieces``. O(sends · pieces).
     """
+    if schedule.exchanges:
+        raise UsageError(f": {schedule.method} exchanges partial sums, which are not cut", argument="pieces")
     if pieces < 1 or schedule.chunk_bytes % pieces:
         raise UsageError(
             f": expected a divisor of the {schedule.chunk_bytes} bytes of a chunk, found {pieces}",

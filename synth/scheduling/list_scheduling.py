@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets
+from probes.columns import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets, spans
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
@@ -77,7 +77,14 @@ def in_start_order(schedule: Schedule) -> Schedule:
     order = np.argsort(replay(schedule).start_s, kind="stable")
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
-    return replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
+    found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
+    if not schedule.exchanges:
+        return found
+    place = np.empty(schedule.sends + 1, np.int64)
+    place[order], place[-1] = np.arange(schedule.sends), -1
+    first, counts = schedule.addend_start[:-1][order], np.diff(schedule.addend_start)[order]
+    addend = place[schedule.addend[spans(first, counts)]]
+    return replace(found, addend_start=ints(offsets(counts)), addend=ints(addend))
 
 
 def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) -> int:

@@ -1,8 +1,9 @@
 """The event-driven, congestion-aware simulator: when each send of a schedule starts and arrives.
 
 Each send starts as soon as its source holds the chunk (complete with everything that earlier rows
-brought there), its link is free and every port of the link is free; rows that share a link or a
-port take turns in table order. Streams share them instead (``synth.streams``).
+brought there, or with the addends that it carries), its link is free and every port of the link is
+free; rows that share a link or a port take turns in table order. Streams share them instead
+(``synth.streams``).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     schedule = divided(schedule, network)
     on = schedule.network
     size = chunk_bytes or schedule.chunk_bytes
-    few = are_few(on, schedule.collective, schedule.sends)
+    few = are_few(on, schedule.collective, schedule.sends) and not schedule.exchanges
     block = _BLOCK if few else max(1, schedule.sends)
     slots = None if few else touched(on, schedule.collective, schedule.chunk, schedule.link)
     held = slots.held if slots is not None else schedule.collective.held().ravel()
@@ -66,7 +67,8 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
         rows = slice(first, first + block)
         chunk, link = schedule.chunk[rows], schedule.link[rows]
         leaves, enters = slots[:2] if slots else numbered(on, schedule.collective, chunk, link)
-        _replay(leaves, enters, link, links, ready_s, free_s, start_s[rows], arrival_s[rows])
+        carried = schedule.addend_start, schedule.addend
+        _replay(leaves, enters, link, links, *carried, ready_s, free_s, start_s[rows], arrival_s[rows])
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
 
 
@@ -83,6 +85,8 @@ def _replay(
     enters: Indices,
     link: Ints,
     links: _Links,
+    addend_start: Ints,
+    addend: Ints,
     ready_s: Floats,
     free_s: Floats,
     start_s: Floats,
@@ -93,6 +97,11 @@ def _replay(
     for row in range(len(link)):
         e = link[row]
         begin = ready_s[leaves[row]]
+        if len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
+            begin = 0.0
+            for at in range(addend_start[row], addend_start[row + 1]):
+                if addend[at] >= 0:
+                    begin = max(begin, arrival_s[addend[at]])
         for at in range(held_start[e], held_start[e + 1]):
             begin = max(begin, free_s[held[at]])
         start_s[row] = begin

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_networks import networks
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.program import expected_output
@@ -17,6 +18,8 @@ from probes.errors import DataError, UsageError
 from synth.check.program import judge
 from synth.collective import KINDS, collective
 from synth.compiler.lower import lower
+from synth.errors import NotApplicableError
+from synth.scheduling import block_exchange as exchange
 
 
 def totalled(inputs, redop):
@@ -90,6 +93,29 @@ def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, red
         np.testing.assert_array_equal(
             expected_output.expected(layout, rank, dtype_of(dtype), redop), defined[rank]
         )
+
+
+@settings(max_examples=40)
+@given(
+    network=networks(6),
+    chunks=st.integers(1, 3),
+    count=st.integers(1, 23),
+    redop=st.sampled_from(REDOPS),
+    dtype=st.sampled_from(("int32", "int64", "uint8")),
+    in_place=st.booleans(),
+)
+def test_exchanges_equal_the_definition(network, chunks, count, redop, dtype, in_place):
+    try:
+        schedule = exchange.synthesize(network, collective("all_reduce", network.ranks, chunks), 1000)
+    except NotApplicableError:
+        return
+    program = lower(schedule)
+    layout = Layout(program, count)
+    inputs = [expected_output.given(layout, rank, dtype_of(dtype), redop) for rank in range(network.ranks)]
+    outputs = interpret(program, inputs, redop, in_place=in_place)
+    defined = by_definition(program.collective, inputs, count, redop)
+    for rank in range(network.ranks):
+        np.testing.assert_array_equal(outputs[rank], defined[rank])
 
 
 @settings(max_examples=300)

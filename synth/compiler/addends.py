@@ -1,0 +1,250 @@
+"""The chunk DAG of a schedule whose sends carry addends: what comes in is kept apart, and added up locally.
+
+Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while
+another's comes in. Sums are made when a send needs them, and results at the end. Ranks that add up the same
+parts do so in the same order, so that they end with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Indices
+from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.memory_layout import Side, side_of
+from synth.program import INPUT, OUTPUT, SCRATCH
+from synth.schedule import REDUCE as REDUCING
+from synth.schedule import Schedule
+from synth.simulation.schedule import replay
+
+__all__ = ["exchanging_dag"]
+
+_OWN = -1
+_Parts = frozenset[int]
+"""What a sum is made of: `_OWN`, or rows of sends that brought a part."""
+
+
+class _Place(NamedTuple):
+    buffer: int
+    slot: int
+
+
+class _Operation(NamedTuple):
+    op: int
+    src_rank: int
+    src: _Place
+    dst_rank: int
+    dst: _Place
+    channel: int
+    starts: int
+    ends: int
+
+
+@dataclass
+class _Slot:
+    """A chunk at a rank: where its parts lie, and the sums that were made of some of them."""
+
+    rank: int
+    chunk: int
+    parts: list[int]
+    places: dict[int, _Place]
+    # What later sends carry from here, in the order of the table.
+    carried: list[_Parts] = field(default_factory=list)
+    sums: dict[_Parts, _Place] = field(default_factory=dict)
+
+
+def exchanging_dag(schedule: Schedule, name: str, channel: Indices) -> ChunkDag:
+    """The operations of a schedule with addends; ``channel`` as for each send. O(sends + addends)."""
+    return _Lowering(schedule, channel).dag(name)
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, channel: Indices) -> None:
+        collective, network = schedule.collective, schedule.network
+        self.schedule = schedule
+        self.scratch = [0] * network.ranks
+        self.operations: list[_Operation] = []
+        inputs, outputs = (
+            _slots(side_of(sets, network.ranks)) for sets in (collective.sources, collective.targets)
+        )
+        self.outputs = outputs
+        self.slots: dict[tuple[int, int], _Slot] = {}
+        for rank, chunk in dict.fromkeys((*inputs, *outputs)):
+            own = {_OWN: _Place(INPUT, inputs[rank, chunk])} if (rank, chunk) in inputs else {}
+            self.slots[rank, chunk] = _Slot(rank, chunk, list(own), own)
+        self.src = network.src[schedule.link].tolist()
+        self.dst = network.dst[schedule.link].tolist()
+        timing = replay(schedule)
+        moments = np.unique(np.concatenate([timing.start_s, timing.arrival_s]))
+        self.starts = np.searchsorted(moments, timing.start_s).tolist()
+        self.ends = np.searchsorted(moments, timing.arrival_s).tolist()
+        self.last = len(moments)
+        self.channel = channel.tolist() if channel.any() else [-1] * schedule.sends
+        # Of each send the ranks whose contributions it carries, as bits; and of each chunk all of these sets,
+        # large ones first.
+        self.contributors: list[int] = []
+        self.carried_sets: dict[int, list[int]] = {}
+
+    def dag(self, name: str) -> ChunkDag:
+        schedule = self.schedule
+        carried = self._carried()
+        for row, (chunk, op) in enumerate(zip(schedule.chunk.tolist(), schedule.op.tolist(), strict=True)):
+            source, target = self._slot(self.src[row], chunk), self._slot(self.dst[row], chunk)
+            source.carried.pop(0)
+            place = self._sum(source, carried[row], self.starts[row])
+            if op == REDUCING:
+                brought = self._scratch(target.rank)
+            else:
+                brought = self._home(target)
+                target.parts, target.sums = [], {}
+            target.parts.append(row)
+            target.places[row] = brought
+            self.operations.append(
+                _Operation(
+                    ASSIGN,
+                    source.rank,
+                    place,
+                    target.rank,
+                    brought,
+                    self.channel[row],
+                    self.starts[row],
+                    self.ends[row],
+                )
+            )
+        for (rank, chunk), slot in self.outputs.items():
+            result, home = self.slots[rank, chunk], _Place(OUTPUT, slot)
+            place = self._sum(result, frozenset(result.parts), self.last)
+            if place != home:
+                self._do(ASSIGN, rank, place, home, self.last)
+        return self._columns(name)
+
+    def _carried(self) -> list[_Parts]:
+        """What each send carries; each slot is told what is carried from it."""
+        schedule, found = self.schedule, []
+        parts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for (rank, chunk), slot in self.slots.items():
+            parts[rank, chunk] = list(slot.parts)
+        start, addend = schedule.addend_start.tolist(), schedule.addend.tolist()
+        for row, (chunk, op) in enumerate(zip(schedule.chunk.tolist(), schedule.op.tolist(), strict=True)):
+            source, target = (self.src[row], chunk), (self.dst[row], chunk)
+            listed = addend[start[row] : start[row + 1]]
+            found.append(frozenset(listed or parts[source]))
+            holder = self._slot(*source)
+            holder.carried.append(found[row])
+            self.contributors.append(sum(self._contributors(holder, part) for part in found[row]))
+            parts[target] = [*(parts[target] if op == REDUCING else ()), row]
+        sets: defaultdict[int, set[int]] = defaultdict(set)
+        for chunk, carried in zip(schedule.chunk.tolist(), self.contributors, strict=True):
+            sets[chunk].add(carried)
+        self.carried_sets = {
+            chunk: sorted(every, key=lambda one: (-one.bit_count(), one)) for chunk, every in sets.items()
+        }
+        return found
+
+    def _slot(self, rank: int, chunk: int) -> _Slot:
+        return self.slots.setdefault((rank, chunk), _Slot(rank, chunk, [], {}))
+
+    def _sum(self, slot: _Slot, wanted: _Parts, when: int) -> _Place:
+        """Where the sum of these parts lies, once the operations that make it are there."""
+        if len(wanted) == 1:
+            return slot.places[next(iter(wanted))]
+        if wanted in slot.sums:
+            return slot.sums[wanted]
+        groups = self._grouped(slot, wanted)
+        places = {group: self._sum(slot, group, when) for group in groups}
+        # Only the first two can change places without other bits; and in place the output is the input.
+        last_use = all(wanted <= later or _OWN not in later for later in slot.carried)
+        front = groups[:2]
+        grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
+        own = frozenset({_OWN})
+        if grows:
+            into, ordered = slot.sums.pop(grows[0]), [one for one in groups if one != grows[0]]
+        elif own in front and last_use:
+            into, ordered = self._home(slot), [one for one in groups if one != own]
+            self._do(ASSIGN, slot.rank, places[own], into, when)
+        else:
+            into, ordered = self._scratch(slot.rank), groups[1:]
+            self._do(ASSIGN, slot.rank, places[groups[0]], into, when)
+        for group in ordered:
+            self._do(REDUCE, slot.rank, places[group], into, when)
+        slot.sums[wanted] = into
+        return into
+
+    def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
+        """The parts as every rank adds them up: first within what any send carries, then those sums."""
+        of = {part: self._contributors(slot, part) for part in wanted}
+        whole = sum(of.values())
+        groups: list[_Parts] = []
+        left = set(wanted)
+        for carried in self.carried_sets[slot.chunk]:
+            inside = frozenset(part for part in left if of[part] & carried == of[part])
+            fits = carried != whole and sum(of[part] for part in inside) == carried
+            if fits and len(inside) > 1:
+                groups.append(inside)
+                left -= inside
+        groups += [frozenset({part}) for part in left]
+        return sorted(groups, key=lambda group: _lowest(sum(of[part] for part in group)))
+
+    def _contributors(self, slot: _Slot, part: int) -> int:
+        """The ranks whose contributions a part holds, as bits."""
+        return 1 << slot.rank if part == _OWN else self.contributors[part]
+
+    def _home(self, slot: _Slot) -> _Place:
+        """The chunk's output slot, or a scratch slot where it has none."""
+        output = self.outputs.get((slot.rank, slot.chunk))
+        return self._scratch(slot.rank) if output is None else _Place(OUTPUT, output)
+
+    def _scratch(self, rank: int) -> _Place:
+        self.scratch[rank] += 1
+        return _Place(SCRATCH, self.scratch[rank] - 1)
+
+    def _do(self, op: int, rank: int, src: _Place, dst: _Place, when: int) -> None:
+        self.operations.append(_Operation(op, rank, src, rank, dst, -1, when, when))
+
+    def _columns(self, name: str) -> ChunkDag:
+        collective, every = self.schedule.collective, self.operations
+        flat = [
+            (one.op, one.src_rank, *one.src, one.dst_rank, *one.dst, one.channel, one.starts, one.ends)
+            for one in every
+        ]
+        table = np.array(flat, dtype=np.int64).reshape(-1, 10).T
+        op, src_rank, src_buffer, src_slot, dst_rank, dst_buffer, dst_slot, channel, starts, ends = table
+        nothing = np.full(len(every), -1)
+        return ChunkDag(
+            name=name or f"{self.schedule.method} {collective.label}",
+            collective=collective,
+            protocol="Simple",
+            scratch_chunks=tuple(self.scratch),
+            op=op,
+            src_rank=src_rank,
+            src_buffer=src_buffer,
+            src_slot=src_slot,
+            dst_rank=dst_rank,
+            dst_buffer=dst_buffer,
+            dst_slot=dst_slot,
+            with_buffer=dst_buffer,
+            with_slot=dst_slot,
+            count=np.ones_like(op),
+            send_tb=nothing,
+            recv_tb=nothing,
+            channel=channel,
+            line=np.zeros_like(op),
+            starts=starts,
+            ends=ends,
+            in_place=collective.in_place,
+        )
+
+
+def _lowest(bits: int) -> int:
+    return bits & -bits
+
+
+def _slots(side: Side) -> dict[tuple[int, int], int]:
+    """For each (rank, chunk) its slot."""
+    return dict(
+        zip(zip(side.rank.tolist(), side.chunk.tolist(), strict=True), side.slot.tolist(), strict=True)
+    )
