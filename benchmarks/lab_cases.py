@@ -177,7 +177,7 @@ def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[f
     row = summary["rows"][0]
     if row["wrong"]:
         sys.exit(f"{schedule}: {row['wrong']} elements are wrong")
-    return row["p50_us"] / 1e6, (row["predicted_us"] or 0.0) / 1e6
+    return row["p50_us"] / 1e6, row["predicted_us"] / 1e6
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""Mutants of execution plans of MSCCL++: one thing of a right plan changed at a place drawn by a seed."""
+"""Mutates MSCCL++ execution plans: one random change to a correct plan, drawn from a seed."""
 
 import random
 from dataclasses import replace

@@ -1,9 +1,8 @@
-"""A periodic schedule: the sends of one period, of which another begins every so many seconds.
+"""A periodic schedule: the sends of one period, repeated at a fixed interval.
 
-Each period carries chunks of its own along the same ways; a send that starts s seconds after the begin of
-its period starts so in every period. Sends of several periods overlap in time, as iterations of a software
-pipeline do: until the first period ends the pipeline fills, then it repeats itself, at the end it drains. So
-one table says what happens for any number of periods, and ``synth.check.periodic`` proves it for all of them.
+Each period carries chunks of its own along the same ways. A send starts at the same offset in every period.
+Sends of several periods overlap in time, as iterations of a software pipeline do: the pipeline fills, repeats
+itself, and drains. One table describes any number of periods; ``synth.check.periodic`` proves all of them.
 """
 
 from __future__ import annotations

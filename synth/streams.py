@@ -58,11 +58,12 @@ def overloads(schedule: Schedule, slack: float) -> list[str]:
     if not len(schedule.stream):
         return []
     network, link = schedule.network, _links(schedule)
-    rate: Floats = 1.0 / divided(schedule).network.beta_s_per_byte
-    busy = np.bincount(link, weights=rate, minlength=network.links) * network.beta_s_per_byte
-    held = (
-        network.held_s_per_byte * np.bincount(link, weights=rate, minlength=network.links)[network.port_user]
-    )
+    # A stream that no send uses takes nothing.
+    used = np.bincount(schedule.stream) > 0
+    rate: Floats = used / divided(schedule).network.beta_s_per_byte
+    of_link = np.bincount(link, weights=rate, minlength=network.links)
+    busy = of_link * network.beta_s_per_byte
+    held = network.held_s_per_byte * of_link[network.port_user]
     of_port = np.bincount(network.link_port, weights=held, minlength=len(network.ports))
     found = [
         f"link {network.src[row]}→{network.dst[row]}: its streams take {busy[row]:.6g} of what it carries"

@@ -1,4 +1,4 @@
-"""The NIC by which a GPU leaves its host: the nearest, as NCCL and UCX choose it."""
+"""The NIC nearest to a GPU, as NCCL and UCX choose it."""
 
 from __future__ import annotations
 

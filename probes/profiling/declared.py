@@ -1,6 +1,6 @@
-"""What a topology declares of ranks: the host of each, and the NIC that it leaves by.
+"""The host and the NIC that a topology declares for each rank.
 
-Where the environment names several NICs of every host, its ranks take turns through them.
+Where the environment names several NICs for every host, its ranks take turns through them.
 """
 
 from __future__ import annotations

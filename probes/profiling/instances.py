@@ -1,10 +1,10 @@
-"""Rounds over instances (AdapCC, Sec. IV-B): hosts in rounds, all NICs of a host at once, one flow each.
+"""Profiling rounds over instances (AdapCC, Sec. IV-B): all NICs of a host at once, one flow per NIC.
 
-First the links within hosts, on all hosts at once. Then in round i host n sends to host (n + i) mod N, each
-of its NICs to one NIC there. NICs that a topology declares alike are a class, and of a class one pair of NICs
-is measured for each pair of hosts, another pair and other ranks in each round; C classes take C·(N − 1)
-rounds. What was not measured itself is inferred from flows of its class, once their spread has been checked:
-where ranks of one NIC, or pairs of NICs, differ, or one flow stands out, it is measured whole.
+Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, each
+of its NICs to one NIC there. NICs that a topology declares alike form a class. For each pair of hosts one
+pair of NICs of a class is measured, another pair and other ranks in each round; C classes take C·(N − 1)
+rounds. Links that were not measured get the values of flows of their class once the spread of these has been
+checked. A class whose ranks or pairs of NICs differ, or that holds an outlier, is measured whole.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from synth.bounds.bounds import least_s_per_byte
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.schedule import COPY, REDUCE, Schedule
+from synth.schedule import COPY, Schedule
 from synth.scheduling.list_scheduling import Sends, in_start_order
 from synth.scheduling.time_reversal import reversed_in_time
 from synth.simulation.schedule import replay
@@ -195,13 +195,12 @@ def _over_trees(
     ranks = collective.ranks
     for at in np.unique(tree_of):
         tree = packing.trees[at]
-        height = int(tree.up_depth.max())
         chunk = np.flatnonzero(tree_of == at)[:, None]
+        (up, reduce, rising), (down, copy, falling) = tree.ways()
         # By chunk, then by level; `lead` moves broadcasts among the reductions of other chunks.
-        rising = chunk * 2 * ranks + height - tree.up_depth
-        falling = chunk * 2 * ranks + height + tree.down_depth
-        sends.add(chunk, tree.up, REDUCE, rising)
-        sends.add(chunk, tree.down, COPY, falling, falling + lead * 2 * ranks)
+        sends.add(chunk, up, reduce, chunk * 2 * ranks + rising)
+        falling = chunk * 2 * ranks + falling
+        sends.add(chunk, down, copy, falling, falling + lead * 2 * ranks)
     return sends.schedule(packing.network, collective, chunk_bytes, "forest", seed)
 
 
@@ -213,9 +212,7 @@ def _streamed(packing: _TwoWayPacking, collective: Collective, chunk_bytes: int,
     for at in np.unique(tree_of):
         tree = packing.trees[at]
         chunk = np.flatnonzero(tree_of == at)[:, None]
-        height = int(tree.up_depth.max())
-        ways = (tree.up, REDUCE, height - tree.up_depth), (tree.down, COPY, height + tree.down_depth)
-        for links, op, level in ways:
+        for links, op, level in tree.ways():
             stream = first + np.arange(len(links))
             first += len(links)
             rows = np.broadcast_arrays(chunk, links, op, stream, level)

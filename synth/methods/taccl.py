@@ -1,14 +1,14 @@
-"""TACCL's synthesizer (Shah et al., NSDI 2023): routing by an integer program, then an order, a baseline.
+"""A TACCL-like baseline (Shah et al., NSDI 2023): routes by an integer program, then orders the sends.
 
 Sketch: a chunk may only take links on ways to its targets that are at most ``detour`` longer than the
-shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and when it is where, so
-that neither the last arrival nor the load of any link or port, all chunks added up, ends late; that chunks
-wait for each other at a link is left out, and this is what TACOS beats it by. Ordering (Sec. 5.2): what has
-the longest way left goes first, of those what has come the shortest. reduce_scatter and reduce are the
-reversal of their mirror images, all_reduce is both halves.
+shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and the time of its
+arrival at every rank, and minimizes the later of the last arrival and the end of the greatest total load of a
+link or port. It ignores that chunks wait for each other at a link, which is why TACOS does better. Ordering
+(Sec. 5.2): the chunk with the longest way left goes first; of equals the one that has come the shortest way.
+reduce_scatter and reduce are the reversal of their mirror images, all_reduce is both halves.
 
-Its third step, contiguity, joins chunks that follow each other over a link into one message, to save alphas:
-here alpha is not held, so that nothing is left to save, and chunks stay apart.
+TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
+alphas. It is left out: it would gain only where a link is held for alpha (``--hold-alpha``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Program → plan: FIFOs of messages become puts into the peer's memory, signals and waits.
+"""Lowers a program to an MSCCL++ plan: messages become puts into the peer's memory, signals and waits.
 
 Ranks of one host are joined by memory channels, others by ports, one channel for each pair of blocks that
 talk. Semaphores stand for what threadblocks of a rank await of each other, and hold the pieces of a block

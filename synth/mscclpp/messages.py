@@ -1,7 +1,7 @@
 """The messages of a program, and where each can be put: straight into its place, or into scratch first.
 
-The program's FIFOs hold a sender back; a plan's puts come when they come. So what happens before what is
-taken from blocks, waits and messages alone, never from FIFOs that are full.
+A full FIFO holds the sender of a program back; nothing holds back the puts of a plan. So the order of events
+follows from blocks, waits and messages alone, never from full FIFOs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Periodic schedules of an all_reduce: cut so finely that pipelines fill, at the cost of one period.
+"""Synthesizes periodic all_reduces: as many chunks as fill the pipeline, at the cost of one period.
 
-A plain schedule lists every send, so what it may be cut into is limited by memory, and on a thousand ranks
-its pipeline hardly fills. Here trees that load the network evenly make one period, a chunk each, which is
-modulo-scheduled; finer cuts only add periods.
+A plain schedule lists every send, so memory limits its number of chunks, and on a thousand ranks its pipeline
+hardly fills. Here one period holds a chunk for each of a set of trees that load the network evenly, and is
+modulo-scheduled; more chunks only add periods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.network import Network
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES, Request
 from synth.portfolio.synthesize import bounds_of
-from synth.schedule import COPY, REDUCE, Outcome, Schedule
+from synth.schedule import Outcome, Schedule
 from synth.scheduling.modulo_scheduling import least_period_s, modulo_scheduled
 from synth.simulation.periodic import periodic_time_s
 from synth.tree_packing.balanced_trees import balanced_trees, exchanged
@@ -135,11 +135,7 @@ def _body(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int
     """One chunk over each tree, level by level."""
     columns: list[tuple[Indices, Indices, Indices, Indices]] = []
     for chunk, tree in enumerate(trees):
-        height = int(tree.up_depth.max())
-        for links, op, level in (
-            (tree.up, REDUCE, height - tree.up_depth),
-            (tree.down, COPY, height + tree.down_depth),
-        ):
+        for links, op, level in tree.ways():
             columns.append((np.full(len(links), chunk), links, np.full(len(links), op), level))
     chunk_of, link, ops, levels = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = np.argsort(levels, kind="stable")

@@ -1,8 +1,8 @@
-"""How long a periodic schedule takes if each send starts as soon as it can, for any number of periods.
+"""The time of a periodic schedule if each send starts as soon as it can, for any number of periods.
 
-Order and waits repeat each period, so once all sends have started exactly a period after those of the period
-before for as long as anything waits for anything, they do so ever after (linear systems over max and plus;
-Baccelli, Cohen, Olsder and Quadrat 1992): every further period adds ``period_s``.
+Order and waits repeat in each period. Once all sends start exactly ``period_s`` after those of the period
+before, over as many periods as a wait spans, they do so ever after, and every further period adds
+``period_s`` (linear systems over max and plus; Baccelli, Cohen, Olsder and Quadrat 1992).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Indices
+from synth.schedule import COPY, REDUCE
 from synth.tree_packing.spanning_trees import Edges
 
 __all__ = ["TwoWayTree", "hung"]
@@ -22,6 +23,12 @@ class TwoWayTree:
     up_depth: Indices
     down: Indices
     down_depth: Indices
+
+    def ways(self) -> tuple[tuple[Indices, int, Indices], tuple[Indices, int, Indices]]:
+        """(links, operation, level of each link) up and down; a send needs only those of earlier levels."""
+        height = int(self.up_depth.max())
+        up = (self.up, REDUCE, height - self.up_depth)
+        return up, (self.down, COPY, height + self.down_depth)
 
 
 def hung(edges: Edges, tree: Indices) -> TwoWayTree:

@@ -45,6 +45,8 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._chrome("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self._send("POST", f"{self._session}/url", {"url": url})
+        # Before it has painted, a page takes no keys.
+        self.run("return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def run(self, script):
         """What the body of a function returns in the page."""

@@ -84,7 +84,10 @@ def test_a_slow_nic_and_a_slow_way_between_two_hosts_are_inferred_for_all_their_
 
 def test_ranks_of_one_nic_that_differ_are_measured_one_by_one():
     places = cluster(8, 4, 1)
-    true = lambda src, dst: 3e-10 if src == 9 else 1e-10  # noqa: E731
+
+    def true(src, dst):
+        return 3e-10 if src == 9 else 1e-10
+
     instances = Instances(places)
     beta = measured(instances, true)
     spread = instances.spread(beta)
@@ -98,7 +101,10 @@ def test_ranks_of_one_nic_that_differ_are_measured_one_by_one():
 
 def test_rails_that_are_joined_poorly_are_told_and_measured():
     places = cluster(6, 4, 4)
-    true = lambda src, dst: 1e-10 if places[src].nic == places[dst].nic else 1.5e-10  # noqa: E731
+
+    def true(src, dst):
+        return 1e-10 if places[src].nic == places[dst].nic else 1.5e-10
+
     instances = Instances(places)
     beta = measured(instances, true)
     spread = instances.spread(beta)

@@ -31,6 +31,11 @@ for (const svg of document.querySelectorAll('figure svg')) {
 }
 return found;
 """
+# The first letters of what has the keyboard; none while that is the page as a whole.
+FOCUSED = """
+const focused = document.activeElement;
+return focused === document.body ? '' : focused.textContent.slice(0, 40);
+"""
 # (title, axes, legend, its smallest letters in pixels) of each picture that is shown.
 PICTURES = """
 const shown = [...document.querySelectorAll('figure svg')].filter(svg => svg.getBoundingClientRect().width);
@@ -112,8 +117,9 @@ def test_keys_reach_the_findings_the_sections_and_the_numbers(opened):
     reached = []
     for _ in range(40):
         page.press("\ue004")
-        reached.append(page.run("return document.activeElement.textContent.slice(0, 40)"))
-    assert reached[0] == "Skip to the findings"
+        reached.append(page.run(FOCUSED))
+    # A window that is not in front yet may lose the first key.
+    assert next(filter(None, reached)) == "Skip to the findings"
     assert any(words.startswith("Numbers:") for words in reached)
     page.run("document.querySelector('summary').focus()")
     page.press("\ue007")
