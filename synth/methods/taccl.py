@@ -8,7 +8,7 @@ link or port. It ignores that chunks wait for each other at a link, which is why
 reduce_scatter and reduce are the reversal of their mirror images, all_reduce is both halves.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
-alphas. It is left out: it would gain only where a link is held for alpha (``--hold-alpha``).
+alphas. It is left out: it would gain only where links are held for alpha as well.
 """
 
 from __future__ import annotations
