@@ -1,12 +1,15 @@
 """Loops compiled ahead serve who may write nowhere; a failure leaves those that were there."""
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
+from ccctl import compile_loops
 from ccctl.compile_loops import compile_into, uncompiled
 
 USE = """
@@ -44,3 +47,16 @@ def test_a_command_that_fails_is_told_and_leaves_the_loops_that_were_there(tmp_p
     with pytest.raises(RuntimeError, match="synth --network nowhere: status"):
         compile_into(tmp_path / "loops", (("synth --network nowhere",),))
     assert [path.name for path in tmp_path.rglob("*")] == ["loops", "old.loop"]
+
+
+def test_cases_reach_every_module_with_a_loop(tmp_path):
+    imports = grimp.build_graph("ccctl", "synth", "exec", "probes")
+    reached = {name for name in imports.modules if name.startswith("ccctl.commands.")}
+    for script in compile_loops._PYTHON.values():
+        for node in ast.walk(ast.parse(script)):
+            if isinstance(node, ast.ImportFrom):
+                names = {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+                reached |= names & imports.modules
+    for name in [*reached]:
+        reached |= imports.find_upstream_modules(name)
+    assert {loop.rpartition(".")[0] for loop in uncompiled(tmp_path)} <= reached
