@@ -27,7 +27,7 @@ from ccctl.arguments.units import parse_rate, parse_seconds, parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
-from ccctl.errors import UsageError
+from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact
@@ -50,7 +50,10 @@ EXAMPLES = (
         "ccctl simulate schedule.json --trace trace.json.gz",
         "see every link and port in time: open the file in ui.perfetto.dev",
     ),
+    ("ccctl simulate schedule.json --with simgrid", "have another simulator judge the time"),
 )
+# Both simulators have one model where sends take turns: what they differ by beyond this is an error.
+_AGREE = 0.01
 
 
 def _trace(value: str | None) -> str | None:
@@ -102,6 +105,15 @@ def simulate(
             help="Write what every link and port carried when, for Perfetto; .gz compresses, - is stdout.",
         ),
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="SIMULATOR",
+            autocompletion=words.one_of("simgrid"),
+            help="Time a schedule in simgrid, too, and compare.",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -114,12 +126,18 @@ def simulate(
     threadblocks, channels, FIFO slots and the overhead of instructions are simulated too, and what binds is
     said. How busy links and shared ports are is told by class, with the ten that are busiest; --trace tells
     it of every moment.
+
+    --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
+    python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
+    ports shared by all sends at once, evenly and in no order.
     """
+    if judge not in (None, "simgrid"):
+        raise UsageError(f"--with: expected simgrid, found {judge!r}")
     if is_algorithm(schedule):
         read = codec.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
         read = codec.read(schedule, "schedule", "selection", "program")
-    asked = _Asked(size, trace, json)
+    asked = _Asked(size, trace, json, judge is not None)
     if read.kind == "selection":
         if size is None:
             _selection(read, network, asked)
@@ -136,6 +154,8 @@ def simulate(
             on = left_of(on, parse_failures(without, on))
         _schedule(read, _holding(on, hold_alpha), asked)
         return
+    if asked.in_simgrid:
+        raise UsageError(f"--with simgrid: only schedules can be judged, {schedule} is a program")
     if network is None or size is None:
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
@@ -157,6 +177,7 @@ class _Asked:
     size: str | None
     trace: str | None
     json: bool
+    in_simgrid: bool
 
     def chunk_bytes(self, what: Schedule | Program, otherwise: int = 1) -> int:
         """Of which size chunks are so that the buffer is of the size that was asked for."""
@@ -209,7 +230,7 @@ def _selection(read: Artifact, network: str | None, asked: _Asked) -> None:
     from synth.check.schedule import check_selection
     from synth.portfolio.size_sweep import timed
 
-    if network is not None or asked.trace is not None:
+    if network is not None or asked.trace is not None or asked.in_simgrid:
         raise UsageError(f"{read.source}: a selection has many schedules", hint="Add --size to choose one.")
     refuse_unproven(read.source, check_selection(read.body))
     found = timed(read.body)
@@ -239,17 +260,57 @@ def _schedule(read: Artifact, on: Network, asked: _Asked) -> None:
     busy = utilization(moved, timing)
     values = _values(moved.network, moved.collective, moved.chunk_bytes, timing.time_s, busy)
     values |= {"sends": moved.sends}
+    judged = _in_simgrid(moved) if asked.in_simgrid else None
+    if judged is not None:
+        values["simgrid"] = judged
     if asked.trace is not None:
         about = {"schedule": read.source, "network": moved.network.name, "time_us": timing.time_s * 1e6}
         apart = divided(moved)
         blocks = trace.schedule_blocks(apart, timing)
         write_trace(asked.trace, about, trace.schedule_tracks(apart.network), blocks)
-    if _told(values, asked):
-        return
-    from ccctl.render.text.schedule import draw
+    if not _told(values, asked):
+        from ccctl.render.text.schedule import draw
 
-    draw(moved)
-    _close(values, asked)
+        draw(moved)
+        _close(values, asked)
+        if judged is not None:
+            _say_judged(judged, timing.time_s)
+    if judged is not None:
+        _refuse_apart(judged, timing.time_s)
+
+
+def _in_simgrid(schedule: Schedule) -> dict[str, Any]:
+    """What SimGrid says of a schedule; None is a time that cannot be, or that is the other one."""
+    from synth.simulation.simgrid import replay_in_simgrid, takes_turns
+
+    turns = replay_in_simgrid(schedule, turns=True) if takes_turns(schedule) else None
+    # Without ports nothing is shared, and both ways are one.
+    apart = turns is None or len(schedule.network.ports)
+    shared = replay_in_simgrid(schedule, turns=False) if apart else None
+    found = shared or turns
+    return {
+        "version": found.version if found else "",
+        "time_s": turns.time_s if turns else None,
+        "shared_time_s": shared.time_s if shared else None,
+    }
+
+
+def _say_judged(judged: dict[str, Any], time_s: float) -> None:
+    from ccctl.render.units import seconds
+
+    for name, how in (
+        ("time_s", "in turns"),
+        ("shared_time_s", "links and ports shared evenly, in no order"),
+    ):
+        if (value := judged[name]) is not None:
+            more = f", {value / time_s - 1:+.2%} against here" if time_s else ""
+            console.data(f"SimGrid {judged['version']}, {how}: {seconds(value)}{more}")
+
+
+def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
+    value = judged["time_s"]
+    if value is not None and abs(value - time_s) > _AGREE * time_s:
+        raise FoundProblem(f"SimGrid: {value:.6g} s, here {time_s:.6g} s, though both take turns")
 
 
 def _values(

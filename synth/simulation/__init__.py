@@ -3,4 +3,5 @@
 In: a schedule or a program and its network. Out: times, the critical path, what each link and port
 carried.
 Read `schedule`; `program` with `threadblock_machine`, or with `max_min_fairness` and `fair_program`.
+`simgrid` asks another simulator, in a process of its own (`simgrid_engine`).
 """

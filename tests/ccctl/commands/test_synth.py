@@ -10,6 +10,7 @@ import pytest
 from ccctl.artifacts import codec
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from synth.simulation.simgrid import interpreter
 
 MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
 
@@ -158,3 +159,25 @@ def test_a_sweep_that_makes_no_sense_is_a_usage_error(run_ccctl, more):
     done = run_ccctl("synth", "--network", "dgx-a100:1", *more)
     assert done.returncode == 2
     assert "--sizes" in done.stderr
+
+
+@pytest.mark.skipif(interpreter() is None, reason="SimGrid (python3-simgrid) is not installed")
+def test_simgrid_judges_a_schedule(run_ccctl, tmp_path):
+    network = ("--network", "switch:3", "--bandwidth", "1GB/s", "--alpha", "1us")
+    run_ccctl("synth", *network, "--size", "3M", "--method", "greedy", "-o", "s.json")
+    told = json.loads(run_ccctl("simulate", "s.json", "--with", "simgrid", "--json").stdout)
+    assert told["simgrid"]["time_s"] == pytest.approx(told["time_s"], rel=1e-9)
+    assert told["simgrid"]["shared_time_s"] > 0
+    lines = run_ccctl("simulate", "s.json", "--with", "simgrid").stdout.splitlines()
+    assert "in turns: " in lines[-2] and "in no order: " in lines[-1]
+
+
+def test_simgrid_judges_only_schedules(run_ccctl, tmp_path):
+    run_ccctl("synth", "--network", "ring:3", "--bandwidth", "1GB/s", "--size", "3M", "-o", "s.json")
+    run_ccctl("compile", "s.json", "-o", "p.json")
+    for words, why in (
+        (("p.json", "--with", "simgrid"), "only schedules can be judged"),
+        (("s.json", "--with", "astra"), "expected simgrid, found 'astra'"),
+    ):
+        refused = run_ccctl("simulate", *words)
+        assert refused.returncode == 2 and why in refused.stderr

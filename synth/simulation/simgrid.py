@@ -1,0 +1,137 @@
+"""A schedule in SimGrid, a simulator that is not ours: the same sends and costs, its clock and its sharing.
+
+Links carry one send at a time, in table order. At ports sends take turns in table order, as
+`synth.simulation.schedule` has it, or share them: ports are then links of SimGrid, each as fast as its
+fastest links (`Network.port_s_per_byte`), which all sends over them divide max-min fairly and in no order.
+In turns both simulators have one model and must agree; what they differ by where ports are shared is what
+the order at the ports is worth. Streams, and ports of a network that queues, are shared in any case.
+
+SimGrid's Python bindings come with Debian for the system's interpreter, so they run in a process of their
+own (`simgrid_engine`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Ints
+from probes.errors import DataError, UnavailableError
+from synth.schedule import Schedule
+from synth.simulation import simgrid_engine
+from synth.simulation.chunk_slots import touched
+
+__all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
+
+# A link is at most 1e9 times slower than another, so that each carries some bytes in a unit of time, and
+# SimGrid's precision (1e-5 bytes) is far below one of them.
+_SEND_BYTES = 1_000_000_000
+_HINT = "On Debian and Ubuntu: apt-get install python3-simgrid; elsewhere: pip install simgrid."
+
+
+@dataclass(frozen=True, eq=False)
+class InSimgrid:
+    """``start_s`` and ``arrival_s`` of each send, as SimGrid of this version has them."""
+
+    version: str
+    start_s: Floats
+    arrival_s: Floats
+    time_s: float
+
+
+@cache
+def interpreter() -> str | None:
+    """The Python that can import SimGrid: this one, or the system's; None where neither can."""
+    for python in (sys.executable, shutil.which("python3", path=os.defpath)):
+        if python and _run([python, "-I", "-c", "import simgrid"], "").returncode == 0:
+            return python
+    return None
+
+
+def takes_turns(schedule: Schedule) -> bool:
+    """Whether sends hold links and ports one after the other, so that SimGrid can be made to do so, too."""
+    return not len(schedule.stream) and not (schedule.network.queues and len(schedule.network.ports))
+
+
+def replay_in_simgrid(schedule: Schedule, *, turns: bool) -> InSimgrid:
+    """Time a checked schedule in SimGrid, its sends in turns at the ports or sharing them.
+
+    About a millisecond for each send. Raises UnavailableError where SimGrid is not installed, DataError where
+    it fails.
+    """
+    python = interpreter()
+    if python is None:
+        raise UnavailableError("SimGrid's Python bindings are not installed", hint=_HINT)
+    given, unit_s = _given(schedule, turns=turns)
+    done = _run([python, "-I", simgrid_engine.__file__], json.dumps(given))
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["nothing"]
+        told = next((line for line in lines if "CRITICAL" in line), lines[-1])
+        raise DataError("SimGrid", [f"it ended with status {done.returncode} and said: {told}"])
+    found = json.loads(done.stdout)
+    if None in found["arrival"]:
+        raise DataError("SimGrid", [f"send {found['arrival'].index(None)} never arrives"])
+    start_s, arrival_s = (np.array(found[name], np.float64) * unit_s for name in ("start", "arrival"))
+    return InSimgrid(found["version"], start_s, arrival_s, float(arrival_s.max(initial=0.0)))
+
+
+def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, input=given, capture_output=True, text=True, check=False)
+
+
+def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
+    """What the engine reads, with times in units of the shortest send, and that unit in seconds.
+
+    ``needs`` is for each send the last earlier one that brings its source what it passes on, and
+    ``entered_before`` the one before it that enters the same slot; -1 is none. A send is in ``queues``,
+    numbered, with all others that take turns with it.
+    """
+    network, size = schedule.network, schedule.chunk_bytes
+    used, link = np.unique(schedule.link, return_inverse=True)
+    unit_s = float(network.travel_s(size)[used].min(initial=np.inf)) if len(used) else 1.0
+    rate = _SEND_BYTES * unit_s / size
+    needs, entered_before = _dependencies(schedule)
+    ports = [network.ports_of(one).tolist() for one in used.tolist()]
+    if len(schedule.stream):
+        queues = [[one] for one in schedule.stream.tolist()]
+    elif turns:
+        queues = [[one, *(len(used) + port for port in ports[one])] for one in link.tolist()]
+    else:
+        queues = [[one] for one in link.tolist()]
+    named = np.unique([port for each in ports for port in each]).astype(np.int64)
+    place = {port: at for at, port in enumerate(named.tolist())}
+    return {
+        "bytes": _SEND_BYTES,
+        "hold_alpha": network.hold_alpha,
+        "port": [] if turns else (rate / network.port_s_per_byte[named]).tolist(),
+        "link_ports": [[] if turns else [place[port] for port in each] for each in ports],
+        "bandwidth": (rate / network.beta_s_per_byte[used]).tolist(),
+        "alpha": (network.alpha_s[used] / unit_s).tolist(),
+        "link": link.tolist(),
+        "queues": queues,
+        "needs": needs.tolist(),
+        "entered_before": entered_before.tolist(),
+    }, unit_s
+
+
+def _dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
+    leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
+    return _latest_before(leaves, enters), _latest_before(enters, enters)
+
+
+def _latest_before(wanted: Ints | Indices, enters: Ints | Indices) -> Indices:
+    """For each row the latest row before it that enters the slot ``wanted[row]``; -1 where none does."""
+    rows = len(enters)
+    order = np.argsort(enters, kind="stable")
+    key = enters[order].astype(np.int64) * rows + order
+    at = np.searchsorted(key, wanted.astype(np.int64) * rows + np.arange(rows)) - 1
+    found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    return np.where((found >= 0) & (enters[found] == wanted), found, -1)
