@@ -44,8 +44,7 @@ _RANKS = (
     "gather",
 )
 # Each is a chain of commands, which need each other's files; those that take longest come first. ``exec`` is
-# what runs programs on ranks, for each type of element, ``predict`` how bench foretells a program's times,
-# ``periodic`` makes the schedules that only Python callers ask for.
+# what runs programs on ranks, for each type of element, ``predict`` how bench foretells a program's times.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -85,7 +84,10 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
-    ("periodic mesh:4x4 dragonfly:5x4",),
+    *(
+        (f"synth --network {name} {_COST} --method periodic -o {file}", f"simulate {file}")
+        for name, file in (("mesh:4x4", "periodic.json"), ("dragonfly:5x4", "periodic-ports.json"))
+    ),
 )
 _DECORATORS = frozenset(("compiled", "compiled_always"))
 _PYTHON = {
@@ -96,14 +98,6 @@ from ccctl.artifacts import codec
 from exec.predict import predicted_s
 schedule, program = (codec.load(path) for path in sys.argv[1:])
 predicted_s(program, schedule.network, 1024)
-""",
-    "periodic": """
-import sys
-from synth.networks.families import family
-from synth.portfolio.attempts import Request
-from synth.portfolio.periodic import synthesize_periodic
-for name in sys.argv[1:]:
-    synthesize_periodic(Request(family(name, [5e-7], [50e9]), "all_reduce", size_bytes=1 << 24))
 """,
 }
 # Who has a program that races waits for this one.

@@ -26,7 +26,7 @@ class PeriodicSchedule:
     """``periods`` times the same sends, each time ``period_s`` seconds later and with the next chunks.
 
     ``collective`` is that of one period, with the chunks of one period. Send i starts ``start_s[i]`` seconds
-    after its period; rows rise by their starts.
+    after its period; rows rise by their starts. ``op`` is COPY or REDUCE, as in a schedule.
     """
 
     network: Network
@@ -51,6 +51,17 @@ class PeriodicSchedule:
     def chunks(self) -> int:
         """Chunks of all periods."""
         return self.collective.chunks * self.periods
+
+    @property
+    def size_bytes(self) -> int:
+        """The buffer of all periods, as nccl-tests counts it."""
+        return self.collective.total_bytes(self.chunk_bytes) * self.periods
+
+    @property
+    def link_busy_s(self) -> Floats:
+        """How long each link is held in a period."""
+        uses = np.bincount(self.link, minlength=self.network.links)
+        return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
 
     @property
     def arrival_s(self) -> Floats:
@@ -108,6 +119,11 @@ class PeriodicSchedule:
             link=ints(self.link[row]),
             op=bytes_of(self.op[row]),
         )
+
+    def of_size(self, size_bytes: int) -> PeriodicSchedule:
+        """The same with as many periods as carry a buffer of ``size_bytes``; what it takes is not told."""
+        period_bytes = self.collective.total_bytes(self.chunk_bytes)
+        return replace(self, periods=max(1, -(-size_bytes // period_bytes)), outcome=None)
 
     def problems(self) -> list[str]:
         """Every inconsistency, as ``path: what is wrong``; ``synth.check.periodic`` judges feasibility."""

@@ -29,6 +29,9 @@ from synth.fusion.tuning import begun
 from synth.groups.planner import plan_groups
 from synth.kernels.loop_store import cache_folder
 from synth.network import Link, build
+from synth.networks.families import family
+from synth.portfolio.attempts import Request
+from synth.portfolio.periodic import synthesize_periodic
 from synth.program import Program
 from synth.schedule import Bound, Outcome, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
@@ -245,6 +248,9 @@ def samples(schedule):
         "topology": Topology(hosts=(host,)),
         "profile": Profile(ranks, links, (SharedPort("bus", (0, 1), "test"),), "mpi", "test", 1.0, 1),
         "schedule": schedule,
+        "periodic": synthesize_periodic(
+            Request(family("ring:3", [1e-6], [1e9]), "all_reduce", size_bytes=1 << 16)
+        ),
         "selection": Selection(schedule.network, (algorithm,), (Range(1, 1 << 20, 0),), (point,)),
         "program": program,
         "report": Report(2, ("host",), "mpi", "Open MPI", 1, 2, (row,)),

@@ -109,7 +109,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
     if is_algorithm(path):
         proven = proven_program(path, parameters=parameters)
         return Contestant(proven.program.name, proven, network)
-    found = codec.read(path, "schedule", "program", "selection")
+    found = codec.read(path, "schedule", "periodic", "program", "selection")
     if found.kind == "selection":
         return of_selection(Path(path).name, found.body, {found.kind: found.sha256}, network)
     proven = proven_artifact(found)

@@ -121,7 +121,7 @@ def _from_artifact(path: str, hold_alpha: bool) -> tuple[Network, dict[str, str]
     from synth.networks.measured import from_profile
     from synth.networks.nominal import from_topology
 
-    artifact = read_or_described(path, "profile", "topology", "schedule")
+    artifact = read_or_described(path, "profile", "topology", "schedule", "periodic")
     name = Path(path).name if path != "-" else artifact.kind
     digests = {artifact.kind: artifact.sha256}
     if artifact.kind == "profile":
@@ -219,7 +219,7 @@ def _repeated(path: str, hosts: int) -> Network | None:
 
     if hosts == 1 or path.endswith(_LISTS):
         return None
-    artifact = read_or_described(path, "profile", "topology", "schedule")
+    artifact = read_or_described(path, "profile", "topology", "schedule", "periodic")
     if artifact.kind != "topology" or len(artifact.body.hosts) > 1:
         return None
     _tell_unknown_links(artifact.body, path)

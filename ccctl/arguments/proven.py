@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl.arguments.dsl_file import compiled_algorithm, is_algorithm
@@ -14,6 +14,7 @@ from probes.wording import first_of
 
 if TYPE_CHECKING:
     from synth.network import Network
+    from synth.periodic_schedule import PeriodicSchedule
     from synth.program import Program
     from synth.schedule import Schedule
 
@@ -21,6 +22,7 @@ __all__ = [
     "Proven",
     "as_collective",
     "check_world",
+    "expanded",
     "proven_artifact",
     "proven_program",
     "proven_schedule",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 _ENOUGH = 20
+# Of a program, whose compiler and judge take about ten seconds for so many.
+_MOST_SENDS = 500_000
 
 
 @dataclass(frozen=True)
@@ -46,23 +50,38 @@ def proven_program(
     *kinds: str,
     parameters: Sequence[str] | None = None,
     network: Network | None = None,
+    size_bytes: int | None = None,
     **how: Any,
 ) -> Proven:
-    """Read a schedule, a program or a file in the chunk language ("-": stdin), compile what needs it.
+    """Read a schedule, plain or periodic, a program or a file in the chunk language ("-": stdin), compile it.
 
-    ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
+    A periodic schedule gets as many periods as carry ``size_bytes``; nothing else is of a size. ``how`` are
+    options of the compiler. Raises FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
-        return proven_artifact(codec.read(path, *(kinds or ("schedule", "program"))), **how)
+        found = codec.read(path, *(kinds or ("schedule", "periodic", "program")))
+        if size_bytes is not None and found.kind == "periodic":
+            found = replace(found, body=found.body.of_size(size_bytes))
+        elif size_bytes is not None:
+            _refuse_size(path)
+        return proven_artifact(found, **how)
+    if size_bytes is not None:
+        _refuse_size(path)
     begin = time.perf_counter()
     program, inputs = compiled_algorithm(path, parameters, network=network, **how)
     return _judged(program, None, path, inputs, time.perf_counter() - begin)
 
 
+def _refuse_size(path: str) -> None:
+    raise UsageError(f"--size: {path} is for any size; only periodic schedules are repeated for one")
+
+
 def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
-    """The same of a schedule or a program that has been read."""
+    """The same of what has been read; of a periodic schedule all periods are listed."""
     inputs = {found.kind: found.sha256}
+    if found.kind == "periodic":
+        return proven_schedule(expanded(found.body, found.source), found.source, inputs, **how)
     if found.kind == "schedule":
         return proven_schedule(found.body, found.source, inputs, **how)
     if found.body.input_chunks:
@@ -82,6 +101,24 @@ def proven_schedule(schedule: Schedule, source: str, inputs: dict[str, str], **h
     begin = time.perf_counter()
     program = lower(schedule, **{name: value for name, value in how.items() if value is not None})
     return _judged(program, schedule, source, inputs, time.perf_counter() - begin)
+
+
+def expanded(made: PeriodicSchedule, source: str) -> Schedule:
+    """The plain schedule of all periods; raises FoundProblem where it is wrong, UsageError where too long."""
+    from synth.check.periodic import check_periodic
+
+    refuse_unproven(source, check_periodic(made))
+    if made.sends > _MOST_SENDS:
+        from ccctl.arguments.units import format_size
+
+        most = _MOST_SENDS // len(made.chunk) * made.collective.total_bytes(made.chunk_bytes)
+        hint = f"Up to --size {format_size(most)} are few enough; coarser" if most else "Coarser"
+        raise UsageError(
+            f"{source}: its {made.periods} periods have {made.sends} sends, expected at most {_MOST_SENDS} "
+            "to list one by one",
+            hint=f"{hint} chunks make fewer.",
+        )
+    return made.expanded()
 
 
 def _judged(
@@ -104,8 +141,6 @@ def as_collective(program: Program, kind: str) -> Program:
 
     Buffers that the collective keeps apart are apart, whatever the file says of its placement.
     """
-    from dataclasses import replace
-
     from synth.collective import kind_of
     from synth.msccl.names import collective_of
 

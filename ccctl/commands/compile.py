@@ -10,6 +10,7 @@ import typer
 
 from ccctl import console
 from ccctl.arguments.options import Json, Output, Parameters, Quiet, Verbose
+from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.completion import words
@@ -31,6 +32,7 @@ EXAMPLES = (
         "ccctl compile ring.py -p ranks=8 --instances 2 -o ring.xml",
         "compile the chunk language to MSCCL XML",
     ),
+    ("ccctl compile periodic.json --size 64M -o program.json", "expand a periodic schedule for 64 MiB"),
     ("ccctl compile ring.xml --target msccl -o ring.json", "prove MSCCL XML and convert it"),
     (
         "ccctl compile schedule.json --to mscclpp --ranks-per-host 2 -o ring-plan.json",
@@ -46,8 +48,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         str,
         typer.Argument(
             metavar="PROGRAM.py|SCHEDULE|XML",
-            help="A file in the chunk language (file.py:function where it has several), a schedule, or MSCCL "
-            "XML; - reads stdin.",
+            help="A file in the chunk language (file.py:function where it has several), a schedule, plain or "
+            "periodic, or MSCCL XML; - reads stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -60,6 +62,14 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     fuse: Annotated[
         bool, typer.Option("--fuse/--no-fuse", help="Receive and pass on in one instruction where possible.")
     ] = True,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            help="Of a periodic schedule: with as many periods as this buffer needs. [its own]",
+        ),
+    ] = None,
     network: Annotated[
         str | None,
         typer.Option(
@@ -114,6 +124,9 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     A schedule is proven before, and every program after: every rank ends with the right result, no two
     threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
     other runtimes load, proven by their own rules.
+
+    Of a periodic schedule all periods are listed, those of its own size or of --size; it is refused where
+    they have more than half a million sends.
     """
     from dataclasses import replace
 
@@ -122,7 +135,10 @@ def compile(  # noqa: A001 - functions of commands are named as the command
 
     _refuse_contradictions(to, ranks_per_host, placement)
     on = load_network(network, None, None)[0] if network else None
-    found = proven_program(schedule, parameters=parameters, network=on, instances=instances, fuse=fuse)
+    size_bytes = parse_size(size, "--size") if size is not None else None
+    found = proven_program(
+        schedule, parameters=parameters, network=on, size_bytes=size_bytes, instances=instances, fuse=fuse
+    )
     program = replace(found.program, name=name) if name else found.program
     _refuse_beyond(program, target)
     if to is not None:

@@ -31,6 +31,7 @@ _SECTIONS = {
     "profile": "Links",
     "topology": "Machines",
     "schedule": "Schedules",
+    "periodic": "Schedules",
     "program": "Programs",
     "selection": "Schedules",
     "report": "Benchmarks",

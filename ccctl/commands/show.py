@@ -26,7 +26,7 @@ EXAMPLES = (
     ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
 
-_JUDGED = ("schedule", "selection", "groups")
+_JUDGED = ("schedule", "periodic", "selection", "groups")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
@@ -50,27 +50,29 @@ def show(
 ) -> None:
     """Draw an artifact as text or, with -o FILE.svg or FILE.png, as pictures: those of ccctl report.
 
-    It takes every kind: topology, profile, schedule, selection, program, report, history, model, fusion,
-    tuning, groups and training. What nccl-tests wrote, text or JSON, is a report, too.
+    It takes every kind: topology, profile, schedule, periodic, selection, program, report, history, model,
+    fusion, tuning, groups and training. What nccl-tests wrote, text or JSON, is a report, too.
 
     Pictures show, of a topology, the devices of each host below its NUMA nodes and PCIe switches, and its
-    NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule, how
-    busy links and ranks are over time; of a selection or report, bandwidth and time over size; of a report of
-    bench --explain also where the time went; of a program, the steps of each threadblock; of a history, the
-    links over time; of a model, its layers; of a fusion plan, an iteration; of a tuning, its trials; of
-    groups, who averages with whom; of a training, loss and error.
+    NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule,
+    how busy links and ranks are over time, of a periodic one in its first periods; of a selection or
+    report, bandwidth and time over size; of a report of bench --explain also where the time went; of a
+    program, the steps of each threadblock; of a history, the links over time; of a model, its layers; of a
+    fusion plan, an iteration; of a tuning, its trials; of groups, who averages with whom; of a training,
+    loss and error.
 
     Bandwidths and times are those that the file holds; a schedule is timed again on its own network. Of a
     schedule, selection or groups that are wrong no times are shown.
     """
     from ccctl.artifacts.foreign import read_any
     from ccctl.render import module_of
+    from ccctl.render.findings import unproven
 
     if len(paths) > 1:
         _side_by_side(paths, output, json)
         return
     found = read_any(paths[0])
-    findings = _findings(found)
+    findings = unproven(found)
     if output is not None:
         refuse_unproven(found.source, findings)
         _plot(found, output)
@@ -83,26 +85,13 @@ def show(
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
     picture = importlib.import_module(module_of(found.kind, "text"))
-    limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "program") else {}
+    limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "periodic", "program") else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings
     if findings:
         more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
         console.warn(f"{found.source}: not proven, so no times are shown: {findings[0]}{more}")
     picture.draw(found.body, **limit)
-
-
-def _findings(found: codec.Artifact) -> list[str]:
-    """What the judge finds in an artifact whose times would be claims if it were wrong."""
-    from synth.check.schedule import check, check_selection
-
-    if found.kind == "schedule":
-        return check(found.body)
-    if found.kind == "groups":
-        from synth.check.groups import examine_groups
-
-        return list(examine_groups(found.body).findings)
-    return check_selection(found.body) if found.kind == "selection" else []
 
 
 def _side_by_side(paths: list[str], output: str | None, json: bool) -> None:

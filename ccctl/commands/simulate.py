@@ -65,7 +65,10 @@ def _trace(value: str | None) -> str | None:
 def simulate(
     schedule: Annotated[
         str,
-        typer.Argument(metavar="ARTIFACT", help="A schedule, a program, MSCCL XML or a file.py; - is stdin."),
+        typer.Argument(
+            metavar="ARTIFACT",
+            help="A schedule, plain or periodic, a program, MSCCL XML or a file.py; - is stdin.",
+        ),
     ],
     parameters: Parameters = None,
     network: Annotated[
@@ -120,12 +123,13 @@ def simulate(
 ) -> None:
     """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
 
-    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify does.
-    A schedule brings its network and size along. Of a selection every size of its sweep is timed
+    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify
+    does. A schedule brings its network and size along. Of a selection every size of its sweep is timed
     again, or with --size the schedule that it chooses for that size. Of a program, which needs both,
     threadblocks, channels, FIFO slots and the overhead of instructions are simulated too, and what binds is
-    said. How busy links and shared ports are is told by class, with the ten that are busiest; --trace tells
-    it of every moment.
+    said. A periodic schedule is timed at any --size, on its own network only: a few of its periods are
+    replayed, and each further one adds as much. How busy links and shared ports are is told by class, with
+    the ten that are busiest; --trace tells it of every moment.
 
     --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
     python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
@@ -136,7 +140,7 @@ def simulate(
     if is_algorithm(schedule):
         read = codec.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
-        read = codec.read(schedule, "schedule", "selection", "program")
+        read = codec.read(schedule, "schedule", "periodic", "selection", "program")
     asked = _Asked(size, trace, json, judge is not None)
     if read.kind == "selection":
         if size is None:
@@ -144,6 +148,18 @@ def simulate(
             return
         chosen = read.body.choose(parse_size(size, "--size"))
         read = codec.Artifact("schedule", chosen, read.source, read.sha256)
+    if read.kind == "periodic":
+        elsewhere = {"--network": network, "--without": without}
+        named = [name for name, value in elsewhere.items() if value is not None]
+        if named or hold_alpha:
+            raise UsageError(
+                f"{(named or ['--hold-alpha'])[0]}: a periodic schedule keeps to times of its own network",
+                hint="Make one for the other with ccctl synth.",
+            )
+        if asked.in_simgrid:
+            raise UsageError(f"--with simgrid: only plain schedules can be judged, {schedule} is periodic")
+        _periodic(read, asked)
+        return
     if read.kind == "schedule":
         on: Network = read.body.network
         if network is not None:
@@ -313,13 +329,57 @@ def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
         raise FoundProblem(f"SimGrid: {value:.6g} s, here {time_s:.6g} s, though both take turns")
 
 
+def _periodic(read: Artifact, asked: _Asked) -> None:
+    from ccctl.arguments.proven import expanded, refuse_unproven
+    from ccctl.render import trace
+    from ccctl.render.chrome_trace import write_trace
+    from synth.check.periodic import check_periodic
+    from synth.simulation.periodic import periodic_time_s
+    from synth.simulation.schedule import replay
+
+    made = read.body
+    if asked.size is not None:
+        made = made.of_size(parse_size(asked.size, "--size"))
+    refuse_unproven(read.source, check_periodic(made))
+    time_s = periodic_time_s(made)
+    busy = made.link_busy_s * made.periods / time_s
+    # Of chunks in any number only the bytes count.
+    share = made.collective.share
+    once = replace(made.collective, chunks=made.collective.chunks // share)
+    chunk_bytes = made.chunk_bytes * share * made.periods
+    values = _values(made.network, once, chunk_bytes, time_s, busy, fluid=True)
+    values |= {
+        "sends": made.sends,
+        "periods": made.periods,
+        "period_s": made.period_s,
+        "latency_s": made.latency_s,
+    }
+    if asked.trace is not None:
+        plain = expanded(made, read.source)
+        about = {"schedule": read.source, "network": made.network.name, "time_us": time_s * 1e6}
+        blocks = trace.schedule_blocks(plain, replay(plain))
+        write_trace(asked.trace, about, trace.schedule_tracks(plain.network), blocks)
+    if _told(values, asked):
+        return
+    from ccctl.render.text.periodic import draw
+
+    draw(made)
+    _close(values, asked)
+
+
 def _values(
-    network: Network, collective: Collective, chunk_bytes: int, time_s: float, busy: Floats
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    time_s: float,
+    busy: Floats,
+    *,
+    fluid: bool = False,
 ) -> dict[str, Any]:
     from ccctl.render.text.utilization import summary
     from synth.bounds.bounds import bounds
 
-    proven = bounds(network, collective, chunk_bytes)[0]
+    proven = bounds(network, collective, chunk_bytes, fluid=fluid)[0]
     return {
         "time_s": time_s,
         "bound_s": proven.time_s,
@@ -340,6 +400,7 @@ def _told(values: dict[str, Any], asked: _Asked) -> bool:
 
 def _close(values: dict[str, Any], asked: _Asked) -> None:
     bound = values["binding_bound"]
-    console.data(f"{values['percent_of_optimal']:.1f} % of optimal with these chunks, bound: {bound}")
+    cut = "" if "periods" in values else " with these chunks"
+    console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}, bound: {bound}")
     if asked.trace is not None:
         console.note(f"{asked.trace}: open it in ui.perfetto.dev or chrome://tracing")

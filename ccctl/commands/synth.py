@@ -83,6 +83,10 @@ EXAMPLES = (
         "two DGX A100 after a GPU and a link have failed: rank 3 keeps its number and takes no part",
     ),
     (
+        "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o periodic.json",
+        "on 1,024 ranks no table fills the pipelines of 1 GiB: a periodic schedule does",
+    ),
+    (
         "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 4 -o table.json",
         "a sweep: the best all_reduce for each range of sizes, as a runtime would choose",
     ),
@@ -131,6 +135,10 @@ def synth(
     says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every
     size, and the artifact is a selection: which schedule to take from which size on. With --race those that
     the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is kept.
+
+    An all_reduce whose pipelines no table of sends could fill, as of 1G on mesh:32x32, becomes a periodic
+    schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
+    that is possible.
     """
     from synth.portfolio.synthesize import warm
     from synth.portfolio.worker_pool import cores
@@ -141,6 +149,9 @@ def synth(
     collectives = _collectives(loaded, collective, ranks, root, without)
     if sizes is not None and (size is not None or chunk is not None):
         raise UsageError("--sizes sweeps over sizes and chooses chunks; leave out --size and --chunk")
+    if method == "periodic" and (race or sizes is not None):
+        option = "--race" if race else "--sizes"
+        raise UsageError(f"{option}: periodic schedules are made for one size, and not raced; leave it out")
     swept = _sizes(sizes, factor) if sizes is not None else ()
     request = _request(loaded, collectives, size, chunk, chunks, method, seed)
     request = replace(
@@ -218,18 +229,20 @@ def _once(
     request: Request, course: Course | None, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
     from exec.predict import soonest
-    from synth.portfolio.synthesize import synthesize
+    from synth.portfolio.plain_or_periodic import synthesize_either
+    from synth.portfolio.synthesize import Synthesis
 
     # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
     flows = "profile" in digests and request.method == "auto"
     with console.progress("synth", 1.0) as bar:
         kept: list[Schedule] = []
         keep = kept.append if course else None
-        found = synthesize(request, Drawn(bar), keep, settle=soonest if flows else None)
-    if course is not None:
+        found = synthesize_either(request, Drawn(bar), keep, settle=soonest if flows else None)
+    if course is not None and isinstance(found, Synthesis):
         found = course.fastest(found, kept, request)
     if output is not None:
-        codec.write(output, "schedule", found.schedule, digests)
+        kind = "schedule" if isinstance(found, Synthesis) else "periodic"
+        codec.write(output, kind, found.schedule, digests)
     if json and output != "-":
         console.summary(summary_of(found))
     elif output is None:

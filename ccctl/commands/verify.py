@@ -33,7 +33,8 @@ def verify(
         str,
         typer.Argument(
             metavar="ARTIFACT",
-            help="A schedule, program, MSCCL XML, plan of MSCCL++, file.py or groups; - is stdin.",
+            help="A schedule, plain or periodic, program, MSCCL XML, plan of MSCCL++, file.py or groups; "
+            "- is stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -69,16 +70,24 @@ def verify(
     """Prove a schedule or program, or list everything that is wrong with it (exit 1).
 
     A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
-    once, every rank ends with what it wants. A program: it is replayed as emitted, with bounded FIFOs;
-    no two threadblocks race. What is right but worth knowing is a caution, and the exit status stays 0:
-    scratch that nothing uses, and sums that ranks add up in different orders, so that floating-point
-    results differ in their last bits. --same-bits makes the latter a finding.
+    once, every rank ends with what it wants. A periodic schedule: the same of one period, and no link or
+    port carries two of whatever periods at once, which proves it for any number of them. A program: it is
+    replayed as emitted, with bounded FIFOs; no two threadblocks race. What is right but worth knowing is a
+    caution, and the exit status stays 0: scratch that nothing uses, and sums that ranks add up in different
+    orders, so that floating-point results differ in their last bits. --same-bits makes the latter a
+    finding.
     A plan of MSCCL++, by the rules of its executor: limits, paired channels, a wait for each signal, nops
     between threads, no deadlock, no data race over two launches, every contribution exactly once.
     Groups: matrices are doubly stochastic, and ranks come to agree as fast as the file says.
     """
     read = _read(artifact, parameters)
-    judges = {"schedule": _schedule, "selection": _selection, "groups": _groups, "plan": _plan}
+    judges = {
+        "schedule": _schedule,
+        "periodic": _periodic,
+        "selection": _selection,
+        "groups": _groups,
+        "plan": _plan,
+    }
     judge = judges.get(read.kind, lambda found: _program(found, collective, depth, target))
     verdict = judge(read)
     if same_bits:
@@ -100,15 +109,16 @@ def verify(
         from probes.wording import plural
 
         count = plural(len(verdict.findings), "finding")
-        wrong = "these groups are" if read.kind == "groups" else f"this {read.kind} is"
+        names = {"groups": "these groups are", "periodic": "this periodic schedule is"}
+        wrong = names.get(read.kind, f"this {read.kind} is")
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
-    if read.kind == "schedule":
+    if read.kind in ("schedule", "periodic"):
         console.next_step(f"ccctl compile {read.source} -o program.json")
 
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return codec.read(path, "schedule", "selection", "program", "groups", "plan")
+        return codec.read(path, "schedule", "periodic", "selection", "program", "groups", "plan")
     program, inputs = compiled_algorithm(path, parameters)
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
@@ -130,6 +140,18 @@ def _schedule(read: Artifact) -> _Verdict:
         tuple(check(schedule)),
         f"proven: {schedule.sends} sends do {schedule.collective.label} on {schedule.network.ranks} ranks: "
         "every send is causal, every link and port exclusive, every result complete",
+    )
+
+
+def _periodic(read: Artifact) -> _Verdict:
+    from synth.check.periodic import check_periodic
+
+    made = read.body
+    return _Verdict(
+        tuple(check_periodic(made)),
+        f"proven: {len(made.chunk)} sends a period do {made.collective.label} on {made.network.ranks} ranks, "
+        f"repeated {made.periods} times or any other number: every send is causal, every link and port "
+        "exclusive, every result complete",
     )
 
 

@@ -102,6 +102,7 @@ METHODS = (
     "ilp",
     "adapcc",
     "taccl",
+    "periodic",
 )
 SOLVERS = ("cbc", "highs")
 PEERS = ("mpi", "gloo", "nccl", "mpi:all")

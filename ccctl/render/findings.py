@@ -49,12 +49,15 @@ def findings(gathered: Gathered) -> list[Finding]:
 
 
 def unproven(artifact: Artifact) -> list[str]:
-    """What the checker finds in a schedule, a selection or groups; empty where all is proven."""
+    """What the checker finds in schedules, a selection or groups; empty where all is proven."""
     from synth.check.groups import examine_groups
+    from synth.check.periodic import check_periodic
     from synth.check.schedule import check, check_selection
 
     if artifact.kind == "schedule":
         return check(artifact.body)
+    if artifact.kind == "periodic":
+        return check_periodic(artifact.body)
     if artifact.kind == "groups":
         return list(examine_groups(artifact.body).findings)
     return check_selection(artifact.body) if artifact.kind == "selection" else []
@@ -100,10 +103,11 @@ def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     for profile in bodies.get("profile", ()):
         if len(profile.ranks) == report.ranks:
             return from_profile(profile)
-    for planned in (*bodies.get("schedule", ()), *bodies.get("selection", ())):
-        network: Network = planned.network
-        if network.ranks == report.ranks:
-            return network
+    for kind in ("schedule", "selection", "periodic"):
+        for planned in bodies.get(kind, ()):
+            network: Network = planned.network
+            if network.ranks == report.ranks:
+                return network
     return None
 
 

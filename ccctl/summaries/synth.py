@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render.race import race_lines, race_summary
 
 if TYPE_CHECKING:
+    from synth.collective import Collective
+    from synth.periodic_schedule import PeriodicSchedule
+    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
     from synth.portfolio.synthesize import Synthesis
+    from synth.schedule import Schedule
 
 __all__ = ["describe", "summary_of"]
 
 
-def summary_of(found: Synthesis) -> dict[str, Any]:
+def summary_of(found: Synthesis | PeriodicSynthesis) -> dict[str, Any]:
     """What ``synth --json`` prints of a schedule: plain values with units in their names."""
+    from synth.schedule import Schedule
+
     schedule = found.schedule
     outcome = schedule.outcome
     assert outcome is not None
+    whole = _whole(schedule)
+    periodic = None if isinstance(schedule, Schedule) else schedule
+    race = schedule.race if isinstance(schedule, Schedule) else None
     return {
         "method": schedule.method,
         "ranks": schedule.network.ranks,
         "links": schedule.network.links,
         "collective": schedule.collective.label,
-        "size_bytes": schedule.collective.total_bytes(schedule.chunk_bytes),
+        "size_bytes": whole.total_bytes(schedule.chunk_bytes),
         "chunk_bytes": schedule.chunk_bytes,
-        "chunks": schedule.collective.chunks,
+        "chunks": whole.chunks,
+        "periods": None if periodic is None else periodic.periods,
+        "period_s": None if periodic is None else periodic.period_s,
         "sends": schedule.sends,
         "checked": True,
         "time_s": outcome.time_s,
@@ -40,7 +52,7 @@ def summary_of(found: Synthesis) -> dict[str, Any]:
         "proof_s": found.proof_s,
         "peak_bytes": found.peak_bytes + found.workers_bytes,
         "why": found.why,
-        "race": None if schedule.race is None else race_summary(schedule.race),
+        "race": None if race is None else race_summary(race),
         "attempts": [
             {"method": tried.method, "chunks": tried.chunks, "time_s": tried.time_s, "reason": tried.reason}
             for tried in found.attempts
@@ -49,15 +61,16 @@ def summary_of(found: Synthesis) -> dict[str, Any]:
     }
 
 
-def describe(found: Synthesis, say: Callable[[str], None]) -> None:
+def describe(found: Synthesis | PeriodicSynthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
     from ccctl.render.units import about, seconds
     from probes.wording import plural
+    from synth.schedule import Schedule
 
     schedule = found.schedule
     outcome = schedule.outcome
     assert outcome is not None
-    shape = schedule.collective
+    shape = _whole(schedule)
     say(
         f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
@@ -77,14 +90,28 @@ def describe(found: Synthesis, say: Callable[[str], None]) -> None:
         f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
-    if schedule.race is not None:
+    if isinstance(schedule, Schedule) and schedule.race is not None:
         for line in race_lines(schedule.race):
             say(line)
     if outcome.gap is not None:
         whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
         say(f"{outcome.status}: {whose} integer programs leave a gap of {100 * outcome.gap:.2g} %")
+    if not isinstance(schedule, Schedule):
+        say(
+            f"periodic: {len(schedule.chunk)} sends, repeated {schedule.periods} times, every "
+            f"{seconds(schedule.period_s)}"
+        )
     say(
         f"checked: {schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
         f"the proof {found.proof_s:.2f} s, memory at most "
         f"{(found.peak_bytes + found.workers_bytes) / 1e6:.0f} MB"
     )
+
+
+def _whole(schedule: Schedule | PeriodicSchedule) -> Collective:
+    """The collective with the chunks of all periods."""
+    from synth.schedule import Schedule
+
+    if isinstance(schedule, Schedule):
+        return schedule.collective
+    return replace(schedule.collective, chunks=schedule.chunks)

@@ -21,19 +21,23 @@ from synth.network import Network
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES, Request
 from synth.portfolio.synthesize import bounds_of
-from synth.schedule import Outcome, Schedule
+from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling.modulo_scheduling import least_period_s, modulo_scheduled
 from synth.simulation.periodic import periodic_time_s
 from synth.tree_packing.balanced_trees import balanced_trees, exchanged
 from synth.tree_packing.spanning_trees import Edges, pair_links
 from synth.tree_packing.two_way_trees import TwoWayTree, hung
 
-__all__ = ["synthesize_periodic"]
+__all__ = ["fastest_periodic", "periodic_bounds", "proven_periodic", "synthesize_periodic", "unserved"]
 
 # Trees of a period: few make it short, many load the network more evenly.
 _FEWEST_TREES, _MOST_TREES = 16, 128
 _MOST_SENDS = 400_000
 _COARSEST_PERIODS = 4
+# Every send costs its ranks some time that no alpha holds.
+_NOTICEABLE = 0.005
+# Of more chunks bounds count the bytes only.
+_MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001
 # Exchanging takes up to edges · trees · ranks steps for each edge that is in too many trees.
@@ -42,38 +46,60 @@ _MOST_EXCHANGING = 10_000_000
 _STRETCHED = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 
 
+def unserved(request: Request) -> str:
+    """Why no periodic schedule is made for a request: other collectives, or nothing keeps to times; or ""."""
+    network, asked = request.network, request.asked
+    if len(asked) > 1 or asked[0].kind != "all_reduce" or asked[0].members or asked[0].sets:
+        return "periodic schedules are made for an all_reduce on all ranks"
+    if network.queues:
+        return f"{network.name} queues, where sends keep to no times"
+    return f"{network.name} has a single rank" if network.ranks < 2 else ""
+
+
 def synthesize_periodic(request: Request) -> PeriodicSchedule:
     """The fastest periodic schedule of an all_reduce on all ranks, proven for any number of periods.
 
-    Of a size, cuts are tried four times finer each until that gains nothing; of a number of chunks a period
-    takes as many as divide it. Raises NotApplicableError for other collectives, where links do not lead both
-    ways, and where a network queues, on which nothing keeps to times; RuntimeError if the judge refuses what
-    was made, which would be a bug.
+    Of a size, cuts are tried four times finer each until that gains hardly anything; of a number of chunks
+    a period takes as many as divide it. Raises NotApplicableError for other collectives, where links do not
+    lead both ways, and where a network queues, on which nothing keeps to times; RuntimeError if the judge
+    refuses what was made, which would be a bug.
     """
+    if reason := unserved(request):
+        raise NotApplicableError(reason)
+    return proven_periodic(fastest_periodic(request), periodic_bounds(request))
+
+
+def fastest_periodic(request: Request) -> PeriodicSchedule:
+    """The same, neither judged nor with an outcome, of a request that is served."""
     network = request.network
-    asked = request.asked
-    if len(asked) > 1 or asked[0].kind != "all_reduce" or asked[0].members or asked[0].sets:
-        raise NotApplicableError("periodic schedules are made for an all_reduce on all ranks")
-    if network.queues:
-        raise NotApplicableError(f"{network.name} queues, where sends keep to no times")
-    if network.ranks < 2:
-        raise NotApplicableError(f"{network.name} has a single rank")
-    proven = bounds_of(request)
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
     trees = _trees(edges, _trees_of(request, edges, least), least, request.seed)
     best: PeriodicSchedule | None = None
     for periods, chunk_bytes in _cuts(request, len(trees)):
         found = _timed(_body(network, trees, chunk_bytes, request.seed), periods)
-        if best is not None and found.time_s >= best.time_s:
+        if best is not None and found.time_s >= best.time_s * (1 - _NOTICEABLE):
             break
         best = found
     assert best is not None
-    outcome = Outcome(periodic_time_s(best), proven)
-    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
-    made = replace(best, outcome=replace(outcome, status=status))
+    return best
+
+
+def proven_periodic(made: PeriodicSchedule, proven: tuple[Bound, ...]) -> PeriodicSchedule:
+    """``made``, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
     if findings := check_periodic(made):
         raise RuntimeError(f"periodic made a wrong schedule: {findings[0]}")
-    return made
+    outcome = Outcome(periodic_time_s(made), proven)
+    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
+    return replace(made, outcome=replace(outcome, status=status))
+
+
+def periodic_bounds(request: Request) -> tuple[Bound, ...]:
+    """Every proven lower bound on what is asked, in however many chunks."""
+    if request.chunks is not None and request.chunks > _MANY_CHUNKS:
+        assert request.chunk_bytes is not None
+        size_bytes = request.chunk_bytes * request.chunks
+        request = replace(request, size_bytes=size_bytes, chunk_bytes=None, chunks=None)
+    return bounds_of(request)
 
 
 def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> int:

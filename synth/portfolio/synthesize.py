@@ -69,10 +69,12 @@ def synthesize(
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,
     settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
+    proven: tuple[Bound, ...] | None = None,
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 
     ``settle`` is given those that come near the best by simulation, the best first, and has the last word.
+    ``proven`` are the bounds of the request where they are known.
 
     Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
     RuntimeError if the judge refuses the winner, which would be a bug.
@@ -82,7 +84,8 @@ def synthesize(
     begun_s = time.perf_counter()
     tried = list(plans(request))
     require_memory(min((deliveries(plan.shape) for plan in tried), default=0))
-    proven = bounds_of(request)
+    if proven is None:
+        proven = bounds_of(request)
     bounded_s = time.perf_counter()
     choice = Choice(max(bound.time_s for bound in proven))
     found: list[Schedule] = []

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ccctl.render.svg.benchmark.report import Bounds
     from exec.benchmark.report import Report
     from probes.link_costs import Profile
+    from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
 
 __all__ = ["Table", "tables"]
@@ -33,7 +34,7 @@ def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
         return [_links(body)]
     if kind == "report":
         return [_rows(body, bounds_s or {})]
-    return [_outcome(body)] if kind == "schedule" and body.outcome is not None else []
+    return [_outcome(body)] if kind in ("schedule", "periodic") and body.outcome is not None else []
 
 
 def _links(profile: Profile) -> Table:
@@ -85,7 +86,7 @@ def _rows(report: Report, bounds_s: Bounds) -> Table:
     return Table("all rows", (*columns, *peers), tuple(found))
 
 
-def _outcome(schedule: Schedule) -> Table:
+def _outcome(schedule: Schedule | PeriodicSchedule) -> Table:
     assert schedule.outcome is not None
     rows = [
         ("simulated", seconds(schedule.outcome.time_s), percent(schedule.outcome.percent_of_optimal / 100))

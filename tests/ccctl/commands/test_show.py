@@ -12,6 +12,14 @@ SAYS = {
     "topology": ["host"],
     "profile": ["0", "1"],
     "schedule": ["all_gather on 4 ranks: 4M in 4 chunks of 1M", "ring:4", "% of optimal", "rank 3", "copy"],
+    "periodic": [
+        "all_reduce on 3 ranks: 64K",
+        "ring:3",
+        "% of optimal",
+        "a period every",
+        "repeated",
+        "copy",
+    ],
     "program": [
         "pass on: broadcast on 2 ranks",
         "rank 0, threadblock 0",

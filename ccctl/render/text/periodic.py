@@ -1,0 +1,67 @@
+"""A periodic schedule as text: what it is and how good, how busy its links are, the sends of a period."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from synth.periodic_schedule import PeriodicSchedule
+
+__all__ = ["draw"]
+
+
+def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> None:
+    """Print ``made``, timed on its network; at most ``lines`` sends.
+
+    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    """
+    from ccctl.render.text import utilization
+    from synth.simulation.periodic import periodic_time_s
+
+    network, each = made.network, len(made.chunk)
+    console.data(
+        f"{made.collective.label} on {network.ranks} ranks: {format_size(made.size_bytes)} in "
+        f"{plural(made.chunks, 'chunk')} of {format_size(made.chunk_bytes)}"
+    )
+    console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")
+    console.data(f"method   {made.method}, seed {made.seed}")
+    chunks = plural(made.collective.chunks, "chunk")
+    console.data(f"period   {plural(each, 'send')} of {chunks}, repeated {plural(made.periods, 'time')}")
+    if proven:
+        time_s, outcome = periodic_time_s(made), made.outcome
+        console.data(
+            f"time     {seconds(time_s)}: a period every {seconds(made.period_s)}, each "
+            f"{seconds(made.latency_s)} long"
+        )
+        if outcome is not None and outcome.bounds:
+            console.data(
+                f"bound    {seconds(outcome.binding.time_s)} by {outcome.binding.name}: "
+                f"{outcome.percent_of_optimal:.1f} % of optimal, {outcome.status}"
+            )
+        if time_s:
+            utilization.draw(network, made.link_busy_s * made.periods / time_s)
+    _sends(made, lines, proven=proven)
+
+
+def _sends(made: PeriodicSchedule, lines: int, *, proven: bool) -> None:
+    network, arrival_s = made.network, made.arrival_s
+    rows = [
+        (
+            row,
+            f"{made.start_s[row] * 1e6:.3f}" if proven else "-",
+            f"{arrival_s[row] * 1e6:.3f}" if proven else "-",
+            made.chunk[row],
+            f"{network.src[made.link[row]]} -> {network.dst[made.link[row]]}",
+            "reduce" if made.op[row] else "copy",
+        )
+        for row in range(min(lines, len(made.chunk)))
+    ]
+    console.data("")
+    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
+    if len(made.chunk) > lines:
+        console.data(f"… and {len(made.chunk) - lines} more sends; --lines {len(made.chunk)} shows all")

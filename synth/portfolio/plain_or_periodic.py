@@ -1,0 +1,153 @@
+"""Plain or periodic: a periodic schedule where no plain one can be cut finely enough to fill its pipelines.
+
+A plain schedule lists every send, so a limit of sends is one of chunks. Where a chunk of even the finest cut
+within it takes a notable part of the time to cross the network, or where more chunks are asked for, a
+periodic schedule is looked for first, and plain ones only where they could still be faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.progress import SILENT, Progress
+from synth.errors import NotApplicableError
+from synth.networks.shortest_paths import distances_s
+from synth.periodic_schedule import PeriodicSchedule
+from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, Request, deliveries, plans
+from synth.portfolio.incumbent import Attempt
+from synth.portfolio.memory_limits import peak_bytes
+from synth.portfolio.periodic import fastest_periodic, periodic_bounds, proven_periodic, unserved
+from synth.portfolio.synthesize import Synthesis, synthesize
+from synth.schedule import Bound, Schedule
+
+__all__ = ["PeriodicSynthesis", "synthesize_either"]
+
+# What filling its pipeline may take of a plain schedule's time before a periodic one is looked for.
+_FILLS_SOON = 0.03
+
+
+@dataclass(frozen=True)
+class PeriodicSynthesis:
+    """A periodic schedule, proven and bounded, with what was tried and why it was kept, as in `Synthesis`."""
+
+    schedule: PeriodicSchedule
+    attempts: tuple[Attempt, ...]
+    synthesis_s: float
+    proof_s: float
+    why: str
+    peak_bytes: int
+    workers_bytes: int = 0
+
+
+def synthesize_either(
+    request: Request,
+    progress: Progress = SILENT,
+    keep: Callable[[Schedule], object] | None = None,
+    settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
+) -> Synthesis | PeriodicSynthesis:
+    """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
+
+    With ``keep`` or ``settle``, which are given plain ones, "auto" looks for no periodic one. Raises as
+    `synthesize` and `synthesize_periodic` do.
+    """
+    if request.method == "periodic":
+        progress.update(0, 1, "periodic")
+        return _asked_for(request)
+    if request.method != "auto" or keep or settle or unserved(request) or not _is_capped(request):
+        return synthesize(request, progress, keep, settle)
+    begun_s = time.perf_counter()
+    proven = periodic_bounds(request)
+    least_s = max(bound.time_s for bound in proven)
+    filling_s = _filling_s(request)
+    bounded_s = time.perf_counter() - begun_s
+    found = None
+    if request.chunks is not None or filling_s >= _FILLS_SOON * least_s:
+        progress.update(0, 1, "periodic")
+        share = f"{100 * filling_s / least_s:.2g} %"
+        why = f"{share} of the bound goes by until plain pipelines, cut as finely as can be, are full"
+        if request.chunks is not None:
+            why = f"a table of its sends would have at least {deliveries(request.shape()):.2g} rows"
+        with suppress(NotApplicableError):
+            found = _periodic(request, proven, why)
+    if found is not None and _time_s(found) <= least_s + max(filling_s, _FILLS_SOON * least_s):
+        return replace(found, proof_s=found.proof_s + bounded_s)
+    left_s = request.time_limit_s
+    if left_s is not None:
+        left_s = max(0.0, left_s - (time.perf_counter() - begun_s))
+    plain = synthesize(replace(request, time_limit_s=left_s), progress, proven=proven)
+    plain = replace(plain, proof_s=plain.proof_s + bounded_s)
+    return plain if found is None else _faster(found, plain)
+
+
+def _asked_for(request: Request) -> PeriodicSynthesis:
+    if reason := unserved(request):
+        raise NotApplicableError(reason)
+    begun_s = time.perf_counter()
+    proven = periodic_bounds(request)
+    bounded_s = time.perf_counter() - begun_s
+    found = _periodic(request, proven, "asked for by name")
+    return replace(found, proof_s=found.proof_s + bounded_s)
+
+
+def _faster(periodic: PeriodicSynthesis, plain: Synthesis) -> Synthesis | PeriodicSynthesis:
+    """The one whose schedule takes less time, with what was tried for both."""
+    attempts = (*periodic.attempts, *plain.attempts)
+    synthesis_s, proof_s = periodic.synthesis_s + plain.synthesis_s, periodic.proof_s + plain.proof_s
+    if _time_s(plain) <= _time_s(periodic):
+        return replace(plain, attempts=attempts, synthesis_s=synthesis_s, proof_s=proof_s)
+    gained = _time_s(plain) / _time_s(periodic) - 1
+    return replace(
+        periodic,
+        attempts=attempts,
+        synthesis_s=synthesis_s,
+        proof_s=proof_s,
+        why=f"{100 * gained:.2g} % faster than {plain.schedule.method}, the best plain one",
+        peak_bytes=plain.peak_bytes,
+        workers_bytes=plain.workers_bytes,
+    )
+
+
+def _time_s(found: Synthesis | PeriodicSynthesis) -> float:
+    assert found.schedule.outcome is not None
+    return found.schedule.outcome.time_s
+
+
+def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> PeriodicSynthesis:
+    begun_s = time.perf_counter()
+    found = fastest_periodic(request)
+    found_s = time.perf_counter()
+    made = proven_periodic(found, proven)
+    proof_s = time.perf_counter() - found_s
+    assert made.outcome is not None
+    attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)
+    return PeriodicSynthesis(made, (attempt,), found_s - begun_s, proof_s, why, peak_bytes())
+
+
+def _is_capped(request: Request) -> bool:
+    """Whether the number of sends, not the least size of a chunk, ends how finely plain schedules are cut."""
+    if request.chunk_bytes is not None:
+        most = max(method.most_sends for method in METHODS.values())
+        return deliveries(request.shape()) > most
+    return _finest_bytes(request) >= 2 * SMALLEST_CHUNK_BYTES
+
+
+def _finest_bytes(request: Request) -> int:
+    """The smallest chunk of those that plain methods are tried with."""
+    return min(plan.chunk_bytes for plan in plans(request))
+
+
+def _filling_s(request: Request) -> float:
+    """How long a chunk of the finest plain cut takes between two ranks that are far apart, alpha aside.
+
+    The farthest from any rank, and the farthest from that one: at most the network's diameter. Finer chunks
+    take less.
+    """
+    network = request.network
+    hold_s = network.beta_s_per_byte * (request.chunk_bytes or _finest_bytes(request))
+    far = int(np.argmax(distances_s(network, hold_s, np.array([0]))[0]))
+    return float(distances_s(network, hold_s, np.array([far]))[0].max())
