@@ -4,6 +4,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 
+# Many containers set it: every command and each of its ranks would then compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test coverage fuzz check docs site wheel clean
 
 help:

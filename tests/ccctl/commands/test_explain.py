@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -240,3 +241,41 @@ def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path)
     done = run_ccctl("explain", "empty", "--network", "dgx-h100")
     assert (done.returncode, done.stdout) == (65, "")
     assert "expected files of NCCL's Inspector" in done.stderr
+
+
+THREADS = Path(__file__).parents[3] / "docs" / "explanation" / "results" / "normal-bandwidth.md"
+# Of each row of that page: hosts, GPUs of each, --network.
+MACHINES = [
+    (3, 8, "dgx-a100/4x200"),
+    (1, 8, "dgx-a100"),
+    *[(1, 8, "dgx-h100")] * 3,
+    *[(2, 8, "dgx-a100/8x100")] * 2,
+    (2, 8, "dgx-a100"),
+    *[(2, 8, "dgx-a100/2x200")] * 2,
+    (2, 4, "dgx-2/8x100:2"),
+    (2, 8, "dgx-1/4x100"),
+    *[(8, 8, "dgx-1/4x100")] * 2,
+    (2, 8, "dgx-a100/4x200"),
+]
+ROWS = [line for line in THREADS.read_text().splitlines() if line.startswith(("| [nccl", "| nccl"))]
+
+
+@pytest.mark.parametrize(
+    ("row", "machine"),
+    [*zip(ROWS, MACHINES, strict=True)],
+    ids=[f"row {at}" for at in range(1, len(ROWS) + 1)],
+)
+def test_the_page_of_threads_says_what_is_said(row, machine, tmp_path, run_ccctl):
+    hosts, each, network = machine
+    _, _, _, measured, bound, peers, verdict, _, _ = (cell.strip() for cell in row.split("|"))
+    at_most, reached = bound.removesuffix(" %)").split(" (")
+    ranks, size = hosts * each, 256 << 20 if "256M" in row else 1 << 30
+    time_us = size * 2 * (ranks - 1) / ranks / float(measured) / 1e3
+    (tmp_path / "nccl.log").write_text(log([(size, time_us)], [f"h{host}" for host in range(hosts)], each))
+    done = run_ccctl("explain", "nccl.log", "--network", network, "--json")
+    (told,) = json.loads(done.stdout)["rows"]
+    assert told["bound_busbw_gbs"] == pytest.approx(float(at_most), rel=2e-3)
+    assert told["percent_of_bound"] == pytest.approx(float(reached), abs=0.2)
+    carried = [told["algorithms"][name]["busbw_gbs"] for name in ("ring", "tree")]
+    assert carried == pytest.approx([float(one) for one in peers.split(", ")], abs=0.51)
+    assert told["verdict"] == verdict
