@@ -17,6 +17,7 @@ EXTRAS = {
     "cuda13": ("cupy-cuda13x[ctk]>=14", "cuda-bindings>=13,<14"),
     "highs": ("highspy>=1.10",),
     "png": ("resvg-py>=0.5",),
+    "chakra": ("protobuf>=6",),
     "torch": ("torch>=2.5",),
 }
 

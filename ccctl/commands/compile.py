@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments.options import Json, Output, Parameters, Quiet, Verbose
+from ccctl.arguments.options import Json, Parameters, Quiet, Verbose
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
-from ccctl.artifacts.atomic import write_atomically
+from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from synth.mscclpp import Plan
     from synth.network import Network
     from synth.program import Program
+    from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "compile"]
 
@@ -38,9 +39,21 @@ EXAMPLES = (
         "ccctl compile schedule.json --to mscclpp --ranks-per-host 2 -o ring-plan.json",
         "write an execution plan that MSCCL++ loads; ccctl verify ring-plan.json judges it again",
     ),
+    (
+        "ccctl compile schedule.json --to chakra -o traces",
+        "write Chakra traces, and what ASTRA-sim wants beside them, into a folder",
+    ),
 )
 # A plan is proven in O(operations²): so many take half a minute and 0.8 GB.
 _MOST_OPERATIONS = 40_000
+_TRACES = ("chakra", "goal")
+
+
+def _output(value: str | None) -> str | None:
+    """A folder may be there already; what is no trace is refused one later."""
+    if value not in (None, "-") and not Path(value).is_dir():
+        refuse_unwritable(Path(value))
+    return value
 
 
 def compile(  # noqa: A001 - functions of commands are named as the command
@@ -91,7 +104,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             "--to",
             metavar="FORMAT",
             autocompletion=words.one_of(*words.COMPILE_FORMATS),
-            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later.",
+            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later; or of a schedule what simulators "
+            "read: chakra, a folder of traces and what ASTRA-sim wants beside them, or goal, for LogGOPSim.",
         ),
     ] = None,
     ranks_per_host: Annotated[
@@ -115,7 +129,16 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What to call the program.")] = "",
     json: Json = False,
-    output: Output = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE|FOLDER",
+            callback=_output,
+            help="Write the artifact to FILE, traces to FOLDER; - prints to stdout.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -123,11 +146,18 @@ def compile(  # noqa: A001 - functions of commands are named as the command
 
     A schedule is proven before, and every program after: every rank ends with the right result, no two
     threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
-    other runtimes load, proven by their own rules.
+    other runtimes load, proven by their own rules, or what other simulators read.
 
     Of a periodic schedule all periods are listed, those of its own size or of --size; it is refused where
     they have more than half a million sends.
     """
+    if to != "chakra" and output not in (None, "-"):
+        refuse_unwritable(Path(output))
+    if to in _TRACES:
+        given = (size, instances, target, ranks_per_host, placement, name or None, parameters or None)
+        _refuse_for_traces(to, given, fuse)
+        _write_traces(schedule, to, network, output, json=json)
+        return
     from dataclasses import replace
 
     from ccctl.arguments.networks import load_network
@@ -225,6 +255,88 @@ def _say_plan(plan: Plan, json: bool) -> None:
             f"{plural(plan.threadblocks_max, 'threadblock')} a rank, "
             f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
             f"channels, {'in' if plan.in_place else 'out of'} place; proven"
+        )
+
+
+def _refuse_for_traces(to: str, given: Sequence[object], fuse: bool) -> None:
+    options = ("--size", "--instances", "--target", "--ranks-per-host", "--placement", "--name", "-p")
+    told = [option for option, value in zip(options, given, strict=True) if value is not None]
+    if told or not fuse:
+        raise UsageError(f"{(told or ['--no-fuse'])[0]}: a schedule goes to {to} as it is")
+
+
+def _write_traces(path: str, to: str, network: str | None, output: str | None, *, json: bool) -> None:
+    from ccctl.arguments.networks import load_network
+    from ccctl.arguments.proven import refuse_unproven
+    from synth.check.schedule import check
+    from synth.simulation.relocate import moved_to
+
+    if to == "chakra" and output == "-":
+        raise UsageError("-o -: a trace is a file for each rank", hint="Name a folder: -o traces.")
+    schedule = codec.read(path, "schedule").body
+    refuse_unproven(path, check(schedule))
+    if network is not None:
+        schedule = moved_to(schedule, load_network(network, None, None)[0], schedule.chunk_bytes)
+        refuse_unproven(path, check(schedule))
+    (_write_goal if to == "goal" else _write_chakra)(schedule, output, json)
+
+
+def _write_goal(schedule: Schedule, output: str | None, json: bool) -> None:
+    from shlex import quote
+
+    from synth.traces import goal_text
+
+    content = goal_text(schedule).encode()
+    if output == "-":
+        console.raw(content)
+        return
+    if output is not None:
+        write_atomically(Path(output), content)
+    _say_traces(schedule, 1, json)
+    if output is not None:
+        console.next_step(f"txt2bin -i {quote(output)} -o {quote(output)}.bin")
+
+
+def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
+    from shlex import quote
+
+    from synth.traces import astra_sim_files
+
+    written = astra_sim_files(schedule)
+    for caution in written.cautions:
+        console.doubt(caution)
+    if output is not None:
+        _make_folder(Path(output))
+        for name, content in written.contents.items():
+            write_atomically(Path(output) / name, content)
+    _say_traces(schedule, len(written.contents), json)
+    if output is not None and {"network.yml", "system.json"} <= written.contents.keys():
+        console.next_step(
+            f"cd {quote(output)} && AstraSim_Analytical_Congestion_Aware --workload-configuration=workload "
+            "--system-configuration=system.json --remote-memory-configuration=memory.json "
+            "--network-configuration=network.yml"
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    from ccctl.errors import CannotWriteError
+
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CannotWriteError(f"{folder}: {error.strerror}") from error
+
+
+def _say_traces(schedule: Schedule, files: int, json: bool) -> None:
+    from probes.wording import plural
+
+    ranks, adds = schedule.network.ranks, int(schedule.op.sum())
+    if json:
+        console.summary({"ranks": ranks, "messages": schedule.sends, "adds": adds, "files": files})
+    else:
+        console.data(
+            f"{schedule.method} {schedule.collective.label}: {plural(schedule.sends, 'message')} and "
+            f"{plural(adds, 'add')} on {plural(ranks, 'rank')}, in {plural(files, 'file')}"
         )
 
 

@@ -132,7 +132,7 @@ LIBRARY_ALGORITHMS = (
     "nccl:ring",
     "nccl:tree",
 )
-COMPILE_FORMATS = ("mscclpp",)
+COMPILE_FORMATS = ("mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes")
 TUNED_LIBRARIES = ("openmpi", "nccl", "rccl")

@@ -9,8 +9,9 @@ import numpy as np
 from probes.columns import Indices, Mask
 from synth.collective import Collective
 from synth.network import Network
+from synth.schedule import Schedule
 
-__all__ = ["Touched", "are_few", "numbered", "touched"]
+__all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
 _SPARSE_FROM = 1 << 23
 
@@ -51,3 +52,24 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
     rank, of = np.divmod(found, collective.chunks)
     held = collective.sources.contains(rank, of, network.ranks)
     return Touched(inverse[: len(chunk)], inverse[len(chunk) :], held)
+
+
+def dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
+    """For each send two earlier ones, -1 for none: the last that brings its source what it passes on, and the
+    last that enters the same slot.
+
+    What a slot holds is complete with a send when that has arrived and the slot was complete with the one
+    before it. O(sends · log sends).
+    """
+    leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
+    return _latest_before(leaves, enters), _latest_before(enters, enters)
+
+
+def _latest_before(wanted: Indices, enters: Indices) -> Indices:
+    """For each row the latest row before it that enters the slot ``wanted[row]``; -1 where none does."""
+    rows = len(enters)
+    order = np.argsort(enters, kind="stable")
+    key = enters[order].astype(np.int64) * rows + order
+    at = np.searchsorted(key, wanted.astype(np.int64) * rows + np.arange(rows)) - 1
+    found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    return np.where((found >= 0) & (enters[found] == wanted), found, -1)

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Ints
+from probes.columns import Floats
 from probes.errors import DataError, UnavailableError
 from synth.schedule import Schedule
 from synth.simulation import simgrid_engine
-from synth.simulation.chunk_slots import touched
+from synth.simulation.chunk_slots import dependencies
 
 __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 
@@ -98,7 +98,7 @@ def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
     used, link = np.unique(schedule.link, return_inverse=True)
     unit_s = float(network.travel_s(size)[used].min(initial=np.inf)) if len(used) else 1.0
     rate = _SEND_BYTES * unit_s / size
-    needs, entered_before = _dependencies(schedule)
+    needs, entered_before = dependencies(schedule)
     ports = [network.ports_of(one).tolist() for one in used.tolist()]
     if len(schedule.stream):
         queues = [[one] for one in schedule.stream.tolist()]
@@ -120,18 +120,3 @@ def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
         "needs": needs.tolist(),
         "entered_before": entered_before.tolist(),
     }, unit_s
-
-
-def _dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
-    leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
-    return _latest_before(leaves, enters), _latest_before(enters, enters)
-
-
-def _latest_before(wanted: Ints | Indices, enters: Ints | Indices) -> Indices:
-    """For each row the latest row before it that enters the slot ``wanted[row]``; -1 where none does."""
-    rows = len(enters)
-    order = np.argsort(enters, kind="stable")
-    key = enters[order].astype(np.int64) * rows + order
-    at = np.searchsorted(key, wanted.astype(np.int64) * rows + np.arange(rows)) - 1
-    found = np.where(at >= 0, order[np.maximum(at, 0)], -1)
-    return np.where((found >= 0) & (enters[found] == wanted), found, -1)

@@ -282,3 +282,43 @@ def test_a_plan_of_a_program_needs_to_know_the_hosts(run_ccctl, schedule_file):
 )
 def test_options_of_plans_are_refused_where_they_say_nothing(arguments, run_ccctl, schedule_file):
     assert run_ccctl("compile", "schedule.json", *arguments).returncode == 2
+
+
+def test_a_schedule_becomes_traces_and_text_for_other_simulators(run_ccctl, schedule_file, tmp_path):
+    pytest.importorskip("google.protobuf")
+    for _ in range(2):
+        done = run_ccctl("compile", "schedule.json", "--to", "chakra", "-o", "traces")
+        assert done.returncode == 0, done.stderr
+    ranks = codec.read(str(tmp_path / "schedule.json"), "schedule").body.network.ranks
+    assert len(list((tmp_path / "traces").glob("collective.*.et"))) == ranks
+    refused = run_ccctl("compile", "schedule.json", "--to", "goal", "-o", "traces")
+    assert refused.returncode == 73 and "is a folder" in refused.stderr
+    told = json.loads(run_ccctl("compile", "schedule.json", "--to", "goal", "-o", "s.goal", "--json").stdout)
+    written = (tmp_path / "s.goal").read_text()
+    assert written.startswith(f"num_ranks {ranks}\n")
+    assert written.count(": send ") == written.count(": recv ") == told["messages"]
+    assert run_ccctl("compile", "schedule.json", "--to", "goal", "-o", "-").stdout == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (
+            ("schedule.json", "--to", "goal", "--instances", "2"),
+            "--instances: a schedule goes to goal as it is",
+        ),
+        (("schedule.json", "--to", "goal", "--no-fuse"), "--no-fuse"),
+        (("schedule.json", "--to", "chakra", "--placement", "in"), "--placement"),
+        (("schedule.json", "--to", "chakra", "-o", "-"), "a trace is a file for each rank"),
+    ],
+)
+def test_traces_refuse_what_would_say_nothing(arguments, why, run_ccctl, schedule_file):
+    done = run_ccctl("compile", *arguments)
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
+def test_a_folder_of_traces_that_cannot_be_made(run_ccctl, schedule_file, tmp_path):
+    pytest.importorskip("google.protobuf")
+    done = run_ccctl("compile", "schedule.json", "--to", "chakra", "-o", "schedule.json/traces")
+    assert done.returncode == 73, done.stderr

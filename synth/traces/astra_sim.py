@@ -1,0 +1,160 @@
+"""What ASTRA-sim wants beside the traces of a collective: its system, workload, memory and network.
+
+The traces are the implementation of a collective that the workload calls. Its analytical network knows one
+dimension of equal links: a ring or a clique is what we have, too; its switch passes messages on whole, which
+takes a second time on the wire. Other networks go to ns-3, as links that cost the same both ways.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from synth.network import Network
+from synth.schedule import Schedule
+from synth.traces.chakra import chakra_trace, collective_trace
+from synth.traces.operations import operations_of
+
+__all__ = ["Files", "astra_sim_files"]
+
+# The number of a collective in Chakra, and its name in ASTRA-sim's system file.
+_COLLECTIVES = {
+    "all_reduce": (0, "all-reduce"),
+    "all_gather": (2, "all-gather"),
+    "all_to_all": (6, "all-to-all"),
+    "reduce_scatter": (7, "reduce-scatter"),
+}
+# What ASTRA-sim calls a GB.
+_GB = 1 << 30
+_ALIKE = 1e-9
+
+
+class Files(NamedTuple):
+    """Contents by name, and what of the schedule ASTRA-sim cannot be told."""
+
+    contents: dict[str, bytes]
+    cautions: tuple[str, ...]
+
+
+def astra_sim_files(schedule: Schedule) -> Files:
+    """``collective.RANK.et`` of each rank, and ``workload.RANK.et`` and configurations where they can be.
+
+    Paths in them are relative to the folder of the files. Raises UnavailableError where `protobuf` is not
+    installed.
+    """
+    traces = [chakra_trace(operations) for operations in operations_of(schedule)]
+    contents = {f"collective.{rank}.et": trace for rank, trace in enumerate(traces)}
+    cautions: list[str] = []
+    kind = schedule.collective.kind
+    if kind in _COLLECTIVES and schedule.collective.whole:
+        number, name = _COLLECTIVES[kind]
+        workload = collective_trace(kind, number, schedule.collective.total_bytes(schedule.chunk_bytes))
+        contents |= {f"workload.{rank}.et": workload for rank in range(schedule.network.ranks)}
+        contents["system.json"] = _json(
+            {
+                "scheduling-policy": "FIFO",
+                # With more its parts would each do all that the traces say.
+                "preferred-dataset-splits": 1,
+                f"{name}-implementation-custom": ["collective"],
+                "local-mem-bw": 50,
+            }
+        )
+        contents["memory.json"] = _json({"memory-type": "NO_MEMORY_EXPANSION"})
+    else:
+        cautions.append(
+            f"ASTRA-sim takes no implementation of {schedule.collective.label}: only traces are written"
+        )
+    network, caution = _network(schedule.network)
+    cautions += [caution] if caution else []
+    return Files(contents | network, tuple(cautions))
+
+
+def _json(document: dict[str, object]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _network(network: Network) -> tuple[dict[str, bytes], str]:
+    """The network's file, if it can be told, and what is not the same there."""
+    if network.hold_alpha:
+        return {}, "a network whose links are held for alpha, too, is not one of ASTRA-sim's: it has no file"
+    shape = _shape(network)
+    if shape is not None:
+        alpha_ns, gb_per_s = network.alpha_s[0] * 1e9, 1 / (network.beta_s_per_byte[0] * _GB)
+        caution = ""
+        if shape == "Switch":
+            alpha_ns /= 2
+            caution = "ASTRA-sim's switch passes messages on whole: each takes its bytes' time once more"
+        text = (
+            f"topology: [ {shape} ]\nnpus_count: [ {network.ranks} ]\n"
+            f"bandwidth: [ {gb_per_s:.17g} ]\nlatency: [ {alpha_ns:.17g} ]\n"
+        )
+        return {"network.yml": text.encode()}, caution
+    if len(network.ports) or not _both_ways(network):
+        return {}, "ASTRA-sim has no network with such links or shared ports: it has no file"
+    return {"network.txt": _ns3(network)}, "only ASTRA-sim's ns-3 backend knows such a network: network.txt"
+
+
+def _shape(network: Network) -> str | None:
+    """Which one-dimensional network of equal links it is, by ASTRA-sim's name; None where it is none."""
+    ranks = network.ranks
+    costs = (network.alpha_s, network.beta_s_per_byte)
+    if not network.links or any(np.ptp(cost) > _ALIKE * cost.max() for cost in costs):
+        return None
+    pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    if len(pairs) != network.links:
+        return None
+    if len(network.ports):
+        return "Switch" if len(pairs) == ranks * (ranks - 1) and _one_port_a_way(network) else None
+    if len(pairs) == ranks * (ranks - 1):
+        return "FullyConnected"
+    around = {(rank, (rank + step) % ranks) for rank in range(ranks) for step in (1, -1)}
+    return "Ring" if pairs == around else None
+
+
+def _one_port_a_way(network: Network) -> bool:
+    """Whether a link uses the one port out of its source and the one into its destination, and no others."""
+    held = [set(network.ports_of(link).tolist()) for link in range(network.links)]
+    ways = []
+    for ends in (network.src, network.dst):
+        of_rank = [set(range(len(network.ports)))] * network.ranks
+        for link, rank in enumerate(ends.tolist()):
+            of_rank[rank] = of_rank[rank] & held[link]
+        ways.append(of_rank)
+    used = [port for of_rank in ways for ports in of_rank for port in ports]
+    return len(used) == len(set(used)) == 2 * network.ranks and all(
+        held[link] == ways[0][src] | ways[1][dst]
+        for link, (src, dst) in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    )
+
+
+def _both_ways(network: Network) -> bool:
+    """Whether each link has one the other way that costs the same, and no other beside it."""
+    cost = {
+        (src, dst): (alpha_s, beta)
+        for src, dst, alpha_s, beta in zip(
+            network.src.tolist(),
+            network.dst.tolist(),
+            network.alpha_s.tolist(),
+            network.beta_s_per_byte.tolist(),
+            strict=True,
+        )
+    }
+    return len(cost) == network.links and all(cost.get((b, a)) == of for (a, b), of in cost.items())
+
+
+def _ns3(network: Network) -> bytes:
+    """Nodes, no switches, and each pair of links as one: bits per second, milliseconds, no errors."""
+    lines = [
+        f"{src} {dst} {8e-9 / beta:.12g}Gbps {alpha_s * 1e3:.12g}ms 0"
+        for src, dst, alpha_s, beta in zip(
+            network.src.tolist(),
+            network.dst.tolist(),
+            network.alpha_s.tolist(),
+            network.beta_s_per_byte.tolist(),
+            strict=True,
+        )
+        if src < dst
+    ]
+    return "\n".join([f"{network.ranks} 0 {len(lines)}", "", *lines, ""]).encode()
