@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -40,8 +41,10 @@ _NOTICEABLE = 0.005
 _MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001
-# Exchanging takes up to edges · trees · ranks steps for each edge that is in too many trees.
-_MOST_EXCHANGING = 10_000_000
+# More trees than the fewest that load the network evenly leave more ways to do so by low ones.
+_MORE_TREES = (1, 2, 4)
+# Into so many periods a buffer is cut where trees are compared.
+_FINE_PERIODS = 1024
 # How much longer than its busiest link or port needs a period may be, where ports leave gaps.
 _STRETCHED = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 
@@ -73,7 +76,14 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
     """The same, neither judged nor with an outcome, of a request that is served."""
     network = request.network
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
-    trees = _trees(edges, _trees_of(request, edges, least), least, request.seed)
+    fewest, most = _trees_of(request, edges, least)
+    counts = [more * fewest for more in _MORE_TREES if more * fewest <= most]
+    packed = [
+        _trees(edges, count, least, request.seed, low=low)
+        for count, low in product(counts, (False, True))
+        if request.chunks is None or request.chunks % count == 0
+    ]
+    trees = min(packed, key=lambda one: _foretold_s(request, one))
     best: PeriodicSchedule | None = None
     for periods, chunk_bytes in _cuts(request, len(trees)):
         found = _timed(_body(network, trees, chunk_bytes, request.seed), periods)
@@ -82,6 +92,23 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
         best = found
     assert best is not None
     return best
+
+
+def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
+    """What a buffer takes over ``trees``, cut finely: its busiest link, and the way up and down the tallest.
+
+    At each hop a send waits for its place, about a quarter of a period.
+    """
+    if request.size_bytes is None:
+        assert request.chunks is not None and request.chunk_bytes is not None
+        periods, chunk_bytes = request.chunks // len(trees), request.chunk_bytes
+    else:
+        chunk_bytes = max(SMALLEST_CHUNK_BYTES, request.size_bytes // (_FINE_PERIODS * len(trees)))
+        periods = -(-request.size_bytes // (chunk_bytes * len(trees)))
+    body = _body(request.network, trees, chunk_bytes, request.seed)
+    period_s = least_period_s(body)
+    hop_s = float(np.median(request.network.travel_s(chunk_bytes)[body.link])) + period_s / 4
+    return periods * period_s + 2 * max(int(tree.up_depth.max()) for tree in trees) * hop_s
 
 
 def proven_periodic(made: PeriodicSchedule, proven: tuple[Bound, ...]) -> PeriodicSchedule:
@@ -102,10 +129,11 @@ def periodic_bounds(request: Request) -> tuple[Bound, ...]:
     return bounds_of(request)
 
 
-def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> int:
-    """How many trees a period has: as few as load the network within a thousandth as evenly as any number.
+def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
+    """How many trees a period has at least and at most.
 
-    Of a given number of chunks it is a part that divides it.
+    At least as few as load the network within a thousandth as evenly as any number; of a given number of
+    chunks it is a part that divides it.
     """
     most = max(1, min(_MOST_TREES, _MOST_SENDS // (2 * (request.network.ranks - 1))))
     if request.chunks is not None:
@@ -116,12 +144,12 @@ def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> int:
         assert request.size_bytes is not None
         most = max(1, min(most, request.size_bytes // (_COARSEST_PERIODS * SMALLEST_CHUNK_BYTES)))
         tried = list(range(min(_FEWEST_TREES, most), most + 1))
-    # Trees come in whole numbers: so many times the slowest edge's share is rounded up.
-    uses = np.array(tried) * least_s_per_byte / _edge_s_per_byte(edges).min()
-    worse = np.ceil(uses - _WHOLE) / uses
-    if not _may_exchange(edges, tried[0]):
-        worse += 1.0 / uses
-    return tried[int(np.argmax(worse <= worse.min() * _AS_GOOD))]
+    # Trees come in whole numbers: so many times each kind of edge's share is rounded up.
+    uses = np.outer(tried, least_s_per_byte / np.unique(_edge_s_per_byte(edges)))
+    worse = (np.ceil(uses - _WHOLE) / uses).max(axis=1)
+    if len(edges.network.link_port):
+        worse += 1.0 / uses.max(axis=1)
+    return tried[int(np.argmax(worse <= worse.min() * _AS_GOOD))], most
 
 
 def _cuts(request: Request, trees: int) -> Iterator[tuple[int, int]]:
@@ -137,10 +165,10 @@ def _cuts(request: Request, trees: int) -> Iterator[tuple[int, int]]:
         periods *= 4
 
 
-def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int) -> list[TwoWayTree]:
+def _trees(edges: Edges, count: int, least_s_per_byte: float, seed: int, *, low: bool) -> list[TwoWayTree]:
     """So many trees, evenly loading the network: where no ports are shared exactly, if that is soon done."""
-    found = balanced_trees(edges, count, seed=seed)
-    if _may_exchange(edges, count):
+    found = balanced_trees(edges, count, seed=seed, low=low)
+    if not len(edges.network.link_port):
         shares = count * least_s_per_byte / _edge_s_per_byte(edges)
         found = exchanged(edges, found, np.ceil(shares - _WHOLE).astype(np.int64))
     return [hung(edges, tree) for tree in found]
@@ -150,11 +178,6 @@ def _edge_s_per_byte(edges: Edges) -> Floats:
     """What an edge needs for a byte in the slower of its directions."""
     beta = edges.network.beta_s_per_byte
     return np.maximum(beta[edges.there], beta[edges.back])
-
-
-def _may_exchange(edges: Edges, trees: int) -> bool:
-    """Whether edges share no ports, and there are few enough of them."""
-    return not len(edges.network.link_port) and edges.count * trees * edges.network.ranks <= _MOST_EXCHANGING
 
 
 def _body(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int) -> Schedule:

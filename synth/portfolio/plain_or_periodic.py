@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probes.columns import Floats
 from probes.progress import SILENT, Progress
 from synth.errors import NotApplicableError
+from synth.network import Network
 from synth.networks.shortest_paths import distances_s
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, Request, deliveries, plans
@@ -63,7 +65,10 @@ def synthesize_either(
     begun_s = time.perf_counter()
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
-    filling_s = _filling_s(request)
+    network, chunk_bytes = request.network, request.chunk_bytes or _finest_bytes(request)
+    # Finer chunks take less of the one, and none of the other, in which alpha counts.
+    filling_s = _crossing_s(network, network.beta_s_per_byte * chunk_bytes)
+    plain_s = least_s + _crossing_s(network, network.travel_s(chunk_bytes))
     bounded_s = time.perf_counter() - begun_s
     found = None
     if request.chunks is not None or filling_s >= _FILLS_SOON * least_s:
@@ -74,7 +79,7 @@ def synthesize_either(
             why = f"a table of its sends would have at least {deliveries(request.shape()):.2g} rows"
         with suppress(NotApplicableError):
             found = _periodic(request, proven, why)
-    if found is not None and _time_s(found) <= least_s + max(filling_s, _FILLS_SOON * least_s):
+    if found is not None and _time_s(found) <= max(plain_s, (1 + _FILLS_SOON) * least_s):
         return replace(found, proof_s=found.proof_s + bounded_s)
     left_s = request.time_limit_s
     if left_s is not None:
@@ -141,13 +146,10 @@ def _finest_bytes(request: Request) -> int:
     return min(plan.chunk_bytes for plan in plans(request))
 
 
-def _filling_s(request: Request) -> float:
-    """How long a chunk of the finest plain cut takes between two ranks that are far apart, alpha aside.
+def _crossing_s(network: Network, cost_s: Floats) -> float:
+    """The cost, one value a link, between two ranks that are far apart: at most the network's diameter.
 
-    The farthest from any rank, and the farthest from that one: at most the network's diameter. Finer chunks
-    take less.
+    The farthest from any rank, and the farthest from that one.
     """
-    network = request.network
-    hold_s = network.beta_s_per_byte * (request.chunk_bytes or _finest_bytes(request))
-    far = int(np.argmax(distances_s(network, hold_s, np.array([0]))[0]))
-    return float(distances_s(network, hold_s, np.array([far]))[0].max())
+    far = int(np.argmax(distances_s(network, cost_s, np.array([0]))[0]))
+    return float(distances_s(network, cost_s, np.array([far]))[0].max())

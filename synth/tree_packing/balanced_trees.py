@@ -20,10 +20,19 @@ __all__ = ["balanced_trees", "exchanged"]
 _SOFT = 4.0
 _PER_LEVEL = 0.3
 _NOISE = 0.1
+# Of low trees a level more costs more than what any load does at first, and the root matters: so many are
+# tried, as long as that takes no more than so many steps.
+_PER_LOW_LEVEL = 10.0
+_MOST_ROOTS, _MOST_STEPS = 64, 500_000_000
+# How many edges are looked at for exchanges: some tenths of a second.
+_MOST_LOOKED_AT = 100_000_000
 
 
-def balanced_trees(edges: Edges, trees: int, *, seed: int = 0) -> Indices:
-    """(trees, ranks - 1) edges of so many spanning trees, which may repeat each other. O(trees · ranks²)."""
+def balanced_trees(edges: Edges, trees: int, *, seed: int = 0, low: bool = False) -> Indices:
+    """(trees, ranks - 1) edges of so many spanning trees, which may repeat each other.
+
+    ``low`` ones load the network less evenly. O(trees · ranks²), and up to 64 times that for low ones.
+    """
     random = np.random.default_rng(seed)
     busy = edges.load
     # Loads in uses of the cheapest edge: so that they count for each resource alike.
@@ -31,11 +40,17 @@ def balanced_trees(edges: Edges, trees: int, *, seed: int = 0) -> Indices:
     load = np.zeros(busy.shape[0])
     found = np.empty((trees, edges.network.ranks - 1), np.int64)
     both_ways = np.asarray(busy.sum(axis=0)).ravel() * scale
+    ranks = edges.network.ranks
+    roots = max(1, min(_MOST_ROOTS, _MOST_STEPS // (trees * ranks * ranks))) if low else 1
+    per_level = _PER_LOW_LEVEL if low else _PER_LEVEL
     for at in range(trees):
         price = np.exp(np.minimum((load - load.min()) / _SOFT, 500.0))
         cost = _SOFT * np.asarray(busy.T @ price) * scale / both_ways.min()
         cost += _NOISE * random.random(edges.count)
-        tree = low_tree(edges, cost, int(random.integers(edges.network.ranks)), _PER_LEVEL)
+        grown = [
+            low_tree(edges, cost, root, per_level) for root in random.integers(ranks, size=roots).tolist()
+        ]
+        tree = min(grown, key=lambda one: float(cost[one].sum()))
         load += np.asarray(busy[:, tree].sum(axis=1)).ravel() * scale
         found[at] = tree
     return found
@@ -46,36 +61,45 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
 
     Each edge that is in too many gives way along a shortest chain of exchanges to one that is in too few, as
     in matroid union (Edmonds 1968): where the chains end, no trees keep to ``most``. O(edges · trees ·
-    ranks) for each of them, mostly far less.
+    ranks) for each of them, mostly far less; ended after a hundred million steps.
     """
     member = np.zeros((len(trees), edges.count), np.bool_)
     member[np.arange(len(trees))[:, None], trees] = True
     load = member.sum(axis=0)
+    left = _MOST_LOOKED_AT
     for edge in np.argsort(most - load, kind="stable").tolist():
         while load[edge] > most[edge]:
-            if not _give_way(member, edges.a, edges.b, edges.network.ranks, load, most, edge):
+            found, looked_at = _give_way(
+                member, edges.a, edges.b, edges.network.ranks, load, most, edge, left
+            )
+            left -= looked_at
+            if not found:
                 break
     return np.array([np.flatnonzero(row) for row in member])
 
 
 @compiled
 def _give_way(
-    member: Mask, a: Indices, b: Indices, ranks: int, load: Indices, most: Indices, edge: int
-) -> bool:
-    """Take ``edge`` out of one tree, along a shortest chain of exchanges; whether there is one."""
+    member: Mask, a: Indices, b: Indices, ranks: int, load: Indices, most: Indices, edge: int, steps: int
+) -> tuple[bool, int]:
+    """Take ``edge`` out of one tree, along a shortest chain of exchanges.
+
+    Whether there is one, and after how many steps, of which it takes hardly more than ``steps``.
+    """
     trees, edges = member.shape
     instead_of, within = np.full(edges, -1), np.full(edges, -1)
     instead_of[edge] = edge
-    queue, first, last = np.empty(edges, np.int64), 0, 1
+    queue, first, last, taken = np.empty(edges, np.int64), 0, 1, 0
     queue[0] = edge
     part = np.empty(ranks, np.int64)
-    while first < last:
+    while first < last and taken < steps:
         out = queue[first]
         first += 1
         for tree in range(trees):
             if not member[tree, out]:
                 continue
             _parts(member[tree], a, b, out, part)
+            taken += 2 * edges + ranks
             for other in range(edges):
                 if instead_of[other] >= 0 or member[tree, other] or part[a[other]] == part[b[other]]:
                     continue
@@ -89,8 +113,8 @@ def _give_way(
                         member[within[other], other] = True
                         member[within[other], instead_of[other]] = False
                         other = instead_of[other]
-                    return True
-    return False
+                    return True, taken
+    return False, taken
 
 
 @compiled

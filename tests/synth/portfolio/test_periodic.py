@@ -39,6 +39,14 @@ def test_all_of_the_size_is_carried_near_the_bound(spec, percent):
     assert made.outcome.time_s <= made.time_s
 
 
+def test_links_of_two_rates_without_ports_are_loaded_as_the_bound_says():
+    network = family("dragonfly:9x8", [5e-7], [400e9, 200e9])
+    made = synthesize_periodic(Request(network, "all_reduce", size_bytes=1 << 30))
+    per_byte_s = made.period_s / made.collective.total_bytes(made.chunk_bytes)
+    assert per_byte_s <= 1.01 * made.outcome.binding.time_s / (1 << 30)
+    assert made.outcome.percent_of_optimal >= 95
+
+
 def test_chunks_of_owners_stay_together_over_periods():
     shape = collective("all_gather", 3, 2)
     network = family("ring:3", [1e-6], [1e9])

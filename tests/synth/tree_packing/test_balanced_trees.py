@@ -9,6 +9,7 @@ from random_networks import random_networks
 from synth.networks.families import family
 from synth.tree_packing.balanced_trees import balanced_trees, exchanged
 from synth.tree_packing.spanning_trees import pair_links
+from synth.tree_packing.two_way_trees import hung
 
 
 def _span(edges, trees):
@@ -50,3 +51,12 @@ def test_shared_ports_are_loaded_evenly_too():
     load = edges.load @ np.bincount(trees.ravel(), minlength=edges.count)
     least = 64 * 2 * 7 / 8 * 1e-9
     assert load.max() <= 1.1 * least
+
+
+def test_low_trees_are_low_and_spread_over_roots():
+    edges = pair_links(family("dragonfly:5x4", [0.0], [1e9]))
+    low, even = (balanced_trees(edges, 8, low=low) for low in (True, False))
+    assert _span(edges, low)
+    heights = [max(hung(edges, tree).up_depth.max() for tree in trees) for trees in (low, even)]
+    assert heights[0] == 3
+    assert heights[0] <= heights[1]
