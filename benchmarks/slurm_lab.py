@@ -275,20 +275,30 @@ def cases(torch: str | None) -> list[Case]:
             Case("ddp", f"{modules} srun -N4 -n4 {torch} -P train.py", 0, _tells("of 4 alike")),
             Case("torchrun", f"{modules} srun -N4 -n4 {torchrun} train.py", 0, _tells("of 4 alike")),
         ]
-    # The last one: a drained node takes no more jobs.
-    watched = "--baseline profile.json --schedule s.json --state watch"
+    # What a timer starts again and again: all as in the baseline, then with a node that has become slow.
+    # These come last: a drained node takes no more jobs.
+    watched = "--baseline profile.json --schedule s.json --state watch --prometheus watch.prom"
     drain = f"salloc -N4 -n4 {ROOT}/examples/slurm/ccctl-watch-drain {watched}; status=$?"
     shown = "sinfo -N -h -o '%N %T %E'; exit $status"
-    return [*made, Case("drain", f"{drain}; {shown}", 1, _drained("gpu3"), slow="gpu3")]
+    return [
+        *made,
+        Case("watch", f"{drain}; {shown}", 0, _drained(None)),
+        Case("drain", f"{drain}; {shown}", 1, _drained("gpu3"), slow="gpu3"),
+    ]
 
 
-def _drained(node: str) -> Callable[[str, Path], bool]:
-    """Whether Slurm shows ``node``, and no other, as drained for what a watch found."""
+def _drained(node: str | None) -> Callable[[str, Path], bool]:
+    """Whether Slurm shows ``node``, and no other, as drained for what a watch found, and metrics agree."""
 
-    def holds(said: str, _job: Path) -> bool:
+    def holds(said: str, job: Path) -> bool:
         shown = [line for line in said.splitlines() if line.startswith(NODES)]
         found = [line.split()[0] for line in shown if " drain" in line and "ccctl watch: sends" in line]
-        return len(shown) == len(NODES) and found == [node]
+        metrics = dict(
+            line.rsplit(" ", 1) for line in (job / "watch.prom").read_text().splitlines() if line[:1] != "#"
+        )
+        ended, drifts = metrics['ccctl_exit_code{command="watch"}'], float(metrics["ccctl_watch_drifts"])
+        told = ended == "1" and drifts > 0 if node else ended == "0" and drifts == 0
+        return told and len(shown) == len(NODES) and found == ([node] if node else [])
 
     return holds
 

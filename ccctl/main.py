@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -193,8 +194,13 @@ def _usage(error: typer.TyperException) -> int:
         told = error.format_message().rstrip(".")
         if type(error).__name__ == "NoSuchOption":
             told = _unknown_option(error, context)
+        told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
         console.error(told, f"see {path} --help")
     return error.exit_code
+
+
+def _number(found: re.Match[str]) -> str:
+    return "is not a whole number" if found[1] == "int" else "is not a number"
 
 
 def _unknown_option(error: Any, context: typer.Context | None) -> str:

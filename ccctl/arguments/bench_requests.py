@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.program import Program
     from synth.selection import Selection
 
-__all__ = ["Contestant", "contestants", "of_selection", "requests"]
+__all__ = ["Contestant", "contestants", "elements", "of_selection", "requests"]
 
 
 @dataclass(frozen=True)
@@ -153,22 +153,32 @@ def requests(
     explain: bool = False,
 ) -> tuple[BenchRequest, ...]:
     """One request for each element type, operator and size; ``how`` makes it of what depends on these."""
-    from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
+    from exec.program.dtypes import dtype_of
     from exec.program.layout import count_of
 
     placements = _placements(placement, found)
-    asked_ops = _several(ops, REDOPS)
-    for op in asked_ops:
-        ufunc_of(op)
+    asked_types, asked_ops = elements(dtypes, ops)
     collective = found[0].proven.program.collective
     once = []
-    for dtype in _several(dtypes, DTYPES):
+    for dtype in asked_types:
         itemsize = dtype_of(dtype).itemsize
         counts = dict.fromkeys(count_of(collective, size, itemsize) for size in sizes)
         # Nothing is reduced by a gather: one operator stands for all.
         for op in asked_ops if collective.reduces else asked_ops[:1]:
             once += [_request(found, count, dtype, op, placements, how, explain) for count in counts]
     return tuple(once)
+
+
+def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The element types and the operators that were asked for; raises UsageError for one that is none."""
+    from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
+
+    asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)
+    for dtype in asked_types:
+        dtype_of(dtype)
+    for op in asked_ops:
+        ufunc_of(op)
+    return asked_types, asked_ops
 
 
 def _request(

@@ -144,7 +144,7 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.arguments.bench_requests import contestants, requests
+    from ccctl.arguments.bench_requests import contestants, elements, requests
     from ccctl.artifacts.foreign import read_report
     from ccctl.prepared.contestant import Wanted, prepared
     from ccctl.summaries.bench_rows import BenchRows
@@ -159,6 +159,9 @@ def bench(
         raise UsageError(f"--explain tells of one call: leave out -m {aggregate}")
     if sockets and vs is not None:
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
+    # What is wrong in the command line is said before minutes of measuring.
+    elements(dtype, op)
+    peers = () if vs == "none" and not paths else parse_peers(vs)
     before = read_report(baseline) if baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
@@ -179,7 +182,9 @@ def bench(
         )
         one, timeout = prepared(wanted)
         # Without an artifact ours stands beside the library of the ranks.
-        found, vs = [one], None if vs == "none" else vs or library_of(device, sockets=sockets) or None
+        found = [one]
+        if vs is None:
+            peers = parse_peers(library_of(device, sockets=sockets))
     world = world_of(_world(found, ranks, root, output), hosts, hostfile)
     how = partial(
         BenchRequest,
@@ -191,7 +196,7 @@ def bench(
         samples=per_iteration,
         window=window,
         device=parse_device(device),
-        peers=parse_peers(vs),
+        peers=peers,
     )
     asked = requests(found, sizes, dtype, op, placement, how, explain=explain) * cycles
     inputs = {name: digest for one in found for name, digest in one.proven.inputs.items()}

@@ -74,9 +74,12 @@ def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
         if plain in (key, key.rpartition(".")[0], Path(key).parent.as_posix())
     }
     if not chosen or plain == ".":
+        close = [repr(key) for key in found if plain in key] if plain.strip(".") else []
         raise UsageError(
             f"NAME: there is no example {name[:60]!r}",
-            hint=meant(name, found) or f"examples: {', '.join(found)}",
+            hint=f"did you mean {' or '.join(close)}?"
+            if close
+            else meant(name, found) or f"examples: {', '.join(found)}",
         )
     return chosen
 

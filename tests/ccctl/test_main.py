@@ -111,7 +111,7 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
             "see ccctl synth --help",
         ),
         (["snyth"], "No such command 'snyth'. Did you mean 'synth'?", "see ccctl --help"),
-        (["show", "--lines", "few", "x"], "'few' is not a valid int", "see ccctl show --help"),
+        (["show", "--lines", "few", "x"], "'few' is not a whole number", "see ccctl show --help"),
         (["schema", "cake"], "KIND: expected one of topology, ", ""),
     ],
 )

@@ -90,6 +90,11 @@ WRONG = {
     "parameters of a schedule": (["schedule.json", "-p", "ranks=4"], "schedule.json has no parameters"),
     "a placement that is not known": (["schedule.json", "--placement", "up"], "--placement: expected out"),
     "more ranks than the artifact has": (["schedule.json", "-n", "5"], "-n asks for 5 ranks"),
+    "another library, before links are measured": (
+        ["-n", 4, "--vs", "mpo"],
+        "expected mpi, gloo, nccl, found 'mpo'",
+    ),
+    "another type, before links are measured": (["-n", 4, "-d", "flaot"], "flaot"),
     "nothing to run": ([], "expected an ARTIFACT, or how many ranks to measure and to run on"),
     "a collective beside an artifact": (
         ["schedule.json", "--collective", "reduce"],
