@@ -34,7 +34,9 @@ __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 # A link is at most 1e9 times slower than another, so that each carries some bytes in a unit of time, and
 # SimGrid's precision (1e-5 bytes) is far below one of them.
 _SEND_BYTES = 1_000_000_000
-_HINT = "On Debian and Ubuntu: apt-get install python3-simgrid; elsewhere: pip install simgrid."
+# Later versions have no `Comm.wait_any`.
+_WANTED = "import simgrid; simgrid.Comm.wait_any"
+_HINT = "On Debian 12: apt-get install python3-simgrid."
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +51,9 @@ class InSimgrid:
 
 @cache
 def interpreter() -> str | None:
-    """The Python that can import SimGrid: this one, or the system's; None where neither can."""
+    """The Python that has a SimGrid that we can use: this one, or the system's; None where neither has."""
     for python in (sys.executable, shutil.which("python3", path=os.defpath)):
-        if python and _run([python, "-I", "-c", "import simgrid"], "").returncode == 0:
+        if python and _run([python, "-I", "-c", _WANTED], "").returncode == 0:
             return python
     return None
 
@@ -69,7 +71,7 @@ def replay_in_simgrid(schedule: Schedule, *, turns: bool) -> InSimgrid:
     """
     python = interpreter()
     if python is None:
-        raise UnavailableError("SimGrid's Python bindings are not installed", hint=_HINT)
+        raise UnavailableError("the Python bindings of SimGrid 3.32 to 3.34 are not installed", hint=_HINT)
     given, unit_s = _given(schedule, turns=turns)
     done = _run([python, "-I", simgrid_engine.__file__], json.dumps(given))
     if done.returncode != 0:
