@@ -157,15 +157,17 @@ def drawn(chance: np.random.Generator) -> str:
         for host, rate in zip(hosts, chance.choice([100, 100, 100, 60, 40, 25], count), strict=True)
         if rate < 100
     ]
+    slow = {}
     for _ in range(int(chance.integers(0, 3))):
         src, dst = chance.choice(hosts, 2, replace=False)
-        rates.append(f'"{src} -> {dst}" = "{chance.choice([10, 20, 40])}Mbit/s"')
+        slow[src, dst] = f'"{src} -> {dst}" = "{chance.choice([10, 20, 40])}Mbit/s"'
+    rates += slow.values()
     text = f'hosts = "h[1-{count}]"\nrate = "100Mbit/s"\n'
     if count > 3 and chance.random() < 0.5:
         cuts = sorted(chance.choice(np.arange(1, count), int(chance.integers(1, 3)), replace=False))
         racks = [hosts[low:high] for low, high in pairwise([0, *cuts, count])]
         text += f'racks = {json.dumps(racks)}\ntrunk = "{chance.choice([40, 60, 90])}Mbit/s"\n'
-    return text + ("[rates]\n" + "\n".join(dict.fromkeys(rates)) + "\n" if rates else "")
+    return text + ("[rates]\n" + "\n".join(rates) + "\n" if rates else "")
 
 
 def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from signal import Signals
 from typing import TYPE_CHECKING, Any, get_args
@@ -26,6 +26,7 @@ from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.launcher.protocol import Lost, Status
+    from synth.program import Program
 
 __all__ = [
     "HOSTS_VARIABLE",
@@ -34,6 +35,7 @@ __all__ = [
     "World",
     "by_default",
     "over_sockets",
+    "paced_between_hosts",
     "placed",
     "run_ranks",
     "started_by_mpi",
@@ -64,12 +66,23 @@ def world_of(ranks: int | None, hosts: str | None, hostfile: str | None) -> Worl
 
 
 def over_sockets(wires: str) -> bool:
-    """Whether ``--wires`` says sockets; raises UsageError where it is neither that nor mpi."""
+    """Whether ``--wires`` says sockets; raises UsageError where it is neither that nor mpi nor auto."""
     from exec.launcher.protocol import Wires
 
-    if wires not in get_args(Wires):
-        raise UsageError(f"--wires: expected {' or '.join(get_args(Wires))}, found {wires!r}")
+    known = ("auto", *get_args(Wires))
+    if wires not in known:
+        raise UsageError(f"--wires: expected {', '.join(known)}, found {wires!r}")
     return wires == "sockets"
+
+
+def paced_between_hosts(programs: Iterable[Program], world: World) -> bool:
+    """Whether programs whose threadblocks all send at rates of their own run between hosts.
+
+    Each then wants a connection of its own, which sockets give it and MPI does not.
+    """
+    if started_by_mpi() or (world.hosts is None and world.hostfile is None):
+        return False
+    return all(len(program.tb_bytes_per_s) for program in programs)
 
 
 def placed(world: World) -> tuple[int, tuple[HostSlots, ...]]:

@@ -60,11 +60,15 @@ class Links:
 
 @dataclass(frozen=True)
 class SharedPort:
-    """A resource that several links share and one transfer uses at a time; ``links`` are row numbers."""
+    """A resource that several links share and one transfer uses at a time; ``links`` are row numbers.
+
+    ``s_per_byte``: what it needs for a byte if that is less than of its fastest link, else 0.
+    """
 
     name: str
     links: tuple[int, ...]
     method: str
+    s_per_byte: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ class Profile:
         for index, port in enumerate(self.ports):
             place = f"ports[{index}].links"
             found += [f"{place}: there is no link {row}" for row in port.links if not 0 <= row < length]
+            if not 0.0 <= port.s_per_byte <= _MOST:
+                found.append(f"ports[{index}].s_per_byte: expected a number ≥ 0, found {port.s_per_byte}")
             if len(set(port.links)) != len(port.links):
                 found.append(f"{place}: expected each link once")
         return found

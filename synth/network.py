@@ -12,7 +12,7 @@ others meanwhile. So a fast NIC sends to several slow ones at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -48,7 +48,9 @@ class Network:
     """Ranks and links as columns; the ports of link e are ``link_port[link_port_start[e]:…[e+1]]``.
 
     ``memory`` says what copies and sums cost the ranks of a host, where that was measured. ``queues``: a slow
-    link between hosts does not hold a fast port for all of its own time.
+    link between hosts does not hold a fast port for all of its own time. ``port_beta_s_per_byte`` is then
+    what each port needs for a byte where that was measured, 0 where its fastest links tell; empty if they
+    tell of all.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Network:
     hold_alpha: bool = False
     memory: tuple[HostMemory, ...] = ()
     queues: bool = False
+    port_beta_s_per_byte: Floats = field(default_factory=lambda: floats([]))
 
     @property
     def ranks(self) -> int:
@@ -112,9 +115,10 @@ class Network:
 
     @cached_property
     def port_s_per_byte(self) -> Floats:
-        """What each port needs for a byte: as much as its fastest links, between hosts if there are any.
+        """What each port needs for a byte: as much as its fastest links, or less, if measured.
 
-        One link may have been measured too fast, so the median counts of those about as fast as the fastest.
+        Those between hosts count if there are any. One link may have been measured too fast, so the median
+        counts of those about as fast as the fastest.
         """
         found = np.zeros(len(self.ports))
         start, users = self.port_links
@@ -124,6 +128,9 @@ class Network:
             beta = self.beta_s_per_byte[mine[~within[mine]] if not within[mine].all() else mine]
             if len(beta):
                 found[port] = np.median(beta[beta <= beta.min() * _ALIKE])
+        if len(self.port_beta_s_per_byte):
+            own = self.port_beta_s_per_byte
+            found = np.where(own > 0, np.minimum(own, found), found)
         return floats(found)
 
     @cached_property
@@ -221,6 +228,13 @@ class Network:
         for name in ("src", "dst"):
             found += _outside(name, getattr(self, name), self.ranks, "rank")
         found += _outside("link_port", self.link_port, len(self.ports), "port")
+        if len(self.port_beta_s_per_byte) not in (0, len(self.ports)):
+            wanted = f"no values or {len(self.ports)} like ports"
+            found.append(f"port_beta_s_per_byte: expected {wanted}, found {len(self.port_beta_s_per_byte)}")
+        own = self.port_beta_s_per_byte
+        low, high = _BETA_S_PER_BYTE
+        for port in np.flatnonzero(~((own == 0) | ((own >= low) & (own <= high))))[:5]:
+            found.append(f"port_beta_s_per_byte[{port}]: expected 0 or a number > 0, found {own[port]}")
         start = self.link_port_start
         if start[0] != 0 or start[-1] != len(self.link_port) or (np.diff(start) < 0).any():
             found.append(f"link_port_start: expected to rise from 0 to {len(self.link_port)}")

@@ -40,6 +40,7 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
         ports=(),
         link_port_start=ints(np.zeros(len(link) + 1)),
         link_port=ints([]),
+        port_beta_s_per_byte=floats([]),
         queues=False,
     )
     return replace(schedule, network=streams, link=schedule.stream, stream=ints([]))

@@ -171,8 +171,9 @@ WiresOption = Annotated[
     typer.Option(
         "--wires",
         metavar="KIND",
-        autocompletion=words.one_of("mpi", "sockets"),
-        help="What joins the ranks: mpi, or sockets of its own, which need no MPI.",
+        autocompletion=words.one_of("auto", "mpi", "sockets"),
+        help="What joins the ranks: mpi, sockets of its own, which need no MPI, or auto: these between hosts "
+        "where a schedule gives each connection a rate.",
     ),
 ]
 Seed = Annotated[

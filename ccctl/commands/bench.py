@@ -52,7 +52,14 @@ from ccctl.arguments.options import (
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import World, over_sockets, run_ranks, started_by_mpi, world_of
+from ccctl.launching import (
+    World,
+    over_sockets,
+    paced_between_hosts,
+    run_ranks,
+    started_by_mpi,
+    world_of,
+)
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
@@ -117,7 +124,7 @@ def bench(
     window: Window = False,
     explain: Explain = False,
     device: Device = "cpu",
-    wires: WiresOption = "mpi",
+    wires: WiresOption = "auto",
     vs: Vs = None,
     profile: ProfileFile = None,
     baseline: Baseline = None,
@@ -186,6 +193,8 @@ def bench(
         if vs is None:
             peers = parse_peers(library_of(device, sockets=sockets))
     world = world_of(_world(found, ranks, root, output), hosts, hostfile)
+    if wires == "auto" and vs is None and not any(one.library(size) for one in found for size in sizes):
+        sockets = paced_between_hosts((one.at(size).program for one in found for size in sizes), world)
     how = partial(
         BenchRequest,
         warmup=warmup,

@@ -24,7 +24,7 @@ from ccctl.arguments.options import (
 )
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from ccctl.launching import over_sockets, run_ranks, world_of
+from ccctl.launching import over_sockets, paced_between_hosts, run_ranks, world_of
 from ccctl.runs.adaptive import run_adaptively
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def run(
         ),
     ] = None,
     device: Device = "cpu",
-    wires: WiresOption = "mpi",
+    wires: WiresOption = "auto",
     ranks: Ranks = None,
     hosts: Hosts = None,
     hostfile: Hostfile = None,
@@ -193,6 +193,8 @@ def run(
         size_bytes = size_bytes_of(program.collective, request.count, request.inputs[0].dtype.itemsize)
         program = found.at(size_bytes).program
         request = replace(request, program=program, library=found.library(size_bytes))
+    if wires == "auto" and not request.library:
+        sockets = paced_between_hosts([program], world)
     _refuse_crowding(request, here=not (world.hosts or world.hostfile))
     outputs, how = run_ranks(
         "exec.run_once:run_task", request, world, label="run", timeout_s=timeout, sockets=sockets

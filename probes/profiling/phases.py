@@ -22,7 +22,7 @@ from probes.sampling.samples import Place, Samples
 from probes.sharing.contention import behind, kept_waiting
 from probes.sharing.model import Share
 from probes.sharing.nics import contradicted, nic_shares
-from probes.sharing.trials import Known, Trials, attempts
+from probes.sharing.trials import Known, Trials, attempts, carries
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
 __all__ = ["Steps"]
@@ -134,7 +134,7 @@ class Steps:
         if not self._wants_trials(known):
             self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
             return [], []
-        trials = Trials(attempts(prober, known))
+        trials = Trials(attempts(prober, known), carries(prober, known))
         shares, said = trunk_shares(known, trials)
         self._through(shares, samples)
         self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)

@@ -15,10 +15,14 @@ __all__ = ["Share", "is_of", "nic_name", "ports"]
 
 @dataclass(frozen=True)
 class Share:
-    """A trial's verdict: ``pairs`` share a port of this name; with none, no port of it is there."""
+    """A trial's verdict: ``pairs`` share a port of this name; with none, no port of it is there.
+
+    ``s_per_byte``: what it needs for a byte if that is less than of its fastest link, else 0.
+    """
 
     name: str
     pairs: tuple[Pair, ...] = ()
+    s_per_byte: float = 0.0
 
 
 def nic_name(host: str, way: str, group: int | str | None = None) -> str:
@@ -34,6 +38,7 @@ def is_of(port: str, host: str, way: str) -> bool:
 def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share]) -> tuple[SharedPort, ...]:
     """The ports of ``pairs``, by row: what ``shares`` found out takes the place of what is assumed."""
     assumed = _assumed(pairs, places)
+    own = {share.name: share.s_per_byte for share in shares}
     row_of = {pair: row for row, pair in enumerate(pairs)}
     tried = {
         (place.host, way)
@@ -48,7 +53,10 @@ def ports(pairs: Sequence[Pair], places: Sequence[Place], shares: Sequence[Share
         rows = [row_of[pair] for pair in share.pairs if pair in row_of]
         if rows:
             assumed[share.name, "measured"] = sorted(rows)
-    return tuple(SharedPort(name, tuple(links), method) for (name, method), links in assumed.items())
+    return tuple(
+        SharedPort(name, tuple(links), method, own.get(name, 0.0))
+        for (name, method), links in assumed.items()
+    )
 
 
 def _assumed(pairs: Sequence[Pair], places: Sequence[Place]) -> dict[tuple[str, str], list[int]]:

@@ -1,9 +1,10 @@
-"""Trials of shared ports: two flows at once, each alone, at once again, and how long that takes."""
+"""Trials of shared ports: a few flows at once, each alone, at once again, and how much longer that takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -12,17 +13,25 @@ from probes.sampling.prober import Flow, Prober
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 
-__all__ = ["MOST_TRIALS", "Known", "SpentError", "Trial", "Trials", "attempts"]
+__all__ = ["MOST_TRIALS", "SHARED", "Known", "SpentError", "Trial", "Trials", "attempts", "carries"]
 
-Trial = tuple[Pair, Pair]
+# Flows that take equally long alone; each host takes part in one of them only.
+Trial = tuple[Pair, ...]
 Try = Callable[[Sequence[Trial]], Sequence[float]]
+# The bytes of each flow, seconds until all are through.
+Carry = Callable[[Mapping[Pair, float]], float]
 
 MOST_TRIALS = 64
-# The time of two flows one after the other in units of that together: 2 where they share nothing, 1
-# where one transfer at a time gets through, 1.5 where each of them takes three quarters of a port.
-_SHARED = 1.55
-_REPEATS = 2
-_FLOW_S, _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 0.03, 1 << 30, 1 << 16
+# How many times longer flows take together than alone: 1 where they share nothing, 2 where of two one at a
+# time gets through, 4/3 where each of two takes two thirds of a port.
+SHARED = 1.29
+# Below this nothing held the flows up.
+_DOUBTFUL = 1.1
+_REPEATS, _FLOW_S = 2, 0.03
+# Where links are slow, flows last so long that what queues and shapers let through at once weighs little.
+_SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.08
+_CARRY_S = 0.25
+_MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
@@ -42,6 +51,11 @@ class Known:
     places: Sequence[Place]
     kept_waiting: Mapping[Pair, float] = field(default_factory=dict)
 
+    @cached_property
+    def slow(self) -> bool:
+        """Whether there are slow links."""
+        return any(map(is_slow, self.beta.values()))
+
     def host(self, rank: int) -> str:
         return self.places[rank].host
 
@@ -55,24 +69,46 @@ class Known:
 
 @dataclass
 class Trials:
-    """Runs trials with ``attempt`` until there have been ``MOST_TRIALS``."""
+    """Runs ``MOST_TRIALS`` trials at most, with ``attempt``; flows of any length with ``carry``."""
 
     attempt: Try
+    carry: Carry
     made: int = 0
 
     @property
     def left(self) -> int:
         return MOST_TRIALS - self.made
 
-    def shared(self, trials: Sequence[Trial]) -> list[bool]:
-        """Whether the flows of each trial share a port; raises SpentError beyond the limit or the clock."""
+    def slowdowns(self, trials: Sequence[Trial]) -> list[float]:
+        """How many times longer the flows of each trial take together than alone.
+
+        Raises SpentError beyond the limit or the clock.
+        """
         if len(trials) > self.left:
             raise SpentError
         self.made += len(trials)
         found = self.attempt(trials)
         if np.isnan(found).any():
             raise SpentError
-        return [value < _SHARED for value in found]
+        return [max(1.0, float(value)) for value in found]
+
+    def carried(self, rates: Mapping[Pair, float]) -> float:
+        """The bytes/s of some flows at once if each has its part of the bytes; raises as `slowdowns` does.
+
+        They last so long that latencies, and what queues and shapers let through at once, weigh little.
+        """
+        if not self.left:
+            raise SpentError
+        self.made += 1
+        wanted = {pair: rate * _CARRY_S for pair, rate in rates.items()}
+        taken_s = min(self.carry(wanted) for _ in range(_REPEATS))
+        if np.isnan(taken_s):
+            raise SpentError
+        return sum(wanted.values()) / taken_s
+
+    def shared(self, trials: Sequence[Trial]) -> list[bool]:
+        """Whether the flows of each trial share a port; raises SpentError as `slowdowns` does."""
+        return [value > SHARED for value in self.slowdowns(trials)]
 
 
 def attempts(prober: Prober, known: Known) -> Try:
@@ -88,58 +124,79 @@ def attempts(prober: Prober, known: Known) -> Try:
     return attempt
 
 
+def carries(prober: Prober, known: Known) -> Carry:
+    """How all ranks run flows of any length together."""
+
+    def carry(wanted: Mapping[Pair, float]) -> float:
+        step = "what a trunk carries"
+        mine = prober.stream([_sized(pair, known, length) for pair, length in wanted.items()], step)
+        taken_s = _gathered(prober, mine, step)
+        return max(taken_s.values()) if taken_s.keys() >= wanted.keys() else float("nan")
+
+    return carry
+
+
 def _wave(
     prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]]
 ) -> dict[Trial, float]:
-    """Two flows take as long together as one after the other where one transfer at a time gets through.
+    """How many times longer the flows of each trial take together than alone.
 
-    Until both have ended, as of two that share a port one may well be let through first. A disturbance only
+    Until all have ended, as of two that share a port one may well be let through first. A disturbance only
     makes flows slower, so what is fast enough together is so; anything else is tried again. What a flow
     takes ``alone`` is measured in its first trials only.
     """
     together: dict[Trial, float] = {}
 
-    def both(trials: Sequence[Trial], step: str) -> bool:
+    def at_once(trials: Sequence[Trial], step: str) -> bool:
         took = _stream(prober, known, [pair for trial in trials for pair in trial], step)
-        for one, other in trials:
-            if not {one, other} <= took.keys():
+        for trial in trials:
+            if not took.keys() >= set(trial):
                 return False
-            end_s = max(took[one], took[other])
-            together[one, other] = min(together.get((one, other), end_s), end_s)
+            end_s = max(took[pair] for pair in trial)
+            together[trial] = min(together.get(trial, end_s), end_s)
         return True
 
-    def ratio(trial: Trial) -> float:
-        return sum(min(alone[pair]) for pair in trial) / together[trial]
+    def slowdown(trial: Trial) -> float:
+        return together[trial] / max(min(alone[pair]) for pair in trial)
 
     out_of_time = dict.fromkeys(wave, float("nan"))
-    if not both(wave, "shared ports, both"):
+    repeats = _SLOW_REPEATS if known.slow else _REPEATS
+    if not at_once(wave, "shared ports, at once"):
         return out_of_time
-    for end in (0, 1):
-        flows = [trial[end] for trial in wave if len(alone.get(trial[end], ())) < _REPEATS]
+    for turn in range(max(map(len, wave))):
+        flows = [
+            trial[turn] for trial in wave if turn < len(trial) and len(alone.get(trial[turn], ())) < repeats
+        ]
         took = _stream(prober, known, flows, "shared ports, one alone") if flows else {}
         if len(took) < len(flows):
             return out_of_time
         for pair, seconds in took.items():
             alone.setdefault(pair, []).append(seconds)
-    doubtful = [trial for trial in wave if ratio(trial) < _SHARED]
-    if doubtful and not both(doubtful, "shared ports, both again"):
+    doubtful = [trial for trial in wave if slowdown(trial) > _DOUBTFUL]
+    if doubtful and not at_once(doubtful, "shared ports, at once again"):
         return out_of_time
-    return {trial: ratio(trial) for trial in wave}
+    return {trial: slowdown(trial) for trial in wave}
 
 
 def _stream(prober: Prober, known: Known, pairs: Sequence[Pair], step: str) -> dict[Pair, float]:
     """How long each flow took, on every rank."""
-    mine = prober.stream([_flow(pair, known) for pair in pairs], step)
+    lasts_s = _SLOW_FLOW_S if known.slow else _FLOW_S
+    return _gathered(
+        prober, prober.stream([_sized(pair, known, lasts_s / known.beta[pair]) for pair in pairs], step), step
+    )
+
+
+def _gathered(prober: Prober, mine: dict[Pair, float], step: str) -> dict[Pair, float]:
+    """What every rank measured, on every rank."""
     prober.waits_for_all(step)
     return {pair: seconds for part in prober.comm.allgather(mine) for pair, seconds in part.items()}
 
 
-def _flow(pair: Pair, known: Known) -> Flow:
-    """So many bytes that the flow alone takes some hundredths of a second."""
-    beta = known.beta[pair]
-    slow = is_slow(beta)
+def _sized(pair: Pair, known: Known, length: float) -> Flow:
+    """A flow of about so many bytes."""
+    slow = is_slow(known.beta[pair])
     size = _SMALL_BYTES if slow else _LARGE_BYTES
-    length = min(max(_FLOW_S / beta, _LEAST_FLOW_BYTES), _MOST_FLOW_BYTES)
+    length = min(max(length, _LEAST_FLOW_BYTES), _MOST_FLOW_BYTES)
     return Flow(pair, Train(size, max(16, int(length / size)), 1, calmly=slow))
 
 

@@ -1,26 +1,62 @@
-"""Shared trunks: links between hosts, without a common host, that are slower together than alone.
+"""Shared trunks: ports between hosts through which links without a common host slow each other down.
 
-Two such links that share a port are the seed: every other host is then tried as a sender beside one
-of them, and as a receiver, so the trials grow with the number of hosts, not with that of pairs. What is
-on one side of a trunk may be several racks: neighbours there are tried with one flow that stays and one
-that leaves. A trunk that carries two flows at their full rate is no port, and is only told.
+Links that were slower in company are loaded at once with others of their round, and all that is not needed
+for the slowdown is left out: what remains crosses one port. Every other host is then tried as a sender and
+as a receiver beside flows that fill the port, so the trials grow with the number of hosts, not with that of
+pairs. At last as many flows as can fill the port tell what it carries. What is on one side of a trunk may
+be several racks: neighbours there are tried with one flow that stays and one that leaves.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
-from probes.sharing.trials import Known, SpentError, Trial, Trials
+from probes.sharing.trials import SHARED, Known, SpentError, Trial, Trials
 
 __all__ = ["one_at_a_time", "trunk_shares"]
 
 _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
+# A host is tried where its flow, if it crosses the trunk, slows those down that do at least so many times.
+_LEAST_CONTRAST = 1.15
+_MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
+# A trunk that carries so much more than its fastest link has a rate of its own.
+_FASTER = 1.05
+
+
+@dataclass
+class _Trunk:
+    """Hosts that send through a port, those that receive through it, and the bytes/s that it carries."""
+
+    near: list[str]
+    far: list[str]
+    rate: float
+
+    def slowdown(self, flows: Trial, known: Known) -> float:
+        """How many times longer flows that cross it take together than alone."""
+        return max(1.0, _rate(flows, known) / self.rate)
+
+    def links(self, known: Known) -> list[Pair]:
+        """The measured links that cross it, fastest first."""
+        ends = set(self.near), set(self.far)
+        found = [
+            pair for pair in known.beta if known.host(pair[0]) in ends[0] and known.host(pair[1]) in ends[1]
+        ]
+        return sorted(found, key=lambda pair: (known.beta[pair], pair))
+
+    def share(self, known: Known) -> Share:
+        order, links = list(known.ranks_of()), self.links(known)
+        sides = (",".join(sorted(side, key=order.index)) for side in (self.near, self.far))
+        fastest = 1 / known.beta[links[0]]
+        s_per_byte = 1 / self.rate if self.rate > _FASTER * fastest else 0.0
+        return Share(f"trunk {' → '.join(sides)}", tuple(sorted(links)), s_per_byte)
 
 
 def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
@@ -33,9 +69,8 @@ def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
             if seed is None:
                 sure = {pair: gain for pair, gain in known.contended.items() if pair in left}
                 return found, [_unexplained(sure)] if len(sure) > 1 else []
-            first = _through(seed, known, trials)
-            found += first
-            found += _racks_within(first[0], found, known, trials)
+            found += (first := _through(seed, known, trials))
+            found += _racks_within(first[0], found, known, trials) if first else ()
             covered = {pair for share in found for pair in share.pairs} | set(seed)
             left = {pair: gain for pair, gain in left.items() if pair not in covered}
     return found, []
@@ -53,14 +88,130 @@ def one_at_a_time(
     return first_fit(pairs, needed)
 
 
+def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
+    """As few links as slow each other down although no two have a host in common; None if there are none.
+
+    Tried twice, as a disturbance may make any look so.
+    """
+    for pair in sorted(contended, key=lambda pair: (-contended[pair], pair))[:_MOST_SEEDS]:
+        for loaded in _loads(pair, contended, known):
+            if trials.shared([loaded])[0]:
+                seed = _fewest(loaded, known, trials)
+                if trials.shared([seed])[0]:
+                    return seed
+    return None
+
+
+def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
+    """Flows that were under way with that of ``pair``: as many as can be at once, until each had its turn."""
+    # Of those that share a port one may take it all, and does not look contended itself.
+    left = [
+        other
+        for other in known.beta
+        if _stride(other, known) == _stride(pair, known) and _are_apart((pair, other), known)
+    ]
+    left.sort(key=lambda other: (-contended.get(other, 0.0), known.beta[other], other))
+    tried: list[Pair] = []
+    while left:
+        found = _without_common_host([pair, *left, *tried], known)
+        yield found
+        tried += [other for other in left if other in found]
+        left = [other for other in left if other not in found]
+
+
+def _fewest(flows: Trial, known: Known, trials: Trials) -> Trial:
+    """``flows`` without those, by halves, that are not needed for them to share a port."""
+    flows = tuple(sorted(flows, key=lambda pair: (-known.beta[pair], pair)))
+    size = len(flows) // 2
+    while size:
+        first = 0
+        while first < len(flows):
+            rest = flows[:first] + flows[first + size :]
+            if len(rest) > 1 and trials.shared([rest])[0]:
+                flows = rest
+            else:
+                first += size
+        size //= 2
+    return flows
+
+
+def _stride(pair: Pair, known: Known) -> int:
+    order = list(known.ranks_of())
+    return (order.index(known.host(pair[1])) - order.index(known.host(pair[0]))) % len(order)
+
+
 def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
     """The trunk that the links of ``seed`` cross, and the one back."""
-    near, far = _sides(seed, known, trials)
-    (a, b), (c, d) = seed
-    found = [_trunk(near, far, known)]
-    if {(b, a), (d, c)} <= known.beta.keys() and trials.shared([((b, a), (d, c))])[0]:
-        found.append(_trunk(far, near, known))
+    near, far = ([known.host(pair[end]) for pair in seed] for end in (0, 1))
+    there = _Trunk(near, far, _rate(seed, known) / trials.slowdowns([seed])[0])
+    _find_sides(there, known, trials)
+    back = _Trunk(there.far, there.near, there.rate)
+    shares = []
+    for trunk in (there, back):
+        # As much as possible at once tells what it carries.
+        flows = _without_common_host(trunk.links(known), known)
+        expected = trunk.slowdown(flows, known)
+        if expected > _LEAST_CONTRAST:
+            found = trials.slowdowns([flows])[0]
+            if found > min(math.sqrt(expected), SHARED):
+                trunk.rate = _rate(flows, known) / found
+                trunk.rate = trials.carried(_fair(flows, trunk.rate, known))
+                shares.append(trunk.share(known))
+    return shares
+
+
+def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
+    """The max-min fair rates (bytes/s) of some flows through a port of this rate."""
+    found: dict[Pair, float] = {}
+    for left, pair in zip(
+        range(len(flows), 0, -1), sorted(flows, key=lambda pair: -known.beta[pair]), strict=True
+    ):
+        found[pair] = min(1 / known.beta[pair], rate / left)
+        rate -= found[pair]
     return found
+
+
+def _find_sides(trunk: _Trunk, known: Known, trials: Trials) -> None:
+    """Find the hosts that send through the port of a trunk, and those that receive through it.
+
+    Beside links of the seed, which have that port in common and no other; where these do not show whether a
+    slow host does, beside all that are known by then.
+    """
+    seed = replace(trunk, near=[*trunk.near], far=[*trunk.far])
+    for host in known.ranks_of():
+        if host in (*trunk.near, *trunk.far):
+            continue
+        for side, end in ((trunk.near, 0), (trunk.far, 1)):
+            crosses = _crosses(host, end, seed, known, trials)
+            if crosses is None:
+                crosses = _crosses(host, end, trunk, known, trials)
+            if crosses:
+                side.append(host)
+                break
+
+
+def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Trials) -> bool | None:
+    """Whether a host sends (``end`` 0) or receives (1) through a trunk: it then slows those down that do.
+
+    By the trial that shows it best, beside flows that just fill the trunk; None where none shows it.
+    """
+    others = trunk.far if end == 0 else trunk.near
+    mine = [
+        pair for pair in known.beta if known.host(pair[end]) == host and known.host(pair[1 - end]) in others
+    ]
+    across = trunk.links(known)[:_MOST_FLOWS]
+    contrast = _LEAST_CONTRAST
+    trial: Trial = ()
+    company: Trial = ()
+    for link in sorted(mine, key=lambda pair: (known.beta[pair], pair))[:_MOST_LINKS]:
+        for beside in _companies([pair for pair in across if _are_apart((link, pair), known)], known):
+            times = trunk.slowdown((link, *beside), known) / trunk.slowdown(beside, known)
+            if times > contrast:
+                contrast, trial, company = times, (link, *beside), beside
+    if not trial:
+        return None
+    # In the middle between what is to be expected if it does and if it does not.
+    return trials.slowdowns([trial])[0] > trunk.slowdown(company, known) * math.sqrt(contrast)
 
 
 def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Trials) -> list[Share]:
@@ -75,7 +226,8 @@ def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Tr
             if seed is None or stays in (one, other) or any({*seed} <= {*share.pairs} for share in inner):
                 continue
             if len(found) + len(inner) < _MOST_TRUNKS and all(trials.shared([seed])[0] for _ in range(2)):
-                inner += _through(seed, known, trials)
+                names = {share.name for share in (*found, *inner)}
+                inner += [share for share in _through(seed, known, trials) if share.name not in names]
     return inner
 
 
@@ -88,66 +240,34 @@ def _between(hosts: Sequence[tuple[str, str]], known: Known) -> Trial | None:
     return None if links[0] is None or links[1] is None else (links[0], links[1])
 
 
-def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
-    """Two links that share a port although they have no host in common, one of them contended.
-
-    Tried twice, as a disturbance may make any two look so.
-    """
-    order = sorted(contended, key=lambda pair: (-contended[pair], pair))
-    # Of two that share a port one may take it all, and does not look contended itself.
-    beside = [pair for pair in known.beta if pair not in contended]
-    apart = [
-        (one, other)
-        for at, one in enumerate(order)
-        for other in (*order[at + 1 :], *beside)
-        if len({known.host(rank) for rank in (*one, *other)}) == 4
-    ]
-    # Those of one round were under way at the same time.
-    apart.sort(key=lambda two: (_stride(two[0], known) != _stride(two[1], known), two[1] in beside))
-    seeds = (trial for trial in apart[:_MOST_SEEDS] if all(trials.shared([trial])[0] for _ in range(2)))
-    return next(seeds, None)
+def _rate(flows: Trial, known: Known) -> float:
+    """Bytes/s of some flows, each alone."""
+    return sum(1 / known.beta[pair] for pair in flows)
 
 
-def _stride(pair: Pair, known: Known) -> int:
-    return (pair[1] - pair[0]) % len(known.places)
+def _companies(flows: Sequence[Pair], known: Known) -> Iterator[Trial]:
+    """A few of ``flows`` that have no host in common, in every way."""
+    for count in range(1, _MOST_IN_COMPANY + 1):
+        for company in combinations(flows, count):
+            if _are_apart(company, known):
+                yield company
 
 
-def _sides(seed: Trial, known: Known, trials: Trials) -> tuple[list[str], list[str]]:
-    """The hosts that send through the port of ``seed``, and those that receive through it."""
-    (a, b), (c, d) = seed
-    near, far = [known.host(a), known.host(c)], [known.host(b), known.host(d)]
-    for host, ranks in known.ranks_of().items():
-        if host in near or host in far:
-            continue
-        rank = ranks[0]
-        if _crosses([((rank, d), (a, b)), ((rank, b), (c, d))], known, trials):
-            near.append(host)
-        elif _crosses([((c, rank), (a, b)), ((a, rank), (c, d))], known, trials):
-            far.append(host)
-    return near, far
+def _without_common_host(flows: Sequence[Pair], known: Known) -> Trial:
+    """Those of ``flows`` that have no host in common with one before."""
+    found: Trial = ()
+    for pair in flows:
+        if _are_apart((*found, pair), known):
+            found = (*found, pair)
+    return found
 
 
-def _crosses(options: Sequence[Trial], known: Known, trials: Trials) -> bool:
-    """Whether the first link shares a port with the second, by the option of most bytes a second.
-
-    Two slow flows may fit into a port side by side.
-    """
-    measured = sorted(
-        (trial for trial in options if trial[0] in known.beta),
-        key=lambda trial: -sum(1 / known.beta[pair] for pair in trial),
-    )
-    return bool(measured) and trials.shared(measured[:1])[0]
-
-
-def _trunk(near: Sequence[str], far: Sequence[str], known: Known) -> Share:
-    order = list(known.ranks_of())
-    sides = (",".join(sorted(side, key=order.index)) for side in (near, far))
-    pairs = [pair for pair in known.beta if known.host(pair[0]) in near and known.host(pair[1]) in far]
-    return Share(f"trunk {' → '.join(sides)}", tuple(sorted(pairs)))
+def _are_apart(flows: Trial, known: Known) -> bool:
+    return len({known.host(rank) for pair in flows for rank in pair}) == 2 * len(flows)
 
 
 def _unexplained(contended: Mapping[Pair, float]) -> str:
     return (
         f"{len(contended)} links between hosts are up to {max(contended.values()):.1f} times faster alone "
-        "than in company, but no two of them share a port: the network carries less than its hosts together"
+        "than in company, but no few of them share a port: the network carries less than its hosts together"
     )

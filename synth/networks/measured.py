@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.columns import ints
+from probes.columns import floats, ints
 from probes.link_costs import Profile
 from synth.network import Network
 
@@ -21,6 +21,7 @@ def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = 
     for number, port in enumerate(profile.ports):
         for row in port.links:
             ports_of[row].append(number)
+    own_s = [port.s_per_byte for port in profile.ports]
     return Network(
         name=name,
         hosts=tuple(rank.host for rank in profile.ranks),
@@ -34,4 +35,5 @@ def from_profile(profile: Profile, name: str = "profile", *, hold_alpha: bool = 
         hold_alpha=hold_alpha,
         memory=profile.memory,
         queues=profile.transport == "mpi",
+        port_beta_s_per_byte=floats(own_s if any(own_s) else []),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from probes.columns import floats
 from synth.network import Link, Network, build
 from synth.networks.families import family
 
@@ -44,7 +45,9 @@ def networks(draw: st.DrawFn, most_ranks: int = 7) -> Network:
     links = [Link(src, dst, draw(alpha), 1 / draw(bandwidth), draw(_ports(src, dst))) for src, dst in pairs]
     hosts = [f"h{rank // 2}" for rank in range(ranks)]
     found = build("random", hosts, links, hold_alpha=draw(st.booleans()))
-    return replace(found, queues=draw(st.booleans()))
+    rated = st.sampled_from([0.0, 1 / 100e9])
+    own_s = draw(st.one_of(st.just([]), st.tuples(*[rated for _ in found.ports])))
+    return replace(found, queues=draw(st.booleans()), port_beta_s_per_byte=floats(own_s))
 
 
 def _ports(src: int, dst: int) -> st.SearchStrategy[tuple[str, ...]]:

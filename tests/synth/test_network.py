@@ -109,3 +109,20 @@ def test_a_slow_link_of_a_network_that_queues_leaves_the_rest_of_a_fast_port_to_
     assert plain.port_hold_s(2).tolist() == [2.0, 8.0]
     assert queued.port_hold_s(2).tolist() == [2.0, 2.0]
     assert queued.hold_s(2).tolist() == [2.0, 8.0]
+
+
+def test_a_port_that_was_measured_itself_is_faster_than_its_links() -> None:
+    links = [Link(0, 1, 0.0, 2.0, ("out", "cable")), Link(0, 2, 0.0, 4.0, ("out",))]
+    plain = replace(build("trunk", ["a", "b", "c"], links), queues=True)
+    rated = replace(plain, port_beta_s_per_byte=floats([1.0, 0.0]))
+    assert plain.port_s_per_byte.tolist() == [2.0, 2.0]
+    assert rated.port_s_per_byte.tolist() == [1.0, 2.0]
+    assert rated.port_hold_s(2).tolist() == [2.0, 4.0, 2.0]
+    # No slower than what its links have shown.
+    late = replace(plain, port_beta_s_per_byte=floats([3.0, 0.0]))
+    assert late.port_s_per_byte.tolist() == [2.0, 2.0]
+    assert rated.problems() == []
+    assert "2 like ports" in replace(plain, port_beta_s_per_byte=floats([1.0])).problems()[0]
+    for wrong in (-1.0, float("nan"), float("inf")):
+        found = replace(plain, port_beta_s_per_byte=floats([0.0, wrong])).problems()
+        assert found == [f"port_beta_s_per_byte[1]: expected 0 or a number > 0, found {wrong}"]

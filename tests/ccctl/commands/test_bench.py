@@ -76,7 +76,10 @@ WRONG = {
         ["schedule.json", "--vs", "mpi,rccl"],
         "--vs: expected mpi, gloo, nccl, found 'rccl'",
     ),
-    "wires that are not known": (["schedule.json", "--wires", "rdma"], "--wires: expected mpi or sockets"),
+    "wires that are not known": (
+        ["schedule.json", "--wires", "rdma"],
+        "--wires: expected auto, mpi, sockets",
+    ),
     "a library without MPI": (["schedule.json", "--wires", "sockets", "--vs", "mpi"], "leave out --wires"),
     "an algorithm of gloo": (["schedule.json", "--vs", "gloo:ring"], "gloo has no algorithms"),
     "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "-t: a rank is a process"),

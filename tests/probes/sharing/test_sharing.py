@@ -21,15 +21,30 @@ def links(where):
     return {pair: 1e-9 for pair in pairs if where[pair[0]].host != where[pair[1]].host}
 
 
-class Network:
-    """Answers trials: flows that have one of ``ports`` in common reach together what one does."""
+def no_carry(wanted):
+    raise AssertionError(wanted)
 
-    def __init__(self, ports):
-        self._ports, self.asked = ports, []
+
+class Network:
+    """Answers trials: a port carries ``rate`` bytes/s; a link needs what ``known`` says, else 1 ns a byte."""
+
+    def __init__(self, ports, known=None, rate=1e9):
+        self._ports, self._known, self._rate, self.asked = ports, known or {}, rate, []
 
     def __call__(self, trials):
         self.asked += trials
-        return [1.02 if any(a in port and b in port for port in self._ports) else 1.97 for a, b in trials]
+        return [max(1.02, *(self._load(trial, port) for port in self._ports), 0.0) for trial in trials]
+
+    def carry(self, wanted):
+        taken_s = [length * self._known.get(pair, 1e-9) for pair, length in wanted.items()]
+        through = [sum(wanted[pair] for pair in wanted if pair in port) / self._rate for port in self._ports]
+        return max(taken_s + through)
+
+    def trials(self, **made):
+        return Trials(self, self.carry, **made)
+
+    def _load(self, trial, port):
+        return sum(1 / self._known.get(pair, 1e-9) for pair in trial if pair in port) / self._rate
 
 
 def nics(where, groups_of):
@@ -51,7 +66,7 @@ def test_ranks_are_sorted_by_the_nic_that_they_share(hosts, groups):
     where = places(hosts, each)
     truth = nics(where, groups)
     network = Network(truth)
-    found = nic_shares(Known(links(where), {}, where), Trials(network))
+    found = nic_shares(Known(links(where), {}, where), network.trials())
     assert {frozenset(share.pairs) for share in found if share.pairs} == {frozenset(port) for port in truth}
     names = [share.name for share in found if not share.pairs]
     assert len(names) == (2 * hosts if len(groups) > 1 else 0)
@@ -61,14 +76,14 @@ def test_ranks_are_sorted_by_the_nic_that_they_share(hosts, groups):
 def test_hosts_with_one_rank_and_two_hosts_alone_are_not_tried():
     for where in (places(4, 1), places(2, 2)):
         network = Network([])
-        assert nic_shares(Known(links(where), {}, where), Trials(network)) == []
+        assert nic_shares(Known(links(where), {}, where), network.trials()) == []
         assert network.asked == []
 
 
 def test_when_trials_run_out_the_rest_stays_as_assumed():
     where = places(40, 2)
     network = Network([])
-    found = nic_shares(Known(links(where), {}, where), Trials(network))
+    found = nic_shares(Known(links(where), {}, where), network.trials())
     assert len(network.asked) == MOST_TRIALS
     assert len({share.name for share in found if not share.pairs}) == MOST_TRIALS
 
@@ -76,10 +91,13 @@ def test_when_trials_run_out_the_rest_stays_as_assumed():
 def test_without_time_nothing_is_refuted():
     where = places(3, 2)
     assert (
-        nic_shares(Known(links(where), {}, where), Trials(lambda trials: [float("nan")] * len(trials))) == []
+        nic_shares(
+            Known(links(where), {}, where), Trials(lambda trials: [float("nan")] * len(trials), no_carry)
+        )
+        == []
     )
     with pytest.raises(SpentError):
-        Trials(lambda trials: [1.0] * len(trials), made=MOST_TRIALS).shared([((0, 1), (2, 3))])
+        Trials(lambda trials: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared([((0, 1), (2, 3))])
 
 
 def crossing(where, near, far):
@@ -94,7 +112,7 @@ def test_a_trunk_between_two_racks_is_found_both_ways(hosts, each):
     there, back = crossing(where, near, far), crossing(where, far, near)
     network = Network([there, back])
     contended = dict.fromkeys([pair for pair in there | back if (pair[1] - pair[0]) % 2 == 0], 2.0)
-    found, said = trunk_shares(Known(links(where), contended, where), Trials(network))
+    found, said = trunk_shares(Known(links(where), contended, where), network.trials())
     assert {share.pairs for share in found} == {tuple(sorted(there)), tuple(sorted(back))}
     assert all(share.name.startswith("trunk h") for share in found)
     assert said == []
@@ -114,51 +132,59 @@ def test_every_rack_of_several_is_found(sizes):
     network = Network(ports)
     largest = max(range(len(sizes)), key=lambda rack: sizes[rack])
     seen = [pair for pair in links(where) if rack_of[f"h{pair[0]}"] == largest != rack_of[f"h{pair[1]}"]]
-    found, _ = trunk_shares(Known(links(where), dict.fromkeys(seen, 2.0), where), Trials(network))
+    found, _ = trunk_shares(Known(links(where), dict.fromkeys(seen, 2.0), where), network.trials())
     assert {frozenset(share.pairs) for share in found} == {frozenset(port) for port in ports}
 
 
-def test_a_slow_host_is_tried_beside_the_faster_flow():
-    # Two flows of 40 fit almost into a trunk of 60; one of 40 and one of 100 do not.
+def test_slow_hosts_are_tried_beside_flows_that_fill_the_trunk():
+    # Two flows of 400 MB/s fit almost into a trunk of 600; one of 400 and one of 1000 do not.
     where = places(6, 1)
     there = crossing(where, {"h0", "h1", "h2"}, {"h3", "h4", "h5"})
-    known = {pair: 2.5e-9 if {0, 3} & set(pair) else 1e-9 for pair in links(where)}
-
-    def answers(trials):
-        slow = [all(known[pair] > 1e-9 for pair in trial) for trial in trials]
-        share = [all(pair in there for pair in trial) for trial in trials]
-        return [1.6 if late else 1.02 if both else 1.97 for late, both in zip(slow, share, strict=True)]
-
-    found, _ = trunk_shares(Known(known, {(1, 3): 2.0, (2, 4): 2.0}, where), Trials(answers))
+    fast = {pair: 1 / 6e8 if pair in there else 1e-9 for pair in links(where)}
+    known = {pair: 2.5e-9 if {0, 3} & set(pair) else beta for pair, beta in fast.items()}
+    network = Network([there], known, rate=6e8)
+    found, _ = trunk_shares(Known(known, {(1, 4): 2.0, (2, 5): 2.0}, where), network.trials())
     assert [set(share.pairs) for share in found] == [there]
+
+
+def test_a_trunk_that_only_three_flows_fill_is_found_with_its_rate():
+    where = places(8, 1)
+    racks = {"h0", "h1", "h2", "h3"}, {"h4", "h5", "h6", "h7"}
+    ports = [crossing(where, *racks), crossing(where, *racks[::-1])]
+    known = dict.fromkeys(links(where), 2e-9)
+    network = Network(ports, known, rate=1.1e9)
+    found, said = trunk_shares(Known(known, {(0, 4): 1.5, (1, 5): 1.5}, where), network.trials())
+    assert said == []
+    assert {frozenset(share.pairs) for share in found} == {frozenset(port) for port in ports}
+    assert [share.s_per_byte for share in found] == [pytest.approx(1 / 1.1e9)] * 2
 
 
 def test_a_trunk_of_one_direction_is_found_in_that_direction():
     where = places(4, 1)
     there = crossing(where, {"h0", "h1"}, {"h2", "h3"})
-    found, _ = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 2.0}, where), Trials(Network([there])))
+    found, _ = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 2.0}, where), Network([there]).trials())
     assert found == [Share("trunk h0,h1 → h2,h3", ((0, 2), (0, 3), (1, 2), (1, 3)))]
 
 
 def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
     where = places(4, 1)
     there = crossing(where, {"h0", "h1"}, {"h2", "h3"})
-    found, said = trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([there])))
+    found, said = trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Network([there]).trials())
     assert [share.pairs for share in found] == [((0, 2), (0, 3), (1, 2), (1, 3))]
     assert said == []
-    assert trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Trials(Network([]))) == ([], [])
+    assert trunk_shares(Known(links(where), {}, where, {(0, 2): 5.0}), Network([]).trials()) == ([], [])
 
 
 def test_one_trial_alone_makes_no_trunk():
     where = places(4, 1)
-    answers = iter([1.0])
-    trials = Trials(lambda asked: [next(answers, 2.0) for _ in asked])
+    answers = iter([2.0])
+    trials = Trials(lambda asked: [next(answers, 1.0) for _ in asked], no_carry)
     assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
 
 
 def test_contention_that_no_two_links_explain_is_told():
     where = places(4, 1)
-    found, said = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 1.5}, where), Trials(Network([])))
+    found, said = trunk_shares(Known(links(where), {(0, 2): 2.0, (1, 3): 1.5}, where), Network([]).trials())
     assert found == []
     assert "2 links" in said[0]
     assert "2.0 times" in said[0]
@@ -167,7 +193,7 @@ def test_contention_that_no_two_links_explain_is_told():
 def test_without_contention_nothing_is_tried():
     where = places(6, 1)
     network = Network([])
-    assert trunk_shares(Known(links(where), {}, where), Trials(network)) == ([], [])
+    assert trunk_shares(Known(links(where), {}, where), network.trials()) == ([], [])
     assert network.asked == []
 
 
@@ -213,13 +239,13 @@ def test_flows_share_a_port_when_they_take_as_long_as_one_after_the_other():
     wires = Wires({(0, 3), (1, 4)})
     tried = attempts(wires, Known(links(where), {}, where))
     shared, apart = ((0, 3), (1, 4)), ((0, 3), (2, 5))
-    assert tried([shared]) == [pytest.approx(1.0)]
+    assert tried([shared]) == [pytest.approx(2.0)]
     # Both at once, each alone, and as they looked slow, both again.
     assert wires.flows == [[*shared], [(0, 3)], [(1, 4)], [*shared]]
-    assert tried([apart]) == [pytest.approx(2.0)]
+    assert tried([apart]) == [pytest.approx(1.0)]
     assert wires.flows[4:] == [[*apart], [(0, 3)], [(2, 5)]]
     # What is known of a flow alone is not measured a third time.
-    assert tried([shared]) == [pytest.approx(1.0)]
+    assert tried([shared]) == [pytest.approx(2.0)]
     assert wires.flows[7:] == [[*shared], [(1, 4)], [*shared]]
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from probes.columns import floats, ints
@@ -37,6 +39,14 @@ def test_costs_are_the_capability_of_each_link(profile):
     assert network.hosts == ("h0", "h0", "h1")
     assert network.beta_s_per_byte.tolist() == [1e-9, 2e-9, 4e-9]
     assert network.alpha_s.tolist() == [1e-6, 2e-6, 3e-6]
+
+
+def test_a_port_that_was_measured_itself_has_its_rate(profile):
+    assert from_profile(profile).port_beta_s_per_byte.tolist() == []
+    trunk = SharedPort("trunk", (1, 2), "measured", 1.5e-9)
+    network = from_profile(replace(profile, ports=(*profile.ports, trunk)))
+    assert network.problems() == []
+    assert network.port_beta_s_per_byte.tolist() == [0.0, 0.0, 1.5e-9]
 
 
 def test_ports_are_carried_over(profile):
