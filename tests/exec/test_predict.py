@@ -70,13 +70,29 @@ def test_what_is_sooner_by_less_than_predictions_are_good_to_does_not_win(rate):
 
 
 def test_of_what_is_predicted_alike_a_forest_is_taken_where_links_between_hosts_differ():
-    for slow, taken, hosts in ((1e-9, "ring", 4), (4e-9, "forest", 4), (4e-9, "ring", 1)):
-        links = [
-            Link(a, b, 1e-6, slow if 3 in (a, b) else 1e-9) for a in range(4) for b in range(4) if a != b
-        ]
-        network = build("hosts", [f"h{rank % hosts}" for rank in range(4)], links)
-        made = replace(ring_all_reduce(4), network=network, method="ring")
+    for slow, taken, hosts in ((1e-9, "greedy", 4), (4e-9, "forest", 4), (4e-9, "greedy", 1)):
+        made = _exchange_of_four(slow, hosts)
         assert soonest([made, replace(made, method="forest")]).method == taken
+
+
+def test_of_what_is_predicted_alike_a_ring_is_taken_where_links_between_hosts_differ():
+    for slow, taken in ((1e-9, "greedy"), (4e-9, "ring")):
+        made = _exchange_of_four(slow, 4)
+        ring = replace(ring_all_reduce(4), network=made.network, method="ring", chunk_bytes=1 << 22)
+        expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes) for one in (ring, made)]
+        # A little sooner than the ring.
+        made = replace(made, chunk_bytes=int(0.97 * made.chunk_bytes * expected_s[0] / expected_s[1]))
+        assert soonest([made, ring]).method == taken
+
+
+def _exchange_of_four(slow_s, hosts):
+    """Everybody to everybody over one port a rank each way, of which rank 3 has slow ones."""
+    links = [
+        Link(a, b, 1e-6, slow_s if 3 in (a, b) else 1e-9, (f"{a} out", f"{b} in"))
+        for a, b in permutations(range(4), 2)
+    ]
+    network = build("hosts", [f"h{rank % hosts}" for rank in range(4)], links)
+    return replace(direct.synthesize(network, collective("all_to_all", 4, 1), 1 << 20), method="greedy")
 
 
 def test_on_one_host_the_fewest_sends_are_taken_of_what_is_predicted_alike():
