@@ -86,7 +86,11 @@ CASES: tuple[tuple[str, ...], ...] = (
     (f"fusion resnet-50 --ranks 4 {_COST}",),
     *(
         (f"synth --network {name} {_COST} --method periodic -o {file}", f"simulate {file}")
-        for name, file in (("mesh:4x4", "periodic.json"), ("dragonfly:5x4", "periodic-ports.json"))
+        for name, file in (
+            ("mesh:4x4", "periodic.json"),
+            ("dragonfly:5x4", "periodic-rates.json"),
+            ("switch:16", "periodic-ports.json"),
+        )
     ),
 )
 _DECORATORS = frozenset(("compiled", "compiled_always"))

@@ -23,6 +23,7 @@ from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES, Request
 from synth.portfolio.synthesize import bounds_of
 from synth.schedule import Bound, Outcome, Schedule
+from synth.scheduling.edge_colouring import coloured
 from synth.scheduling.modulo_scheduling import least_period_s, modulo_scheduled
 from synth.simulation.periodic import periodic_time_s
 from synth.tree_packing.balanced_trees import balanced_trees, exchanged
@@ -42,7 +43,7 @@ _MANY_CHUNKS = 1 << 20
 _WHOLE = 1e-6
 _AS_GOOD = 1.001
 # More trees than the fewest that load the network evenly leave more ways to do so by low ones.
-_MORE_TREES = (1, 2, 4)
+_MORE_TREES = (1, 2, 4, 8)
 # Into so many periods a buffer is cut where trees are compared.
 _FINE_PERIODS = 1024
 # How much longer than its busiest link or port needs a period may be, where ports leave gaps.
@@ -147,8 +148,6 @@ def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[
     # Trees come in whole numbers: so many times each kind of edge's share is rounded up.
     uses = np.outer(tried, least_s_per_byte / np.unique(_edge_s_per_byte(edges)))
     worse = (np.ceil(uses - _WHOLE) / uses).max(axis=1)
-    if len(edges.network.link_port):
-        worse += 1.0 / uses.max(axis=1)
     return tried[int(np.argmax(worse <= worse.min() * _AS_GOOD))], most
 
 
@@ -205,6 +204,8 @@ def _timed(body: Schedule, periods: int) -> PeriodicSchedule:
     least_s = least_period_s(body)
     for stretched in _STRETCHED:
         placed = modulo_scheduled(body, least_s * stretched)
+        if placed is None and stretched == _STRETCHED[0]:
+            placed = coloured(body)
         if placed is None:
             continue
         start_s, period_s = placed

@@ -36,7 +36,7 @@ def test_a_given_number_of_chunks_beyond_what_a_table_holds_is_periodic(short_ta
 
 
 def test_the_faster_kind_is_kept_with_what_was_tried_of_both(short_tables, monkeypatch):
-    network = family("switch:8", [5e-7], [50e9])
+    network = family("fat_tree:4x2/2", [5e-7], [50e9])
     monkeypatch.setattr(plain_or_periodic, "_FILLS_SOON", 0.0)
     request = Request(network, "all_reduce", size_bytes=64 << 20)
     found = synthesize_either(request)

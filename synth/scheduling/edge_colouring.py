@@ -1,0 +1,137 @@
+"""Edge colouring: where each send holds one port out and one port in, no period is longer than the busiest.
+
+Sends of equal length are edges between ports out and ports in, places in the period colours: as many colours
+as the busiest port has edges suffice (König 1916). A send takes the earliest place that is free at both its
+ports; where there is none, two places are exchanged along an alternating path. Periods share no chunk, so any
+place will do: a send that waits for its place starts a part of a period later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Floats, Indices, floats
+from synth.kernels.compiled import compiled
+from synth.schedule import Schedule
+from synth.simulation.chunk_slots import touched
+
+__all__ = ["coloured"]
+
+# Of a place in the period.
+_SLACK = 1e-9
+
+
+def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
+    """When each send of the first period starts, and after how many seconds the next period begins.
+
+    The period is as long as the busiest port needs. The sends of ``schedule`` are those of a period, a send
+    after all that bring to its source what it carries. None where sends hold something else than a port out
+    and a port in, or not all equally long. O(sends · (places of a period + longest path)).
+    """
+    network, link = schedule.network, schedule.link
+    rows, port = network.ports_along(link)
+    held_s = np.append(
+        network.hold_s(schedule.chunk_bytes)[link],
+        network.port_hold_s(schedule.chunk_bytes)[network.port_entries(link)],
+    )
+    if not (np.bincount(rows, minlength=len(link)) == 2).all() or np.ptp(held_s) > _SLACK * held_s.min():
+        return None
+    port = port[np.argsort(rows, kind="stable")].astype(np.int64)
+    out, into = port[0::2], port[1::2]
+    if np.intersect1d(out, into).size:
+        return None
+    # A little longer, so that what has arrived at the end of a place has done so beyond all rounding.
+    place_s = float(held_s.max()) * (1 + _SLACK)
+    places = int(np.bincount(port).max())
+    leaves, enters, held = touched(network, schedule.collective, schedule.chunk, link)
+    travel = network.travel_s(schedule.chunk_bytes)[link] / place_s
+    leaves, enters = leaves.astype(np.int64), enters.astype(np.int64)
+    place = _coloured(out, into, leaves, enters, travel, len(held), places)
+    start = _started(place, leaves, enters, travel, len(held), places)
+    return floats(start * place_s), places * place_s
+
+
+@compiled
+def _started(
+    place: Indices, leaves: Indices, enters: Indices, travel: Floats, slots: int, places: int
+) -> Indices:
+    """When each send starts, in places: the first time after all before it that is at its place."""
+    ready = np.zeros(slots)
+    start = np.zeros(len(place), np.int64)
+    for row in range(len(place)):
+        begin = int(np.ceil(ready[leaves[row]]))
+        start[row] = begin + (place[row] - begin) % places
+        ready[enters[row]] = max(ready[enters[row]], start[row] + travel[row])
+    return start
+
+
+@compiled
+def _coloured(
+    port_out: Indices,
+    port_in: Indices,
+    leaves: Indices,
+    enters: Indices,
+    travel: Floats,
+    slots: int,
+    places: int,
+) -> Indices:
+    """The place in the period of each send: no two at a port have the same."""
+    outs, ins = port_out.max() + 1, port_in.max() + 1
+    # Which send holds a port at a place; -1: none.
+    by_out = np.full((outs, places), -1, np.int64)
+    by_in = np.full((ins, places), -1, np.int64)
+    ready = np.zeros(slots)
+    place = np.full(len(port_out), -1, np.int64)
+    for row in range(len(port_out)):
+        one, two = port_out[row], port_in[row]
+        begin = int(np.ceil(ready[leaves[row]]))
+        taken, free_out, free_in = -1, -1, -1
+        for later in range(places):
+            at = (begin + later) % places
+            if by_out[one, at] < 0:
+                if by_in[two, at] < 0:
+                    taken = begin + later
+                    break
+                if free_out < 0:
+                    free_out = at
+            elif by_in[two, at] < 0 and free_in < 0:
+                free_in = at
+        if taken < 0:
+            # A path from the port in comes to ports out by what is free at this one: never here.
+            _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
+            taken = begin + (free_out - begin) % places
+        at = taken % places
+        by_out[one, at], by_in[two, at], place[row] = row, row, at
+        ready[enters[row]] = max(ready[enters[row]], taken + travel[row])
+    return place
+
+
+@compiled
+def _exchange(
+    port_out: Indices,
+    port_in: Indices,
+    by_out: Indices,
+    by_in: Indices,
+    place: Indices,
+    at_in: int,
+    there: int,
+    back: int,
+) -> None:
+    """Exchange two places along the path from a port in, at which ``there`` is free then."""
+    path = np.empty(2 * (len(by_out) + len(by_in)), np.int64)
+    count, row, now, inward = 0, by_in[at_in, there], there, True
+    while row >= 0:
+        path[count] = row
+        count += 1
+        now = back if now == there else there
+        row = by_out[port_out[row], now] if inward else by_in[port_in[row], now]
+        inward = not inward
+    for step in range(count):
+        row = path[step]
+        by_out[port_out[row], place[row]] = -1
+        by_in[port_in[row], place[row]] = -1
+    for step in range(count):
+        row = path[step]
+        place[row] = back if place[row] == there else there
+        by_out[port_out[row], place[row]] = row
+        by_in[port_in[row], place[row]] = row
