@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from synth.portfolio.attempts import Plan
 from synth.schedule import Schedule
 
@@ -79,10 +81,7 @@ class Choice:
         many = plan.shape.ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY
         if many and self.best.method == "circulant" != plan.name:
             return True
-        # Pipelines over trees take long to fill there, and their linear program takes most of the search: on
-        # tori and hypercubes of 128 and 512 ranks they came 10 to 58 % behind.
-        both_ways = plan.name == "forest" and plan.shape.kind == "all_reduce"
-        if many and both_ways and self.best.method == "greedy":
+        if self._fills_too_late(plan):
             return True
         before = [one for one in self.attempts if one.method == plan.name]
         if not plan.searches and before:
@@ -93,6 +92,20 @@ class Choice:
         if self.ratio * (1 - self._must_gain(deliveries)) <= 1:
             return True
         return self.ratio < _NEAR and deliveries > _LONG_DELIVERIES
+
+    def _fills_too_late(self, plan: Plan) -> bool:
+        """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.
+
+        Between many ranks, where the greedy search is near the bound or links take longer to arrive than to
+        send: on tori, hypercubes and meshes of 128 to 512 ranks trees came 5 to 100 % behind, and their
+        linear program took most of the search.
+        """
+        best = self.best
+        if best is None or plan.name != "forest" or best.method != "greedy" or plan.shape.ranks < _MANY_RANKS:
+            return False
+        network = best.network
+        short = np.median(network.alpha_s) > np.median(network.beta_s_per_byte) * best.chunk_bytes
+        return self.ratio < _NEAR_OF_MANY or bool(short)
 
     def why(self) -> str:
         """In a few words, why the best was kept."""
