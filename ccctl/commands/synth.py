@@ -83,7 +83,7 @@ EXAMPLES = (
         "two DGX A100 after a GPU and a link have failed: rank 3 keeps its number and takes no part",
     ),
     (
-        "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o periodic.json",
+        "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o large.json",
         "on 1,024 ranks no table fills the pipelines of 1 GiB: a periodic schedule does",
     ),
     (

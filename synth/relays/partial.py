@@ -298,6 +298,7 @@ def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices,
         chunk=ints(chunk),
         link=ints(schedule.link[rows]),
         op=bytes_of(op),
+        stream=schedule.stream[rows] if len(schedule.stream) else schedule.stream,
         outcome=None,
     )
 

@@ -39,6 +39,7 @@ def cut(schedule: Schedule, pieces: int) -> Schedule:
         chunk=ints(chunk.ravel()),
         link=ints(np.repeat(schedule.link, pieces)),
         op=bytes_of(np.repeat(schedule.op, pieces)),
+        stream=ints(np.repeat(schedule.stream, pieces)),
         outcome=None,
     )
 

@@ -31,7 +31,9 @@ def links_of(network: Network) -> list[Link]:
 
 def _built(network: Network, hosts: Sequence[str], links: list[Link]) -> Network:
     found = build(network.name, hosts, links, hold_alpha=network.hold_alpha)
-    return replace(found, queues=network.queues)
+    own_s = dict(zip(network.ports, network.port_beta_s_per_byte.tolist(), strict=False))
+    rated = floats([own_s[port] for port in found.ports] if own_s else [])
+    return replace(found, queues=network.queues, port_beta_s_per_byte=rated)
 
 
 def scaled(network: Network, alpha: float, beta: float) -> Network:
@@ -40,6 +42,7 @@ def scaled(network: Network, alpha: float, beta: float) -> Network:
         network,
         alpha_s=floats(network.alpha_s * alpha),
         beta_s_per_byte=floats(network.beta_s_per_byte * beta),
+        port_beta_s_per_byte=floats(network.port_beta_s_per_byte * beta),
     )
 
 

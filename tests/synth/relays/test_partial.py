@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from probes.errors import UsageError
 from synth.check.schedule import check
 from synth.collective import KINDS, collective, several
 from synth.errors import NotApplicableError
-from synth.methods import greedy, paths
+from synth.methods import forest, greedy, paths
+from synth.network import Link, build
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.synthesize import METHODS
 from synth.relays.chunk_trees import chunk_trees
@@ -248,6 +250,26 @@ def test_pieces_are_the_same_schedule_in_finer_chunks(kind):
     judge_partial(fine, {0, 1})
     with pytest.raises(UsageError, match="pieces: expected a divisor of the 1024 bytes"):
         cut(schedule, 3)
+
+
+def test_streams_stay_streams_in_phases_and_pieces():
+    links = [
+        Link(a, b, 2e-5, 1e-8 if 2 in (a, b) else 4e-9, (f"{a} out", f"{b} in"))
+        for a, b in permutations(range(4), 2)
+    ]
+    network = replace(build("uneven", [f"h{rank}" for rank in range(4)], links), queues=True)
+    schedule = forest.synthesize(network, collective("all_reduce", 4, 24), 1 << 12)
+    assert len(schedule.stream)
+    fine = cut(schedule, 4)
+    assert check(fine) == []
+    for one in (schedule, fine):
+        for made in (
+            judge_partial(one, {0, 2}),
+            late_schedule(one, {1}, "sum"),
+            late_schedule(one, {1}, "copy"),
+        ):
+            assert check(made) == []
+            assert len(made.stream) == made.sends
 
 
 def test_pieces_of_a_custom_collective():

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sample_networks import named, networks
 
-from probes.columns import bytes_of, ints
+from probes.columns import bytes_of, floats, ints
 from probes.link_costs import HostMemory
 from synth.collective import Collective, collective
 from synth.errors import NotApplicableError
@@ -78,6 +78,7 @@ def test_operations_wait_for_their_data_and_for_nothing_else(network, kind, chun
         ports=(),
         link_port_start=ints(np.zeros(schedule.sends + 1)),
         link_port=ints([]),
+        port_beta_s_per_byte=floats([]),
         queues=False,
         hold_alpha=False,
     )
