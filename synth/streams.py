@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, floats, ints
+from probes.columns import Floats, Indices, Ints, Mask, floats, ints
 from synth.network import Network
 from synth.schedule import Schedule
 
-__all__ = ["busiest_s_per_byte", "divided", "overloads"]
+__all__ = ["busiest_s_per_byte", "divided", "overloads", "streams_of"]
 
 
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
@@ -74,6 +74,13 @@ def overloads(schedule: Schedule, slack: float) -> list[str]:
         f"port {network.ports[row]}: its streams take {of_port[row]:.6g} of what it carries"
         for row in np.flatnonzero(of_port > 1 + slack).tolist()
     ]
+
+
+def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:
+    """The streams of some sends, numbered without gaps; empty for a schedule without streams."""
+    if not len(schedule.stream):
+        return schedule.stream
+    return ints(np.unique(schedule.stream[rows], return_inverse=True)[1])
 
 
 def _links(schedule: Schedule) -> Indices:

@@ -23,6 +23,7 @@ from synth.networks.subnetwork import reachable, renumbered, restricted
 from synth.schedule import REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay
+from synth.streams import streams_of
 
 __all__ = ["pruned", "serve"]
 
@@ -98,7 +99,7 @@ def pruned(schedule: Schedule) -> Schedule:
         chunk=ints(schedule.chunk[keep]),
         link=ints(schedule.link[keep]),
         op=bytes_of(schedule.op[keep]),
-        stream=ints(schedule.stream[keep] if len(schedule.stream) else []),
+        stream=streams_of(schedule, keep),
     )
 
 

@@ -25,6 +25,7 @@ from synth.relays.chunk_trees import ChunkTree, chunk_trees
 from synth.relays.tree_choice import dealt, loads
 from synth.schedule import Schedule
 from synth.simulation.schedule import replay
+from synth.streams import streams_of
 
 __all__ = [
     "WAYS",
@@ -298,7 +299,7 @@ def _made(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices,
         chunk=ints(chunk),
         link=ints(schedule.link[rows]),
         op=bytes_of(op),
-        stream=schedule.stream[rows] if len(schedule.stream) else schedule.stream,
+        stream=streams_of(schedule, rows),
         outcome=None,
     )
 
