@@ -292,7 +292,7 @@ def _write_goal(schedule: Schedule, output: str | None, json: bool) -> None:
         return
     if output is not None:
         write_atomically(Path(output), content)
-    _say_traces(schedule, 1, json)
+    _say_traces(schedule, 1, json, output)
     if output is not None:
         console.next_step(f"txt2bin -i {quote(output)} -o {quote(output)}.bin")
 
@@ -309,7 +309,7 @@ def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
         _make_folder(Path(output))
         for name, content in written.contents.items():
             write_atomically(Path(output) / name, content)
-    _say_traces(schedule, len(written.contents), json)
+    _say_traces(schedule, len(written.contents), json, output)
     if output is not None and {"network.yml", "system.json"} <= written.contents.keys():
         console.next_step(
             f"cd {quote(output)} && AstraSim_Analytical_Congestion_Aware --workload-configuration=workload "
@@ -327,7 +327,7 @@ def _make_folder(folder: Path) -> None:
         raise CannotWriteError(f"{folder}: {error.strerror}") from error
 
 
-def _say_traces(schedule: Schedule, files: int, json: bool) -> None:
+def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) -> None:
     from probes.wording import plural
 
     ranks, adds = schedule.network.ranks, int(schedule.op.sum())
@@ -336,7 +336,8 @@ def _say_traces(schedule: Schedule, files: int, json: bool) -> None:
     else:
         console.data(
             f"{schedule.method} {schedule.collective.label}: {plural(schedule.sends, 'message')} and "
-            f"{plural(adds, 'add')} on {plural(ranks, 'rank')}, in {plural(files, 'file')}"
+            f"{plural(adds, 'add')} on {plural(ranks, 'rank')}, "
+            + (f"in {plural(files, 'file')}" if output is not None else f"{plural(files, 'file')} with -o")
         )
 
 
