@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -130,14 +130,16 @@ def peers(options: argparse.Namespace, kind: str) -> dict[str, tuple[str, dict[s
     return found
 
 
-def gloo_times_s(lab_name: str, python: str, kind: str, size_bytes: int, hosts: int) -> list[float]:
-    """One process on each host; the first prints."""
-    address = inside(lab_name, "hostname", "-I").split()[0]
-    given = [python, str(PEER), "gloo", kind, str(size_bytes), "1"]
+def gloo_times_s(
+    lab_name: str, python: str, kind: str, size_bytes: int, hosts: Sequence[str], iterations: int = 1
+) -> list[float]:
+    """One process on each host, in this order; the first prints."""
+    address = inside(lab_name, "hostname", "-I", host=hosts[0]).split()[0]
+    given = [python, str(PEER), "gloo", kind, str(size_bytes), str(iterations)]
     started = []
-    for rank in reversed(range(hosts)):
-        on = ["lab", "run", "--lab", lab_name, "--on", f"h{rank + 1}", "--", *given]
-        command = [*CCCTL, *on, str(rank), str(hosts), address]
+    for rank, host in reversed(list(enumerate(hosts))):
+        on = ["lab", "run", "--lab", lab_name, "--on", host, "--", *given]
+        command = [*CCCTL, *on, str(rank), str(len(hosts)), address]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": "eth0"}
         started.append(
             subprocess.Popen(
@@ -193,6 +195,7 @@ def measure(
     summary = json.loads(done.stdout)
     took = f"synth {time.monotonic() - begun_s:.0f} s"
     hosts = summary["ranks"]
+    named = [f"h{number}" for number in range(1, hosts + 1)]
     found = Measured(case, summary["bound_s"], 0.0, summary["method"], took)
     for _ in range(options.rounds):
         for wires in options.wires.split(","):
@@ -200,7 +203,7 @@ def measure(
             found.by_wires_s.setdefault(wires, []).append(mine_s)
         for name, (python, variables) in peers(options, kind).items():
             if name == "gloo":
-                taken_s = gloo_times_s(lab_name, python, kind, size_bytes, hosts)
+                taken_s = gloo_times_s(lab_name, python, kind, size_bytes, named)
             else:
                 launcher = str(Path(python).with_name("mpiexec"))
                 given = [launcher, "-n", str(hosts), python, str(PEER), "mpi", kind, str(size_bytes), "1"]

@@ -1,11 +1,13 @@
-"""Times MPI libraries in labs of uneven networks: ranks as they come against the order of ``ccctl order``.
+"""Times libraries in labs of uneven networks: ranks as they come against the order of ``ccctl order``.
 
-    python -P benchmarks/order_lab.py [--cases slow_pair,thin_trunk] [--size 4M] [--rounds 3] [--mpich PYTHON]
+    python -P benchmarks/order_lab.py [--cases slow_pair,six_random_2] [--for openmpi:ring,mpich,gloo]
+        [--size 4M] [--rounds 3] [--iterations 1] [--mpich PYTHON] [--gloo PYTHON]
 
-For each case a lab is made and profiled, ``ccctl order`` writes a hostfile for the algorithm, and the
+For each case a lab is made and profiled, ``ccctl order`` writes the order for the algorithm, and the
 library's own all_reduce runs by turns in both orders. A ratio is the median time as they come over that in
-our order; ``predicted`` is what ``ccctl order`` said of it. The libraries are told by variables which
-algorithm to take. Needs root, for the lab.
+our order; ``predicted`` is what ``ccctl order`` said of it. MPI libraries are told by variables which
+algorithm to take; gloo has one. ``--mpich`` is a Python with MPICH and mpi4py, ``--gloo`` one with torch.
+Where an order stays as it comes, only that is run. Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +35,7 @@ from lab_cases import (
     MPICH_ALGORITHMS,
     OPENMPI_ALGORITHMS,
     PEER,
+    gloo_times_s,
     inside,
     lab,
     times_s,
@@ -54,7 +59,7 @@ CASES = {
         'hosts = "h[1-6]"\nrate = "100Mbit/s"\n'
         'racks = [["h1", "h3", "h5"], ["h2", "h4", "h6"]]\ntrunk = "60Mbit/s"\n'
     ),
-    "six_random": drawn_pairs(6, 1),
+    **{f"six_random_{seed}": drawn_pairs(6, seed) for seed in (1, 2, 3)},
     "even": 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n',
 }
 MPICH_NAMES = {"rabenseifner": "reduce_scatter_allgather"}
@@ -72,12 +77,70 @@ def variables(library: str, algorithm: str) -> dict[str, str]:
     return {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": name}
 
 
-def written(profile: str, goal: str, size: str, form: str) -> tuple[dict[str, object], str]:
-    """(what ``ccctl order`` told, the file that it wrote)."""
+def written(profile: str, goal: str, size: str) -> tuple[dict[str, Any], str]:
+    """(what ``ccctl order`` told, the file that it wrote for an MPI library)."""
+    form = "machinefile" if goal.startswith("mpich") else "hostfile"
     path = f"{profile}.{goal.replace(':', '.')}.{form}"
     given = ["order", profile, "--for", goal, "--size", size, "--to", form, "-o", path, "--json"]
     done = subprocess.run([*CCCTL, *given], check=True, capture_output=True, text=True)
     return json.loads(done.stdout), path
+
+
+@dataclass(frozen=True)
+class Job:
+    """A library's all_reduce in a lab."""
+
+    lab: str
+    goal: str
+    python: str
+    size_bytes: int
+    iterations: int
+    hosts: int
+
+    def times_s(self, order: list[str] | None, path: str) -> list[float]:
+        """Seconds of each iteration in an order, which a file says, too; None: as they come."""
+        library, _, algorithm = self.goal.partition(":")
+        if library == "gloo":
+            hosts = order or [f"h{number}" for number in range(1, self.hosts + 1)]
+            return gloo_times_s(self.lab, self.python, "all_reduce", self.size_bytes, hosts, self.iterations)
+        launcher = str(Path(self.python).with_name("mpiexec"))
+        more = [] if order is None else ["-f" if library == "mpich" else "--hostfile", path]
+        run = [self.python, str(PEER), "mpi", "all_reduce", str(self.size_bytes), str(self.iterations)]
+        given = [launcher, *more, "-n", str(self.hosts), *run]
+        return times_s(inside(self.lab, *given, **variables(library, algorithm or "ring")))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one case and algorithm came to."""
+
+    ratio: float
+    gain: float
+    changed: bool
+
+
+def measure(case: str, job: Job, profile: str, size: str, rounds: int) -> Row:
+    """Run both orders by turns and print what they took."""
+    told, path = written(profile, job.goal, size)
+    came: list[float] = []
+    ours: list[float] = []
+    for _ in range(rounds):
+        came += job.times_s(None, path)
+        if told["changed"]:
+            ours += job.times_s(told["hosts"], path)
+    line = (
+        f"{case:15} {job.goal:28} as they come {median(came):.3f} s (predicted {told['as_it_comes_s']:.3f})"
+    )
+    if not told["changed"]:
+        print(f"{line}  stays as it comes", flush=True)
+        return Row(1.0, 1.0, False)
+    ratio = median(came) / median(ours)
+    print(
+        f"{line}  ours {median(ours):.3f} s ({told['predicted_s']:.3f})  "
+        f"ratio {ratio:.2f}  predicted {told['gain']:.2f}",
+        flush=True,
+    )
+    return Row(ratio, told["gain"], True)
 
 
 def main() -> None:
@@ -87,43 +150,35 @@ def main() -> None:
     parser.add_argument("--for", dest="goals", default="openmpi:ring,openmpi:rabenseifner")
     parser.add_argument("--size", default="4M")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=1, help="timed ones of each run")
     parser.add_argument("--mpich", default="", help="a Python with MPICH and mpi4py")
+    parser.add_argument("--gloo", default="", help="a Python with torch")
     options = parser.parse_args()
     size_bytes = parse_size(options.size, "--size")
-    matters, every, off = [], [], []
+    pythons = {"openmpi": sys.executable, "mpich": options.mpich, "gloo": options.gloo}
+    rows: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case in options.cases.split(","):
             with lab(f"order-{case}", CASES[case], folder) as name:
                 profile = f"{folder}/{case}.json"
                 inside(name, *CCCTL, "profile", "-q", "-o", profile)
-                hosts = CASES[case].count("h[1-6]") * 2 + 4
+                hosts = 6 if "h[1-6]" in CASES[case] else 4
                 for goal in options.goals.split(","):
-                    library, _, algorithm = goal.partition(":")
-                    python = options.mpich if library == "mpich" else sys.executable
-                    form, flag = ("machinefile", "-f") if library == "mpich" else ("hostfile", "--hostfile")
-                    told, path = written(profile, goal, options.size, form)
-                    came, ours = [], []
-                    launcher = str(Path(python).with_name("mpiexec"))
-                    run = [python, str(PEER), "mpi", "all_reduce", str(size_bytes), "1"]
-                    for _ in range(options.rounds):
-                        for seconds, more in ((came, []), (ours, [flag, path])):
-                            given = [launcher, *more, "-n", str(hosts), *run]
-                            seconds += times_s(inside(name, *given, **variables(library, algorithm)))
-                    ratio = median(came) / median(ours)
-                    gain = float(str(told["gain"]))
-                    every.append(ratio)
-                    off.append(abs(gain / ratio - 1))
-                    if told["changed"]:
-                        matters.append(ratio)
-                    print(
-                        f"{case:15} {goal:28} as they come {median(came):.3f} s "
-                        f"(predicted {told['as_it_comes_s']:.3f})  ours {median(ours):.3f} s "
-                        f"({told['predicted_s']:.3f})  ratio {ratio:.2f}  predicted {gain:.2f}",
-                        flush=True,
-                    )
-    if matters:
-        print(f"where the order changes: geometric mean {prod(matters) ** (1 / len(matters)):.2f}")
-    print(f"all: least {min(every):.2f}; predicted gain: median {median(off):.0%} off, worst {max(off):.0%}")
+                    python = pythons[goal.partition(":")[0]]
+                    job = Job(name, goal, python, size_bytes, options.iterations, hosts)
+                    row = measure(case, job, profile, options.size, options.rounds)
+                    rows.setdefault(goal, []).append(row)
+    for goal, found in rows.items():
+        changed = [row for row in found if row.changed]
+        if changed:
+            mean = prod(row.ratio for row in changed) ** (1 / len(changed))
+            off = [abs(row.gain / row.ratio - 1) for row in changed]
+            least = min(row.ratio for row in changed)
+            print(
+                f"{goal:28} order changed in {len(changed)} of {len(found)} cases: geometric mean "
+                f"{mean:.2f}, least {least:.2f}; predicted gain: median {median(off):.0%} off, "
+                f"worst {max(off):.0%}"
+            )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,7 @@ from ccctl.errors import UsageError
 from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
+    from exec.library_rules import mpich, openmpi
     from exec.library_rules.nccl import Tried
     from exec.library_rules.sweep import Sweep
     from synth.collective import Kind
@@ -46,7 +49,7 @@ Library = Annotated[
         "--for",
         metavar="LIBRARY",
         autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-        help="openmpi, which is measured here, nccl or rccl, whose tables are given.",
+        help="openmpi or mpich, which are measured here, nccl or rccl, whose tables are given.",
     ),
 ]
 Collectives = Annotated[
@@ -55,15 +58,15 @@ Collectives = Annotated[
         "--collective",
         metavar="NAME,…",
         autocompletion=words.several_of(*words.TUNED_COLLECTIVES),
-        help="For Open MPI: all_reduce, all_gather, reduce_scatter, all_to_all.",
+        help="For MPI: all_reduce, all_gather, reduce_scatter, all_to_all.",
     ),
 ]
 Sizes = Annotated[
-    str, typer.Option("--sizes", metavar="FROM:TO", help="For Open MPI: bytes, as nccl-tests counts them.")
+    str, typer.Option("--sizes", metavar="FROM:TO", help="For MPI: bytes, as nccl-tests counts them.")
 ]
 Budget = Annotated[
     float,
-    typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For Open MPI: for each size."),
+    typer.Option("--budget", metavar="SECONDS", min=0.001, max=3600, help="For MPI: for each size."),
 ]
 Merge = Annotated[
     str | None,
@@ -102,36 +105,43 @@ def tune(
 ) -> None:
     """Find which of a library's own algorithms is fastest for which sizes, and write what it loads.
 
-    Open MPI is measured: all algorithms of coll/tuned in turn, at few sizes, and at more where the fastest
-    changes. One takes over only where it beats the library's own choice by more than the noise, and by 2 %.
-    The rules hold for communicators of as many ranks as were measured. For NCCL and RCCL the tables of
-    nccl-tests decide, one for each setting.
+    The MPI library of ccctl's environment is measured: its algorithms in turn, at few sizes, and at more
+    where the fastest changes. One takes over only where it beats the library's own choice by more than the
+    noise, and by 2 %. The rules hold for communicators of as many ranks as were measured: for Open MPI they
+    are dynamic rules of coll/tuned, for MPICH its selection table with them in it. For NCCL and RCCL the
+    tables of nccl-tests decide, one for each setting.
     """
     if library not in words.TUNED_LIBRARIES:
         raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")
-    if to not in (None, "csv", "env") or (to is not None and library == "openmpi"):
+    measured = library in ("openmpi", "mpich")
+    if to not in (None, "csv", "env") or (to is not None and measured):
         raise UsageError("--to: csv or env, for nccl and rccl")
     if json and output in (None, "-"):
         raise UsageError("--json and the table: one of them to stdout", hint="Add -o FILE.")
     if output not in (None, "-"):
         refuse_unwritable(Path(str(output)))
-    if library == "openmpi":
+    path = str(Path(str(output)).absolute())
+    if measured:
         if tables:
-            raise UsageError("tables of nccl-tests are for --for nccl or rccl", hint="Open MPI is measured.")
-        text, values = _openmpi(collectives, sizes, budget, merge, (ranks, hosts, hostfile), timeout)
+            raise UsageError("tables of nccl-tests are for --for nccl or rccl", hint="MPI is measured.")
+        kinds = _kinds(collectives)
+        # Read first, as what is no table should not be refused after minutes of measuring.
+        write = (_openmpi if library == "openmpi" else _mpich)(merge)
+        found = _swept(library, kinds, sizes, budget, (ranks, hosts, hostfile), timeout)
+        text = write(found)
+        values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
+        loaded = _environment(library, kinds, path)
     else:
         text, values = _nccl(tables or [], merge, to or "csv", library)
+        loaded = {}
     if output in (None, "-"):
         console.raw(text.encode())
     else:
-        write_atomically(Path(str(output)), text.encode())
+        write_atomically(Path(path), text.encode())
     if json:
         console.summary(values)
-    elif library == "openmpi" and output not in (None, "-"):
-        console.note(
-            "to load it: export OMPI_MCA_coll_tuned_use_dynamic_rules=1 OMPI_MCA_coll_tuned_priority=100 "
-            f"OMPI_MCA_coll_tuned_dynamic_rules_filename={Path(str(output)).absolute()}"
-        )
+    elif loaded and output not in (None, "-"):
+        console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
 
 
 def _kinds(text: str) -> tuple[Kind, ...]:
@@ -145,27 +155,50 @@ def _kinds(text: str) -> tuple[Kind, ...]:
     return kinds
 
 
-def _openmpi(
-    collectives: str,
+def _environment(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str, str]:
+    """The variables that make a library load the file."""
+    from exec.library_rules import mpich
+
+    if library == "mpich":
+        return mpich.environment(kinds, path)
+    return {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_tuned_priority": "100",
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename": path,
+    }
+
+
+def _swept(
+    library: str,
+    kinds: tuple[Kind, ...],
     sizes: str,
     budget_s: float,
-    merge: str | None,
     where: tuple[int | None, str | None, str | None],
     timeout_s: float | None,
-) -> tuple[str, dict[str, object]]:
-    from exec.library_rules import openmpi
+) -> Sweep:
     from exec.library_rules.sweep import SweepRequest
-    from probes.files.bounded_read import read_text
 
     low, high = parse_sizes(sizes, "--sizes")
-    old = openmpi.read_rules(read_text(merge), merge) if merge else {}
     found: Sweep = run_ranks(
         "exec.library_rules.sweep:sweep_task",
-        SweepRequest(_kinds(collectives), low, high, budget_s),
+        SweepRequest(library, kinds, low, high, budget_s),
         world_of(*where),
         label="tune",
         timeout_s=timeout_s,
     )
+    return found
+
+
+def _openmpi(merge: str | None) -> Callable[[Sweep], str]:
+    from exec.library_rules import openmpi
+    from probes.files.bounded_read import read_text
+
+    return partial(_openmpi_rules, openmpi.read_rules(read_text(merge), merge) if merge else {})
+
+
+def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
+    from exec.library_rules import openmpi
+
     table: openmpi.Table = {}
     names: dict[int, dict[int, str]] = {}
     for kind, rules in found.rules().items():
@@ -179,8 +212,29 @@ def _openmpi(
         "Load: coll_tuned_use_dynamic_rules 1, coll_tuned_dynamic_rules_filename, coll_tuned_priority 100,",
         "as else coll/han may serve communicators of several hosts.",
     ]
-    values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
-    return openmpi.write_rules(openmpi.merged(old, table), notes, names), values
+    return openmpi.write_rules(openmpi.merged(old, table), notes, names)
+
+
+def _mpich(merge: str | None) -> Callable[[Sweep], str]:
+    from exec.library_rules import mpich
+    from probes.files.bounded_read import read_text
+
+    return partial(_mpich_table, mpich.read_table(read_text(merge), merge) if merge else None)
+
+
+def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
+    from exec.library_rules import mpich
+    from exec.library_rules.choice import Rule
+    from exec.library_rules.sweep import OWN
+
+    table = found.table if old is None else old
+    for kind, rules in found.rules().items():
+        taken = tuple(
+            Rule(rule.from_bytes, "" if rule.algorithm == OWN else rule.algorithm) for rule in rules
+        )
+        measured = mpich.Measured(kind, found.ranks, taken, found.parameters[kind])
+        table = mpich.with_rules(table, measured)
+    return mpich.write_table(table)
 
 
 def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[str, dict[str, object]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from exec.benchmark.timing import Effort, interleaved
+from exec.library_rules import mpich
 from exec.library_rules.choice import Point, Rule, Timing, next_size, rules_of, timing_of
 from exec.peers.base import Call
 from exec.peers.mpi import MpiPeer, algorithm_names, algorithm_numbers
+from exec.peers.mpi_t import Variables, library_path
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
 from probes.live.mpi_library import library_name
@@ -23,6 +25,7 @@ __all__ = ["OWN", "UNTOUCHED", "Sides", "Sweep", "SweepRequest", "sweep_task"]
 
 # The decision that is compiled into the component which reads the rules, and the library as it comes.
 OWN, UNTOUCHED = "own", "untouched"
+_NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
 _STEP, _TURNS, _MOST_TURNS = 8, 3, 100
 # What is slower than this many times the fastest at first is not measured any further at that size.
 _HOPELESS = 2.0
@@ -32,8 +35,12 @@ _MOST_BETWEEN = 8
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """Collectives and the range of sizes, as nccl-tests counts them; ``budget_s`` is for each size."""
+    """Collectives and the range of sizes, as nccl-tests counts them; ``budget_s`` is for each size.
 
+    ``library`` is which one the ranks must run: openmpi or mpich.
+    """
+
+    library: str
     kinds: tuple[Kind, ...]
     low_bytes: int
     high_bytes: int
@@ -42,13 +49,19 @@ class SweepRequest:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The points of each collective in the order of sizes, and the library's numbers of its algorithms."""
+    """The points of each collective in the order of sizes, and the library's numbers of its algorithms.
+
+    ``parameters`` are those of algorithms as they were measured, and ``table`` what the library itself
+    selects by; only MPICH has both.
+    """
 
     library: str
     ranks: int
     hosts: tuple[str, ...]
     points: dict[Kind, tuple[Point, ...]]
     numbers: dict[Kind, dict[str, int]]
+    parameters: dict[Kind, dict[str, dict[str, int]]]
+    table: mpich.Table
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
         """By collective from which size on which algorithm is to be taken."""
@@ -92,10 +105,15 @@ class Sides:
 
 
 def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
-    """Measure on all ranks of ``comm``; the same result on each. Raises UnavailableError without Open MPI."""
-    if not library_name().startswith("Open MPI"):
+    """Measure on all ranks of ``comm``; the same result on each.
+
+    Raises UnavailableError where the ranks run another library than the one that was asked for.
+    """
+    name = library_name()
+    if not name.startswith(_NAMES[request.library]):
         raise UnavailableError(
-            f"the ranks run {library_name()}, whose tables ccctl does not write", hint="Open MPI has rules."
+            f"the ranks run {name}, not {_NAMES[request.library]}",
+            hint="Measured is the library of the mpi4py beside ccctl.",
         )
     points: dict[Kind, tuple[Point, ...]] = {}
     numbers: dict[Kind, dict[str, int]] = {}
@@ -106,7 +124,25 @@ def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
         numbers[kind] = algorithm_numbers(wanted)
     progress.update(len(request.kinds), len(request.kinds))
     hosts = tuple(dict.fromkeys(comm.allgather(socket.gethostname())))
-    return Sweep(library_name(), comm.Get_size(), hosts, points, numbers)
+    of_mpich = request.library == "mpich"
+    parameters = {kind: _parameters(kind, numbers[kind]) for kind in request.kinds if of_mpich}
+    table: mpich.Table = {}
+    if of_mpich:
+        path = library_path()
+        table = comm.bcast(
+            mpich.library_table(path.read_bytes(), str(path)) if comm.Get_rank() == 0 else None
+        )
+    return Sweep(name, comm.Get_size(), hosts, points, numbers, parameters, table)
+
+
+def _parameters(kind: Kind, names: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Of MPICH's algorithms with parameters those that hold now."""
+    variables = Variables()
+    return {
+        name: {word: variables.read(variable) for word, variable in found.items()}
+        for name in names
+        if (found := mpich.parameters_of(kind, name))
+    }
 
 
 def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Progress) -> list[Point]:
@@ -115,7 +151,8 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
         sizes.append(sizes[-1] * _STEP)
     if sizes[-1] < request.high_bytes:
         sizes.append(request.high_bytes)
-    names = algorithm_names(wanted)
+    left_out = mpich.LEFT_OUT if request.library == "mpich" else ()
+    names = [name for name in algorithm_names(wanted) if name not in left_out]
     found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
     for _ in range(_MOST_BETWEEN):
         size = next_size([_decided(one) for one in found], OWN)

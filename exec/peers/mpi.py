@@ -33,6 +33,9 @@ _OPENMPI: dict[Kind, str] = {
 }
 _DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
 _NO_DEVICE = 1
+# MPICH takes another algorithm, and says nothing, where the one that was named does not fit.
+_FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
+_ERROR = 0
 # The libraries' words for "choose yourself".
 _OWN_CHOICE = ("ignore", "auto")
 # What MPICH lists and these wheels are not built with, or what another entry already is.
@@ -56,11 +59,12 @@ class MpiPeer:
         if _is_openmpi():
             comm = _with_algorithm(self._comm, variables, name, number)
             return self._tried(_call(comm, collective, buffers, redop, close=comm.Free))
-        device = variables.read(_DEVICE)
+        device, fallback = variables.read(_DEVICE), variables.read(_FALLBACK)
 
-        def select(value: int, by_device: int) -> None:
+        def select(value: int, by_device: int, otherwise: int) -> None:
             variables.write(name, value)
             variables.write(_DEVICE, by_device)
+            variables.write(_FALLBACK, otherwise)
 
         return self._tried(
             _call(
@@ -68,8 +72,8 @@ class MpiPeer:
                 collective,
                 buffers,
                 redop,
-                prepare=partial(select, number, _NO_DEVICE),
-                settle=partial(select, 0, device),
+                prepare=partial(select, number, _NO_DEVICE, _ERROR),
+                settle=partial(select, 0, device, fallback),
             )
         )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probes.errors import UnavailableError
 
-__all__ = ["Variables", "choices_of"]
+__all__ = ["Variables", "choices_of", "library_path"]
 
 _LONGEST = 8192
 # MPICH tells the values of a variable in words only: "ring  - Force ring algorithm", in their order.
@@ -99,8 +99,13 @@ def choices_of(description: str) -> dict[str, int]:
 @lru_cache(maxsize=1)
 def _loaded_library() -> ctypes.CDLL:
     """The libmpi that mpi4py has loaded into this process."""
+    return ctypes.CDLL(str(library_path()))
+
+
+def library_path() -> Path:
+    """The file of the libmpi that this process has loaded; raises UnavailableError where there is none."""
     words = Path("/proc/self/maps").read_text().split()
     found = sorted({word for word in words if re.match(r"libmpi(ch)?\.so", Path(word).name)})
     if not found:
         raise UnavailableError("the MPI library of mpi4py is not among the files of this process")
-    return ctypes.CDLL(found[0])
+    return Path(found[0])

@@ -1,0 +1,233 @@
+"""MPICH's selection table (MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE), changed for some ranks and sizes.
+
+The table is a tree of conditions, first match first, whose leaves name algorithms. A file takes the place of
+all of it, and a call that finds no leaf ends the program: so what is written is the table that the installed
+library carries, with rules put in for communicators of as many ranks as were measured. A leaf is carried out
+unasked: what an algorithm needs stands as a condition above it, and its parameters below it, as else they are
+whatever was in memory.
+
+Conditions on the size of the communicator are tried before those on messages. MPICH's devices have
+collectives of their own, which do not ask this table: ``environment`` turns them off for what has rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exec.library_rules.choice import Rule
+from probes.errors import DataError
+from synth.collective import Kind
+
+__all__ = [
+    "COLLECTIVES",
+    "LEFT_OUT",
+    "Measured",
+    "Table",
+    "environment",
+    "library_table",
+    "parameters_of",
+    "read_table",
+    "with_rules",
+    "write_table",
+]
+
+COLLECTIVES: dict[Kind, str] = {
+    "all_gather": "allgather",
+    "all_reduce": "allreduce",
+    "all_to_all": "alltoall",
+    "reduce_scatter": "reduce_scatter_block",
+}
+# Conditions on sizes count as nccl-tests does: the whole buffer, of which all_reduce's is the message itself.
+_SIZE: dict[Kind, str] = {
+    "all_gather": "total_msg_size",
+    "all_reduce": "avg_msg_size",
+    "all_to_all": "total_msg_size",
+    "reduce_scatter": "total_msg_size",
+}
+# Above a collective's rules, as their algorithms were measured with sums, out of place.
+_GUARDS: dict[Kind, tuple[str, ...]] = {
+    "all_gather": (),
+    "all_reduce": ("is_commutative", "is_op_built_in"),
+    "all_to_all": ("is_sendbuf_inplace",),
+    "reduce_scatter": ("is_commutative",),
+}
+_HELD = {"is_commutative": "yes", "is_op_built_in": "yes", "is_sendbuf_inplace": "no"}
+# Parameters of algorithms in the table, and what of the control variables holds them (coll_algorithms.txt).
+_K, _PHASE = "k", "single_phase_recv"
+_PARAMETERS: dict[tuple[Kind, str], dict[str, str]] = {
+    ("all_reduce", "recursive_multiplying"): {_K: "RECURSIVE_MULTIPLYING_KVAL"},
+    ("all_reduce", "recexch"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
+    ("all_reduce", "k_reduce_scatter_allgather"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
+    ("all_gather", "k_brucks"): {_K: "BRUCKS_KVAL"},
+    ("all_gather", "recexch_doubling"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
+    ("all_gather", "recexch_halving"): {_K: "RECEXCH_KVAL", _PHASE: "RECEXCH_SINGLE_PHASE_RECV"},
+    ("all_to_all", "k_brucks"): {_K: "BRUCKS_KVAL"},
+}
+# What splits the communicator itself, or has parameters that a table does not say.
+LEFT_OUT = ("smp", "tree")
+# Algorithms that need as many elements as the power of two below the number of ranks.
+_MANY_ELEMENTS = ("reduce_scatter_allgather",)
+# Sizes are read with atoi.
+_MOST_BYTES = (1 << 31) - 1
+_ANY, _INTRA = "comm_size=any", "comm_type=intra"
+_FIRST = b'{"collective='
+
+Tree = dict[str, Any]
+Table = dict[str, Tree]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rules of a collective for ``ranks`` ranks; ``parameters`` of the algorithms that have some."""
+
+    kind: Kind
+    ranks: int
+    rules: tuple[Rule, ...]
+    parameters: Mapping[str, Mapping[str, int]]
+
+
+def library_table(library: bytes, source: str) -> Table:
+    """The table inside libmpi, whose bytes these are; raises DataError where there is none.
+
+    The library has others, of the same form, for its devices; this one names algorithms of MPIR.
+    """
+    at = library.find(_FIRST)
+    while at >= 0:
+        end = library.find(b"\0", at)
+        text = library[at:end].decode(errors="replace")
+        if '"algorithm=MPIR_' in text:
+            return read_table(text, source)
+        at = library.find(_FIRST, end)
+    raise DataError(source, ["no selection table of MPICH is in it"], hint="MPICH 4.0 and later have one.")
+
+
+def read_table(text: str, source: str) -> Table:
+    """The table of a file; raises DataError where it is none."""
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise DataError(source, [f"no JSON: {error}"]) from error
+    flaw = _flaw(table, ())
+    if flaw is None and not all(key.startswith("collective=") for key in table):
+        flaw = "the first level must be collectives, as collective=allreduce"
+    if flaw is not None:
+        raise DataError(source, [flaw], hint="Expected is a selection table of MPICH.")
+    found: Table = table
+    return found
+
+
+def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
+    """What MPICH would stumble over: an empty branch, or one whose last condition may fail."""
+    where = " / ".join(path) or "the table"
+    if not isinstance(tree, dict) or not tree:
+        return f"{where}: expected an object with conditions in it"
+    if any(key.replace(" ", "").startswith(("algorithm=", "composition=")) for key in tree):
+        return None
+    for key, below in tree.items():
+        flaw = _flaw(below, (*path, key))
+        if flaw is not None:
+            return flaw
+    return None
+
+
+def with_rules(table: Table, measured: Measured) -> Table:
+    """The table with rules for communicators of ``measured.ranks`` ranks; for others it stays as it is."""
+    key = f"collective={COLLECTIVES[measured.kind]}"
+    if _INTRA not in table.get(key, {}):
+        raise DataError("the table", [f"{key} / {_INTRA} is missing"])
+    branches = _by_ranks(table[key][_INTRA])
+    ranks, (_, otherwise) = measured.ranks, branches[-1]
+    held = next(tree for most, tree in branches if most is None or most >= ranks)
+    below = [(most, tree) for most, tree in branches if most is not None and most < ranks]
+    above = [(most, tree) for most, tree in branches if most is None or most > ranks]
+    if ranks > 1 and (not below or below[-1][0] != ranks - 1):
+        below.append((ranks - 1, held))
+    every = [*below, (ranks, _guarded(measured, _settled(otherwise, ranks))), *above]
+    new = {_ANY if most is None else f"comm_size<={most}": tree for most, tree in every}
+    return table | {key: table[key] | {_INTRA: new}}
+
+
+def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
+    """Branches by the largest number of ranks, None for any, as ``with_rules`` makes them."""
+    bounds = [key.removeprefix("comm_size<=") for key in intra]
+    if bounds[-1] != _ANY or not all(bound.isdecimal() for bound in bounds[:-1]):
+        return [(None, intra)]
+    most = [int(bound) for bound in bounds[:-1]]
+    return list(zip([*most, None], intra.values(), strict=True)) if most == sorted(most) else [(None, intra)]
+
+
+def _settled(tree: Tree, ranks: int) -> Tree:
+    """The tree as it is for so many ranks.
+
+    Below conditions on messages MPICH takes ``comm_size<8`` for 8 ranks, too, which it does not above them.
+    """
+    if tree and all(_holds(key, ranks) is not None for key in tree):
+        return _settled(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)
+    return {key: _settled(below, ranks) for key, below in tree.items()}
+
+
+def _holds(key: str, ranks: int) -> bool | None:
+    """Whether a condition on the number of ranks holds; None for other conditions."""
+    condition = key.replace(" ", "")
+    if condition in (_ANY, "comm_size=pow2"):
+        return condition == _ANY or ranks & (ranks - 1) == 0
+    most = condition.removeprefix("comm_size<=")
+    if most != condition and most.isdecimal():
+        return ranks <= int(most)
+    below = condition.removeprefix("comm_size<")
+    return ranks < int(below) if below != condition and below.isdecimal() else None
+
+
+def _guarded(measured: Measured, otherwise: Tree) -> Tree:
+    tree: Tree = {}
+    rules = measured.rules
+    for at, rule in enumerate(rules):
+        leaf = _leaf(measured, rule.algorithm, otherwise)
+        last = at + 1 == len(rules) or rules[at + 1].from_bytes > _MOST_BYTES
+        key = "=any" if last else f"<{rules[at + 1].from_bytes}"
+        tree[f"{_SIZE[measured.kind]}{key}"] = leaf
+        if last:
+            break
+    for guard in reversed(_GUARDS[measured.kind]):
+        held = _HELD[guard]
+        tree = {f"{guard}={held}": tree, f"{guard}={'no' if held == 'yes' else 'yes'}": otherwise}
+    return tree
+
+
+def _leaf(measured: Measured, algorithm: str, otherwise: Tree) -> Tree:
+    """The branch of an algorithm; "" is what the library would take by itself."""
+    if not algorithm:
+        return otherwise
+    word = COLLECTIVES[measured.kind].capitalize()
+    parameters: Tree = {
+        f"{name}={value}": {} for name, value in measured.parameters.get(algorithm, {}).items()
+    }
+    leaf: Tree = {f"algorithm=MPIR_{word}_intra_{algorithm}": parameters}
+    if algorithm in _MANY_ELEMENTS:
+        return {"count<pow2": otherwise, "count=any": leaf}
+    return leaf
+
+
+def parameters_of(kind: Kind, algorithm: str) -> dict[str, str]:
+    """An algorithm's parameters in the table, each with the control variable that holds it."""
+    word = COLLECTIVES[kind].upper()
+    found = _PARAMETERS.get((kind, algorithm), {})
+    return {name: f"MPIR_CVAR_{word}_{variable}" for name, variable in found.items()}
+
+
+def environment(kinds: Sequence[Kind], path: str) -> dict[str, str]:
+    """The variables by which MPICH loads the table and asks it for these collectives."""
+    device = {f"MPIR_CVAR_{COLLECTIVES[kind].upper()}_DEVICE_COLLECTIVE": "0" for kind in kinds}
+    return {
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": path,
+        "MPIR_CVAR_DEVICE_COLLECTIVES": "percoll",
+        **device,
+    }
+
+
+def write_table(table: Table) -> str:
+    """The text of a file."""
+    return json.dumps(table, indent=1) + "\n"
