@@ -1,6 +1,6 @@
 """TACOS's Tables I to V and Figures 6, 19 and 21: ours beside the paper's, row by row.
 
-    python benchmarks/tacos_tables.py [--quick] [--programs] [FILTER]
+    python benchmarks/tacos_tables.py [--quick] [--programs] [--mechanisms SECONDS] [FILTER]
 
 The paper gives times as multiples of its own best result, so what compares is how many times slower its
 baselines are than the best. They are simulated as its Sec. VII-C has them: a ring in the order of the ranks
@@ -11,6 +11,10 @@ faster than that. Quoted are the paper's tables and text; no bar of a figure is 
 ``ilp`` and ``taccl`` are TACOS-ILP and a TACCL-like baseline, with --programs: one chunk a share, a minute
 each, of at most 36 ranks; a dash where they found nothing by then. The baseline routes as TACCL does, with
 the loads of links in its program; the paper's is TACOS-ILP told nothing of congestion.
+
+With --mechanisms each row of Table II is followed by TACOS-ILP's two mechanisms, each alone and so many
+seconds long at most: early termination with recovery, and time clustering. They begin with nothing but
+shortest paths; ``ccctl synth --method ilp --mechanism NAME`` is the same for one network.
 
 ``auto`` is CPU seconds of all methods, bounds and proof (of more than 128 ranks the methods that begin within
 15 s); ``greedy`` those of one run with one chunk a share, which is what TACOS-Greedy does (of ``paths`` for
@@ -46,12 +50,14 @@ from synth.portfolio.rank_subsets import serve
 from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.schedule import Outcome
 from synth.simulation.schedule import replay
+from synth.tacos_ilp.horizon_search import Mechanism
 
 SIZE_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 ALPHA_S = 0.5e-6
 MANY_RANKS, TIME_LIMIT_S = 128, 15.0
-MOST_SOLVED_RANKS, SOLVING_S, PROGRAMS = 36, 60.0, "--programs"
+MOST_SOLVED_RANKS, SOLVING_S, PROGRAMS, BY_MECHANISM = 36, 60.0, "--programs", "--mechanisms"
+MECHANISMS: tuple[Mechanism, ...] = ("early-termination", "time-clustering")
 NODE = (200.0, 100.0, 50.0)
 TENANTS = (
     CollectiveRequest("broadcast", 2, tuple(range(36))),
@@ -274,13 +280,57 @@ def solved(case: Case, network: Network) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def chosen(arguments: list[str]) -> list[Case]:
-    """The cases that the command line asks for: small ones with --quick, those whose name has FILTER."""
-    quick, words = "--quick" in arguments, [word for word in arguments if word not in ("--quick", PROGRAMS)]
-    if len(words) > 1 or any(word.startswith("-") for word in words):
-        sys.exit(f"usage: tacos_tables.py [--quick] [{PROGRAMS}] [FILTER], found {' '.join(arguments)}")
+def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: float) -> str:
+    """A line: what TACOS-ILP finds by one of its mechanisms alone, and how far that is from the best."""
+    shape = Request(network, case.kind, collectives=case.asked(network.ranks)).shape(1)
+    chunk_bytes = case.size_bytes // network.ranks
+    begun_s = time.perf_counter()
+    made = ilp.synthesize(network, shape, chunk_bytes, time_limit_s=limit_s, mechanism=mechanism)
+    took_s = time.perf_counter() - begun_s
+    if check(made):
+        sys.exit(f"{case.where} {case.spec}: a wrong schedule of {mechanism}")
+    found = made.outcome
+    assert found is not None
+    # Where no program found anything these are shortest paths, and called so.
+    return (
+        f"{case.where:10}{case.spec:18}{mechanism:31}{found.time_s * 1e6:10.1f}us"
+        f"{found.percent_of_optimal:7.1f}%  {made.method}, one chunk a share, in {took_s:.0f} s"
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The command line: which cases, with integer programs or not, seconds of each mechanism (0: none)."""
+
+    cases: list[Case]
+    programs: bool
+    mechanisms_s: float
+
+
+def seconds_of(text: str) -> float:
+    """A number above 0; NaN for anything else."""
+    try:
+        return float(text) or float("nan")
+    except ValueError:
+        return float("nan")
+
+
+def asked_of(arguments: list[str]) -> Asked:
+    """What the command line asks for: small cases with --quick, those whose name has FILTER."""
+    words, limit_s = list(arguments), 0.0
+    if BY_MECHANISM in words:
+        at = words.index(BY_MECHANISM)
+        limit_s, words[at : at + 2] = seconds_of("".join(words[at + 1 : at + 2])), []
+    quick, programs = "--quick" in words, PROGRAMS in words
+    words = [word for word in words if word not in ("--quick", PROGRAMS)]
+    if len(words) > 1 or any(word.startswith("-") for word in words) or not limit_s >= 0:
+        sys.exit(
+            f"usage: tacos_tables.py [--quick] [{PROGRAMS}] [{BY_MECHANISM} SECONDS] [FILTER], "
+            f"found {' '.join(arguments)}"
+        )
     wanted = "".join(words)
-    return [case for case in CASES if wanted in f"{case.where} {case.spec}" and (case.quick or not quick)]
+    found = [case for case in CASES if wanted in f"{case.where} {case.spec}" and (case.quick or not quick)]
+    return Asked(found, programs, limit_s)
 
 
 def row(case: Case, *, programs: bool) -> str:
@@ -316,17 +366,19 @@ def seconds(value: float) -> str:
 
 def main(*arguments: str) -> None:
     """Print a row for each case that is asked for."""
-    cases = chosen(list(arguments))
+    asked = asked_of(list(arguments))
     print(
         f"{'where':10}{'network':18}{'collective':14}{'method':17}{'ours':>12}{'bound':>8}{'halves':>9}"
         f"{'ring':>9}{'paper':>9}{'direct':>9}{'paper':>9}{'ilp':>9}{'taccl':>9}{'paper':>9}{'auto':>10}{'greedy':>10}{'paper':>10}{'ratio':>9}"
         "  remark"
     )
-    if cases:
+    if asked.cases:
         warm()
         greedy_s(CASES[0], CASES[0].network())
-    for case in cases:
-        print(row(case, programs=PROGRAMS in arguments), flush=True)
+    for case in asked.cases:
+        print(row(case, programs=asked.programs), flush=True)
+        for mechanism in MECHANISMS if asked.mechanisms_s and case.where == "Table II" else ():
+            print(by_mechanism(case, case.network(), mechanism, asked.mechanisms_s), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ __all__ = [
     "CollectiveName",
     "Factor",
     "Jobs",
+    "MechanismName",
     "Members",
     "Method",
     "NetworkName",
@@ -154,6 +155,17 @@ TimeStep = Annotated[
     str | None,
     typer.Option(
         "--time-step", metavar="TIME", help="Of ilp: times are rounded up to steps, as by TACOS: 1us. [exact]"
+    ),
+]
+
+MechanismName = Annotated[
+    str | None,
+    typer.Option(
+        "--mechanism",
+        metavar="NAME",
+        autocompletion=words.one_of(*words.MECHANISMS),
+        help="Of ilp: early-termination (one program, ended by --time-limit, completed by shortest paths) or "
+        "time-clustering (short windows in turn) alone, as by TACOS. [both, from the greedy's schedule on]",
     ),
 ]
 

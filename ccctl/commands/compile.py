@@ -40,6 +40,10 @@ EXAMPLES = (
         "write an execution plan that MSCCL++ loads; ccctl verify ring-plan.json judges it again",
     ),
     (
+        "ccctl compile table.json --to msccl -o xmls",
+        "of a selection a folder of MSCCL XML: for each range of sizes schedule, protocol and instances",
+    ),
+    (
         "ccctl compile schedule.json --to chakra -o traces",
         "write Chakra traces, and what ASTRA-sim wants beside them, into a folder",
     ),
@@ -62,7 +66,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         typer.Argument(
             metavar="PROGRAM.py|SCHEDULE|XML",
             help="A file in the chunk language (file.py:function where it has several), a schedule, plain or "
-            "periodic, or MSCCL XML; - reads stdin.",
+            "periodic, MSCCL XML, or a selection with --to msccl; - reads stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -104,8 +108,9 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             "--to",
             metavar="FORMAT",
             autocompletion=words.one_of(*words.COMPILE_FORMATS),
-            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later; or of a schedule what simulators "
-            "read: chakra, a folder of traces and what ASTRA-sim wants beside them, or goal, for LogGOPSim.",
+            help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later; of a selection msccl, a folder "
+            "of XML; or of a schedule what simulators read: chakra, a folder of traces and what ASTRA-sim "
+            "wants beside them, or goal, for LogGOPSim.",
         ),
     ] = None,
     ranks_per_host: Annotated[
@@ -151,12 +156,17 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     Of a periodic schedule all periods are listed, those of its own size or of --size; it is refused where
     they have more than half a million sends.
     """
-    if to != "chakra" and output not in (None, "-"):
+    if to not in ("chakra", "msccl") and output not in (None, "-"):
         refuse_unwritable(Path(output))
     if to in _TRACES:
         given = (size, instances, target, ranks_per_host, placement, name or None, parameters or None)
         _refuse_for_traces(to, given, fuse)
         _write_traces(schedule, to, network, output, json=json)
+        return
+    if to == "msccl":
+        given = (size, instances, None, ranks_per_host, placement, name or None, parameters or None)
+        _refuse_for_traces(to, (*given, network), fuse)
+        _write_folder(schedule, target or "msccl", output, json=json)
         return
     from dataclasses import replace
 
@@ -260,9 +270,47 @@ def _say_plan(plan: Plan, json: bool) -> None:
 
 def _refuse_for_traces(to: str, given: Sequence[object], fuse: bool) -> None:
     options = ("--size", "--instances", "--target", "--ranks-per-host", "--placement", "--name", "-p")
-    told = [option for option, value in zip(options, given, strict=True) if value is not None]
+    told = [
+        option for option, value in zip((*options, "--network"), given, strict=False) if value is not None
+    ]
     if told or not fuse:
-        raise UsageError(f"{(told or ['--no-fuse'])[0]}: a schedule goes to {to} as it is")
+        what = "a selection brings its own along" if to == "msccl" else f"a schedule goes to {to} as it is"
+        raise UsageError(f"{(told or ['--no-fuse'])[0]}: {what}")
+
+
+def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> None:
+    """MSCCL XML of a selection, a file for each range of sizes, named by where it begins."""
+    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.launching import Drawn
+    from ccctl.render.text.selection import draw_runtime, runtime_summary
+    from synth.check.program import judge
+    from synth.check.schedule import check_selection
+    from synth.msccl.write import write_xml
+    from synth.portfolio.runtime_sweep import runtime_sweep
+
+    if output == "-":
+        raise UsageError(
+            "-o -: a selection is a file for each range of sizes", hint="Name a folder: -o xmls."
+        )
+    selection = codec.read(path, "selection").body
+    refuse_unproven(path, check_selection(selection))
+    with console.progress("protocols and instances", 1.0) as bar:
+        entries = runtime_sweep(selection, target, progress=Drawn(bar))
+    for entry in entries:
+        if entry.program is not None:
+            refuse_unproven(path, judge(entry.program))
+    names = [f"{entry.from_bytes:011d}.xml" if entry.program else "" for entry in entries]
+    if output is not None:
+        _make_folder(Path(output))
+        for entry, name in zip(entries, names, strict=True):
+            if entry.program is not None:
+                write_atomically(Path(output) / name, write_xml(entry.program))
+    if json:
+        console.summary(runtime_summary(entries))
+    else:
+        draw_runtime(entries, console.data)
+    if output is not None and any(names):
+        console.next_step(f"ccctl verify {Path(output) / next(filter(None, names))}")
 
 
 def _write_traces(path: str, to: str, network: str | None, output: str | None, *, json: bool) -> None:

@@ -29,6 +29,7 @@ from ccctl.arguments.synth_options import (
     CollectiveName,
     Factor,
     Jobs,
+    MechanismName,
     Members,
     Method,
     NetworkName,
@@ -43,6 +44,7 @@ from ccctl.arguments.synth_options import (
 )
 from ccctl.arguments.units import parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
+from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import Drawn, by_default, world_of
 from ccctl.runs.race import Course
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.synthesize import Request
     from synth.schedule import Schedule
+    from synth.tacos_ilp.horizon_search import Mechanism
 
 __all__ = ["EXAMPLES", "synth"]
 
@@ -118,6 +121,7 @@ def synth(
     solver: Solver = "cbc",
     sub_collectives: SubCollectives = None,
     time_step: TimeStep = None,
+    mechanism: MechanismName = None,
     hold_alpha: HoldAlpha = False,
     seed: Seed = 0,
     race: RaceOption = False,
@@ -161,6 +165,7 @@ def synth(
         jobs=jobs or cores(),
         sub_collectives=sub_collectives,
         time_step_s=_step_s(time_step),
+        mechanism=_mechanism(mechanism, method),
     )
     if not race and (hostfile is not None or not by_default(hosts)):
         raise UsageError("--hosts and --hostfile say where --race runs; add --race")
@@ -171,6 +176,19 @@ def synth(
         _sweep(request, swept, course, output, json, digests)
     else:
         _once(request, course, output, json, digests)
+
+
+def _mechanism(name: str | None, method: str) -> Mechanism:
+    """TACOS-ILP's mechanism of this name; "auto" for None. Raises UsageError for another method's."""
+    if name is None:
+        return "auto"
+    if method != "ilp":
+        raise UsageError("--mechanism: only integer programs of TACOS have one", hint="Add --method ilp.")
+    if name == "early-termination":
+        return "early-termination"
+    if name == "time-clustering":
+        return "time-clustering"
+    raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
 
 
 def _step_s(text: str | None) -> float | None:

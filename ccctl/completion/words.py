@@ -132,7 +132,8 @@ LIBRARY_ALGORITHMS = (
     "nccl:ring",
     "nccl:tree",
 )
-COMPILE_FORMATS = ("mscclpp", "chakra", "goal")
+MECHANISMS = ("early-termination", "time-clustering")
+COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes")
 TUNED_LIBRARIES = ("openmpi", "mpich", "nccl", "rccl")

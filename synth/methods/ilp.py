@@ -57,10 +57,12 @@ def synthesize(
     time_limit_s: float = 60.0,
     solver: str = "cbc",
     time_step_s: float | None = None,
+    mechanism: Mechanism = "auto",
 ) -> Schedule:
     """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven.
 
-    What it begins with, from other methods, keeps their name where no program finds anything faster.
+    What it begins with, from other methods, keeps their name where no program finds anything faster. A
+    ``mechanism`` that is asked for begins with shortest paths alone, as the paper has it.
     """
     return solve(
         network,
@@ -70,6 +72,8 @@ def synthesize(
         time_limit_s=time_limit_s,
         solver=solver,
         time_step_s=time_step_s,
+        mechanism=mechanism,
+        warm=mechanism == "auto",
     )[0]
 
 

@@ -29,6 +29,7 @@ from synth.portfolio.collective_request import CollectiveRequest, counted, divid
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
 from synth.scheduling import block_exchange
+from synth.tacos_ilp.horizon_search import Mechanism
 
 __all__ = [
     "METHODS",
@@ -138,8 +139,8 @@ class Request:
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
     processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
     ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
-    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time. ``trees``: each chunk must go
-    along trees or paths, as relays need it.
+    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it does
+    what is too large for one program. ``trees``: each chunk must go along trees or paths, as relays need it.
     """
 
     network: Network
@@ -157,6 +158,7 @@ class Request:
     jobs: int = 1
     sub_collectives: int | None = None
     time_step_s: float | None = None
+    mechanism: Mechanism = "auto"
     trees: bool = False
 
     @property
@@ -273,9 +275,10 @@ def _asked_of(request: Request, name: str) -> dict[str, object]:
     """What the request sets of the options of one method."""
     if name == "adapcc" and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
-    if name == "ilp" and request.time_step_s is not None:
-        return {"time_step_s": request.time_step_s}
-    return {}
+    if name != "ilp":
+        return {}
+    asked: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}
+    return asked if request.time_step_s is None else asked | {"time_step_s": request.time_step_s}
 
 
 def library_plans(request: Request) -> Iterator[Plan]:

@@ -28,11 +28,17 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """What the executor adds to the network: seconds of every step, how fast one threadblock moves data."""
+    """What the executor adds to the network: seconds of every step, how fast one threadblock moves data.
+
+    ``message_s`` is how long a message between hosts holds its link and ports beside its bytes. Messages are
+    passed on in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
+    """
 
     step_s: float = 0.5e-6
     threadblock_bytes_per_s: float = float("inf")
     fifo: int = FIFO_DEPTH
+    message_s: float = 0.0
+    slices: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,8 @@ def simulate_program(
     alpha = np.where(links.sends, network.alpha_s[link], 0.0)
     paced_s = _paced_s(program, size)
     alpha_held = alpha if network.hold_alpha else np.zeros_like(alpha)
-    wire_s = np.where(links.sends, np.maximum(direct_s, paced_s) + alpha_held, 0.0)
+    set_up_s = np.where(network.within_host[link], 0.0, costs.message_s)
+    wire_s = np.where(links.sends, np.maximum(direct_s, paced_s) + alpha_held + set_up_s, 0.0)
     works = np.array(READS_SRC)[program.op] | np.array(WRITES_DST)[program.op]
     busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s
     start_s, end_s, cause, culprit = run_threadblocks(
@@ -93,6 +100,7 @@ def simulate_program(
         wire_s,
         alpha - alpha_held,
         _late_s(program, wire_s),
+        1.0 / costs.slices,
     )
     time_s = float(end_s.max(initial=0.0))
     shares = _chain(end_s, cause, culprit, wire_s, alpha, busy_s, costs.step_s)

@@ -35,16 +35,21 @@ def run_threadblocks(
     wire_s: Floats,
     alpha_s: Floats,
     late_s: Floats,
+    slice_part: float,
 ) -> tuple[Floats, Floats, Indices, Indices]:
     """(start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
 
     ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
     Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
-    ``port_part`` of the time that a message holds a link it holds each of its ports.
+    ``port_part`` of the time that a message holds a link it holds each of its ports. Of a message the first
+    ``slice_part`` can be passed on when that has arrived; whoever does so ends no sooner than a slice after
+    the last one has arrived. With 1 messages move whole.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)
     end_s = np.full(steps, np.inf)
+    # When the last slice of what a step sends has left.
+    left_s = np.full(steps, np.inf)
     cause = np.zeros(steps, dtype=np.int64)
     culprit = np.full(steps, -1, dtype=np.int64)
     reached = start[:-1].copy()
@@ -89,7 +94,7 @@ def run_threadblocks(
                 sleeper_of_fifo[fifo] = tb
                 continue
             source = sender[step]
-            arrival_s = begin_s[source] + wire_s[source] + alpha_s[source]
+            arrival_s = begin_s[source] + wire_s[source] * slice_part + alpha_s[source]
             if arrival_s > ready_s:
                 ready_s, why, whom = arrival_s, 3, source
         if sends[step]:
@@ -111,6 +116,12 @@ def run_threadblocks(
             size = push(key, what, size, ready_s + late_s[step], tb)
             continue
         begin_s[step], end_s[step] = ready_s, ready_s + busy_s[step]
+        left_s[step] = ready_s + wire_s[step]
+        if receives[step]:
+            source = sender[step]
+            last_s = left_s[source] + alpha_s[source]
+            end_s[step] = max(end_s[step], last_s + busy_s[step] * slice_part)
+            left_s[step] = max(left_s[step], last_s + wire_s[step] * slice_part)
         cause[step], culprit[step] = why, whom
         reached[tb] = step + 1
         if sends[step]:

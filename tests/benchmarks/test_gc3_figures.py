@@ -19,10 +19,13 @@ def test_the_gpus_of_ndv2_are_numbered_along_their_nvlinks() -> None:
     assert all((rank + 8, (rank + 1) % 8 + 8) in inside for rank in range(8))
 
 
-def test_a_protocol_takes_its_part_of_a_link() -> None:
-    network = pod("dgx-a100")
-    slower = gc3_figures.by(network, gc3_figures.PROTOCOLS["LL"])
-    assert slower.beta_s_per_byte == pytest.approx(2 * network.beta_s_per_byte)
+def test_connections_share_a_nic_that_one_of_them_does_not_fill():
+    network = gc3_figures.by_connections(pod("dgx-a100:2"), 2)
+    between = ~network.within_host
+    assert network.beta_s_per_byte[between] == pytest.approx(1 / 14e9)
+    nics = [at for at, name in enumerate(network.ports) if "nic" in name]
+    assert network.port_s_per_byte[nics] == pytest.approx(1 / 25e9)
+    assert int(between.sum()) == 2 * int((~pod("dgx-a100:2").within_host).sum())
 
 
 def test_a_ring_is_timed_by_the_fastest_protocol() -> None:

@@ -36,3 +36,8 @@ def test_an_unknown_option_is_refused() -> None:
     done = printed("--quik")
     assert done.returncode == 1
     assert "usage" in done.stderr
+
+
+def test_mechanisms_need_their_seconds():
+    done = printed("--mechanisms", "--quick")
+    assert done.returncode == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
@@ -12,9 +12,10 @@ from ccctl.render.units import seconds
 from probes.wording import plural
 
 if TYPE_CHECKING:
+    from synth.portfolio.runtime_sweep import Entry
     from synth.selection import Point, Selection
 
-__all__ = ["busbw_gbs", "draw", "summary"]
+__all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
 
 
 def draw(selection: Selection, say: Callable[[str], None] = console.data, *, proven: bool = True) -> None:
@@ -121,3 +122,70 @@ def _end(to_bytes: int, starts: set[int]) -> str:
 
 def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:
     return [[str(cell) for cell in row] for row in rows]
+
+
+def draw_runtime(entries: Sequence[Entry], say: Callable[[str], None]) -> None:
+    """Print a row for each range, then one for each size with its gain over Simple and one instance."""
+    say(
+        f"{plural(len(entries), 'range')} of sizes; costs of protocols are NCCL's own reckoning, not measured"
+    )
+    heads = ("from", "to", "method", "protocol", "instances", "channels", "threadblocks")
+    rows = [
+        (
+            format_size(entry.from_bytes),
+            _until(entry, entries),
+            entry.method,
+            entry.program.protocol,
+            str(entry.instances),
+            str(entry.program.channels),
+            str(entry.program.threadblocks_max),
+        )
+        if entry.program is not None
+        else (format_size(entry.from_bytes), _until(entry, entries), f"none: {entry.why}", *["-"] * 4)
+        for entry in entries
+    ]
+    for line in console.aligned(heads, rows):
+        say(line)
+    say("")
+    points = [
+        (
+            format_size(point.size_bytes),
+            entry.program.protocol,
+            str(entry.instances),
+            seconds(point.time_s),
+            seconds(point.plain_s),
+            f"{point.plain_s / point.time_s:.2f}x",
+        )
+        for entry in entries
+        if entry.program is not None
+        for point in entry.points
+    ]
+    for line in console.aligned(("size", "protocol", "instances", "predicted", "Simple x1", "gain"), points):
+        say(line)
+
+
+def _until(entry: Entry, entries: Sequence[Entry]) -> str:
+    last = entry is entries[-1]
+    return format_size(entry.to_bytes) if last else f"<{format_size(entry.to_bytes + 1)}"
+
+
+def runtime_summary(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The same as ``--json`` prints it."""
+    return {
+        "ranges": [
+            {
+                "from_bytes": entry.from_bytes,
+                "to_bytes": entry.to_bytes,
+                "method": entry.method or None,
+                "protocol": entry.program.protocol if entry.program is not None else None,
+                "instances": entry.instances or None,
+                "channels": entry.program.channels if entry.program is not None else None,
+                "why_none": entry.why or None,
+                "sizes": [
+                    {"size_bytes": one.size_bytes, "time_s": one.time_s, "simple_one_instance_s": one.plain_s}
+                    for one in entry.points
+                ],
+            }
+            for entry in entries
+        ]
+    }

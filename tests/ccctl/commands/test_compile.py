@@ -322,3 +322,23 @@ def test_a_folder_of_traces_that_cannot_be_made(run_ccctl, schedule_file, tmp_pa
     pytest.importorskip("google.protobuf")
     done = run_ccctl("compile", "schedule.json", "--to", "chakra", "-o", "schedule.json/traces")
     assert done.returncode == 73, done.stderr
+
+
+def test_a_selection_becomes_a_folder_of_xml(run_ccctl, tmp_path):
+    table, folder = tmp_path / "table.json", tmp_path / "xmls"
+    made = ("--network", "dgx-a100", "--method", "ring", "--sizes", "1K:64M", "-f", "64")
+    assert run_ccctl("synth", *made, "-o", str(table)).returncode == 0
+    done = run_ccctl("compile", str(table), "--to", "msccl", "-o", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    ranges = json.loads(done.stdout)["ranges"]
+    assert [one["protocol"] for one in ranges] == sorted({one["protocol"] for one in ranges})
+    files = sorted(folder.iterdir())
+    assert len(files) == len(ranges) > 1
+    for file, one in zip(files, ranges, strict=True):
+        text = file.read_text()
+        assert f'proto="{one["protocol"]}"' in text
+        assert f'minBytes="{one["from_bytes"]}" maxBytes="{one["to_bytes"]}"' in text
+        assert run_ccctl("verify", str(file)).returncode == 0
+    assert run_ccctl("compile", str(table), "--to", "msccl", "-o", "-").returncode == 2
+    refused = run_ccctl("compile", str(table), "--to", "msccl", "--size", "1M")
+    assert (refused.returncode, "brings its own" in refused.stderr) == (2, True)

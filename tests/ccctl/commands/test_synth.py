@@ -39,6 +39,18 @@ def test_integer_programs_say_what_they_leave_open(run_ccctl, method, maker):
     assert "integer programs leave a gap of" in run_ccctl("synth", *asked).stdout
 
 
+def test_integer_programs_by_one_mechanism(run_ccctl):
+    asked = ("--network", "ring:4", "--bandwidth", "50GB/s", "--alpha", "0.5us", "--collective", "all_gather")
+    asked += ("--chunk", "1MiB", "--time-limit", "20", "--json")
+    for mechanism in ("early-termination", "time-clustering"):
+        done = run_ccctl("synth", *asked, "--method", "ilp", "--mechanism", mechanism)
+        assert json.loads(done.stdout)["percent_of_optimal"] == pytest.approx(100), done.stderr
+    wrong = run_ccctl("synth", *asked, "--method", "ilp", "--mechanism", "luck")
+    assert (wrong.returncode, "expected early-termination or" in wrong.stderr) == (2, True)
+    other = run_ccctl("synth", *asked, "--mechanism", "time-clustering")
+    assert (other.returncode, "--method ilp" in other.stderr) == (2, True)
+
+
 def test_without_output_nothing_is_written(run_ccctl, tmp_path):
     done = run_ccctl("synth", *MESH)
     assert done.returncode == 0

@@ -55,6 +55,23 @@ def test_times_worked_out_by_hand(chunks, costs, network, expected_us):
     assert timing.time_s == pytest.approx(expected_us * 1e-6)
 
 
+def test_a_message_between_hosts_holds_its_nic_beside_its_bytes():
+    apart = build("apart", ["a", "b", "b"], [Link(0, 1, 2e-6, 1e-9, ("nic",)), Link(1, 2, 2e-6, 1e-9)])
+    timing = simulate_program(pass_on(chunks=2), apart, 1000, Costs(0.0, message_s=3e-6))
+    # The first hop takes 4 us a message, one after the other; the second, within a host, 1 us.
+    assert timing.time_s == pytest.approx((2 * (1 + 3) + 2 + 1 + 2) * 1e-6)
+
+
+def test_slices_are_passed_on_while_the_rest_arrives():
+    # A quarter of the message, 1 us long, is over the first hop at 0.25 + 2 us.
+    timing = simulate_program(pass_on(), line(), 1000, Costs(0.0, slices=4))
+    assert timing.time_s == pytest.approx((0.25 + 2 + 1 + 2) * 1e-6)
+    # A slow first hop holds up the second, whose last slice follows.
+    slow = build("slow", ["h"] * 3, [Link(0, 1, 2e-6, 4e-9), Link(1, 2, 2e-6, 1e-9)])
+    timing = simulate_program(pass_on(), slow, 1000, Costs(0.0, slices=4))
+    assert timing.time_s == pytest.approx((4 + 2 + 1 / 4 + 2) * 1e-6)
+
+
 def test_fewer_fifo_slots_never_make_it_faster():
     compiled = pass_on(chunks=8)
     deep, shallow = (simulate_program(compiled, line(), 1000, Costs(0.0, fifo=n)).time_s for n in (8, 1))
