@@ -16,7 +16,7 @@ from ccctl.artifacts import codec
 from ccctl.lab.toml import read_lab
 from exec.lab import lifecycle
 
-pytestmark = [pytest.mark.netns, pytest.mark.mpi]
+pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone]
 NUMBERS = count()
 # 1448 bytes of each frame of 1514 are ours.
 GOODPUT = 0.956

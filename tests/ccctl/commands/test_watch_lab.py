@@ -13,7 +13,7 @@ import pytest
 
 from ccctl.artifacts import codec
 
-pytestmark = [pytest.mark.netns, pytest.mark.mpi]
+pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone]
 NUMBERS = count()
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 

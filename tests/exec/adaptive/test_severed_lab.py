@@ -13,7 +13,7 @@ from exec.lab.model import PairRate
 from exec.lab.run import started
 
 # A host that has no core for seconds is as good as cut off, too.
-pytestmark = [pytest.mark.netns]
+pytestmark = [pytest.mark.netns, pytest.mark.alone]
 
 PROGRAM = """
 import json, sys

@@ -147,6 +147,7 @@ def test_buffers_that_do_not_fit_are_refused(device):
 
 
 @pytest.mark.mpi
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["ring", "all_to_all"])
 def test_processes_that_share_the_gpu_use_contexts(name):
     program = lower(ring_all_reduce(2) if name == "ring" else random_schedule("all_to_all", 3, 2, 5))

@@ -83,6 +83,7 @@ def test_a_taken_name_is_refused_and_what_has_it_is_left_alone(build):
     assert len(kernel.standing(lab.name)) == 2
 
 
+@pytest.mark.alone
 def test_rates_of_hosts_and_pairs_are_those_described(build):
     lab = build(sample_lab(3, pairs=[("a", "b", 20)]))
     slow, fast = rate_mbit(lab, "a", "b", 400_000), rate_mbit(lab, "a", "c", 2_000_000)
@@ -91,6 +92,7 @@ def test_rates_of_hosts_and_pairs_are_those_described(build):
     assert 4 < rate_mbit(lab, "b", "a", 2_000_000) / slow < 6
 
 
+@pytest.mark.alone
 def test_a_trunk_is_what_racks_share(build):
     lab = build(sample_lab(3, racks=(("a", "b"), ("c",)), trunk_bytes_per_s=2_500_000))
     assert rate_mbit(lab, "a", "c", 400_000) == pytest.approx(20 * GOODPUT, rel=0.15)
@@ -98,6 +100,7 @@ def test_a_trunk_is_what_racks_share(build):
     assert rate_mbit(lab, "a", "b", 2_000_000) > 60
 
 
+@pytest.mark.alone
 def test_ingress_is_what_senders_share(build):
     lab = sample_lab(2)
     slow = dataclasses.replace(lab.hosts[1], ingress_bytes_per_s=2_500_000)
@@ -106,6 +109,7 @@ def test_ingress_is_what_senders_share(build):
     assert rate_mbit(lab, "b", "a", 2_000_000) > 60
 
 
+@pytest.mark.alone
 def test_a_rate_changes_while_the_lab_is_up(build):
     lab = build(sample_lab(2, pairs=[("a", "b", 10)]))
     assert rate_mbit(lab, "a", "b", 200_000) == pytest.approx(10 * GOODPUT, rel=0.15)
