@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from ccctl.errors import (
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
 
-__all__ = ["app", "examples", "main", "verbs"]
+__all__ = ["app", "command_line", "examples", "main", "verbs"]
 
 
 class _InOrder(typer.core.TyperGroup):
@@ -120,6 +121,12 @@ for _command in COMMANDS:
 answer_shells()
 
 
+@cache
+def command_line() -> typer.core.TyperGroup:
+    """All commands with their options, as read off their functions: that takes longer than most commands."""
+    return typer.main.get_group(app)
+
+
 def main() -> None:
     """Run the command line and exit with the status that ``ccctl.errors`` gives."""
     _prepare_streams()
@@ -131,7 +138,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        status = typer.main.get_command(app).main(prog_name="ccctl", standalone_mode=False)
+        status = command_line().main(prog_name="ccctl", standalone_mode=False)
         if status == INTERRUPTED:
             return _interrupted()
         return status if isinstance(status, int) else 0

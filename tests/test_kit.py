@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.main import get_command
 
-from ccctl.main import app
+from ccctl.main import command_line
 from exec.launcher.nodeset import read_hostfile
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -40,7 +39,7 @@ def test_scripts_parse(path):
 
 @pytest.mark.parametrize("path", DEPLOYED, ids=named)
 def test_commands_and_options_exist(path):
-    root = get_command(app)
+    root = command_line()
     lines = [line for line in path.read_text().splitlines() if not line.startswith("# ")]
     calls = CALL.findall("\n".join(lines))
     for call in calls:

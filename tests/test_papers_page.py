@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ccctl.main import app
+from ccctl.main import command_line
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "papers.md"
@@ -48,7 +48,7 @@ def test_every_file_exists() -> None:
 @pytest.mark.parametrize("line", [line for line in commands() if line.startswith("ccctl ")])
 def test_ccctl_understands_it(line: str) -> None:
     words = shlex.split(line)
-    command, words = typer.main.get_command(app), words[1:]
+    command, words = command_line(), words[1:]
     context = typer.Context(command, info_name="ccctl")
     while hasattr(command, "commands"):
         command = command.commands[words[0]]

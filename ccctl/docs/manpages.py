@@ -16,7 +16,7 @@ from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
 from ccctl.docs.page import Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
-from ccctl.main import app, examples
+from ccctl.main import command_line, examples
 
 __all__ = ["pages", "reference"]
 
@@ -72,7 +72,7 @@ _FILES = (
 
 def reference() -> list[Page]:
     """Every page: the root's, the artifacts', and one a command."""
-    root: Any = typer.main.get_command(app)
+    root: Any = command_line()
     top = typer.Context(root, info_name="ccctl", **root.context_settings)
     written = [_root_page(root, top), artifacts_page()]
     for function in COMMANDS:

@@ -10,9 +10,7 @@ import random as _random
 from collections.abc import Iterator
 from functools import cache
 
-import typer
-
-from ccctl.main import app
+from ccctl.main import command_line
 
 __all__ = ["FILES", "NASTY", "command_lines"]
 
@@ -203,7 +201,7 @@ def command_lines(random: _random.Random) -> Iterator[list[str]]:
 def _options() -> dict[str, list[tuple[str, bool]]]:
     """For each command its options, and whether each takes a value."""
     found: dict[str, list[tuple[str, bool]]] = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in command_line().commands.items():
         listed = [parameter for parameter in command.params if parameter.opts[0].startswith("-")]
         found[name] = [
             (opt, not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False)))

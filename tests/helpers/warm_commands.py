@@ -1,9 +1,11 @@
 """Runs ccctl in processes that are forked from one which has imported what its commands import.
 
 That is most of the time of a short command. Each is a process of its own, with its arguments, its folder and
-its streams, and the first one has done nothing but import.
+its streams, and the first one has done nothing but import and read the options of all commands. It ends as
+Python does, but for taking all modules apart, which takes longer than a short command.
 """
 
+import atexit
 import contextlib
 import gc
 import os
@@ -14,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
@@ -131,6 +134,7 @@ def _serve(control):
 def _main():
     control = socket.socket(fileno=int(sys.argv[1]))
     import_all()
+    import_module("ccctl.main").command_line()
     gc.collect()
     gc.freeze()
     (words, folder), streams = _serve(control)
@@ -144,7 +148,14 @@ def _main():
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     os.chdir(folder)
     sys.argv = ["ccctl", *words]
-    runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
+    except SystemExit as leaving:
+        threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(leaving.code)
 
 
 if __name__ == "__main__":

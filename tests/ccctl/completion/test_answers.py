@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer._click.shell_completion import get_completion_class
 
 from ccctl.commands import COMMANDS
 from ccctl.completion.scripts import SHELLS
-from ccctl.main import app
+from ccctl.main import command_line
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ["numpy", "numba", "scipy", "pulp", "mpi4py", "rich", "msgspec", "psutil", "synth"]
@@ -28,7 +27,7 @@ zpty -r -m shell out '*EXPECTED*' && print -r -- "$out"
 
 def answers(line, monkeypatch):
     monkeypatch.setenv("_CCCTL_WORDS", line)
-    command = typer.main.get_command(app)
+    command = command_line()
     told = get_completion_class("bash")(command, {}, "ccctl", "_CCCTL_COMPLETE").complete()
     return [answer.partition("\t")[0] for answer in told.splitlines()]
 
