@@ -32,12 +32,14 @@ class Gates:
     """What delivers across a cut: one row for each port, or for each link without a shared one.
 
     ``beta_s_per_byte`` and ``alpha_s`` are the least among the gate's links, or what its port needs; ``tail``
-    is one rank the gate is fed from, or -1 where there are several.
+    is one rank the gate is fed from, or -1 where there are several. ``of`` is the gate of each of the cut's
+    links.
     """
 
     beta_s_per_byte: Floats
     alpha_s: Floats
     tail: Indices
+    of: Indices
 
 
 def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
@@ -74,7 +76,7 @@ def gates(network: Network, cut: Cut) -> Gates:
     high = np.full(count, -1)
     np.minimum.at(low, gate_of, tails)
     np.maximum.at(high, gate_of, tails)
-    return Gates(beta, alpha, np.where(low == high, low, -1).astype(np.int32))
+    return Gates(beta, alpha, np.where(low == high, low, -1).astype(np.int32), gate_of)
 
 
 def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:

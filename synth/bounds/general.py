@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from probes.columns import Floats, Indices, Mask, floats
+from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.bounds.lp_dual import Prices
 from synth.bounds.multicommodity_lp import fits, least_time_s
@@ -52,6 +53,7 @@ def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, 
     for bound, kind in [*problem.cuts(), *((bound, "distance") for bound in problem.distances())]:
         if kind not in best or bound.time_s > best[kind].time_s:
             best[kind] = bound
+    best["arrival"] = problem.arrival()
     flow = problem.flow()
     return [*best.values(), *([flow] if flow is not None else [])]
 
@@ -124,6 +126,12 @@ class _Problem:
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
         time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
         return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
+
+    def arrival(self) -> Bound:
+        """Of the point-to-point chunks: what is far away comes late, and what goes far away leaves early."""
+        chunk_bytes = None if self.fluid else self.chunk_bytes
+        need_bytes = floats(self.demands * self.chunk_bytes)
+        return arrivals(self.network, candidate_cuts(self.network), need_bytes, "points", chunk_bytes)
 
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.columns import Indices, Mask, floats
+from probes.columns import Floats, Indices, Mask, floats
+from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates, labelings
 from synth.bounds.min_cut import slowest_sets
+from synth.bounds.parts import idle_while_apart_s
 from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
 from synth.bounds.wavefront import wavefront
 from synth.collective import Collective
@@ -22,6 +24,8 @@ __all__ = ["spreading_bounds"]
 
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
+# Up to so many ranks all ways between them are looked at.
+_MOST_WAYS = 1024
 
 
 def spreading_bounds(
@@ -38,6 +42,7 @@ def spreading_bounds(
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
             best[cut.kind] = bound
+    best["arrival"] = problem.arrival(max(bound.time_s for bound in best.values()))
     if not fluid and not collective.reduces:
         ahead = wavefront(network, collective.held(), collective.wanted(), chunk_bytes)
         if ahead is not None:
@@ -137,6 +142,14 @@ class _Problem:
         row, rank = np.unravel_index(int(reach_s.argmax()), reach_s.shape)
         return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
 
+    def arrival(self, known_s: float) -> Bound:
+        """What is far away comes late, and what comes late serves only what is near."""
+        need_bytes = np.repeat(floats(self.supply * self.chunk_bytes)[:, None], self.network.ranks, axis=1)
+        np.fill_diagonal(need_bytes, 0.0)
+        carried: Carried = "sums" if self.collective.reduces else "copies"
+        chunk_bytes = None if self.fluid else self.chunk_bytes
+        return arrivals(self.network, candidate_cuts(self.network), need_bytes, carried, chunk_bytes, known_s)
+
     def count(self) -> Bound:
         """All sends that are needed, over all that links and ports can carry at once."""
         shape = self.collective
@@ -150,6 +163,8 @@ class _Problem:
     def partition(self) -> Bound:
         """2(k−1) crossings of every chunk between k parts, over all that crosses: hosts and clusters."""
         best = Bound("partition", 0.0)
+        cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
+        way_s: Floats | None = None
         for labels, noun in labelings(self.network):
             crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
             parts = len(np.unique(labels))
@@ -158,7 +173,11 @@ class _Problem:
             between = Cut("", "all", np.ones(self.network.ranks, dtype=bool), crossing)
             rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
             crossings = 2 * (parts - 1) * self.collective.chunks
-            time_s = crossings * self.chunk_bytes / rate + float(self.network.alpha_s[crossing].min())
+            bytes_s = crossings * self.chunk_bytes / rate
+            if way_s is None and self.network.ranks <= _MOST_WAYS:
+                way_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
+            idle_s = 0.0 if way_s is None else idle_while_apart_s(self.network, labels, way_s, bytes_s)
+            time_s = bytes_s + float(self.network.alpha_s[crossing].min()) + idle_s
             if time_s > best.time_s:
                 detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
                 whole = "hosts" if noun.startswith("host") else "clusters"

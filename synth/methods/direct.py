@@ -51,12 +51,18 @@ def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, see
 
 
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
-    """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy."""
+    """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy.
+
+    Each lap of all owners after the one before, and copies after sums: so the first sums are whole, and on
+    their way out, while later ones still come in.
+    """
     ranks = len(table)
-    owner = collective.owner_of()[0]
+    owner, lap = collective.owner_of()
     step = np.arange(1, ranks)
     other = (owner[:, None] + step) % ranks
     here = np.broadcast_to(owner[:, None], other.shape)
     src, dst = (other, here) if op == REDUCE else (here, other)
     link = links_between(table, src, dst, method)
-    sends.add(np.arange(len(owner))[:, None], link, op, step + ranks * (op == COPY))
+    turn = lap[:, None] * ranks + step
+    before = (int(lap.max(initial=0)) + 1) * ranks if op == COPY else 0
+    sends.add(np.arange(len(owner))[:, None], link, op, turn + before)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from probes.errors import UsageError
 from probes.wording import meant
 from synth.collective import Collective, Kind
@@ -43,6 +45,10 @@ __all__ = [
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
+# Where there are few deliveries chunks may be smaller, while one takes more than this part of its time to
+# arrive: what is cut finer is sent on sooner.
+_FEW_DELIVERIES = 80_000
+_HOLDS_BRIEFLY = 0.02
 _SMALLEST_EXCHANGED_BYTES = 64
 # Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
 # all must come through the same links, so that small chunks fill them sooner.
@@ -333,8 +339,20 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     while split <= most:
         found, chunk_bytes = cut(request, split)
         many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
-        small = chunk_bytes < SMALLEST_CHUNK_BYTES or many
-        if split > 1 and small:
+        few = deliveries(found) <= _FEW_DELIVERIES
+        small = chunk_bytes < (_smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES)
+        if split > 1 and (small or many):
             return
         yield found, chunk_bytes
         split *= method.step
+
+
+def _smallest_bytes(network: Network) -> float:
+    """The smallest chunk that is worth it: a smaller one would not arrive notably sooner.
+
+    Where ranks are CPUs, whose networks queue, each message takes them time that no alpha tells.
+    """
+    if network.queues or not network.links:
+        return SMALLEST_CHUNK_BYTES
+    brief = _HOLDS_BRIEFLY * float(np.median(network.alpha_s / network.beta_s_per_byte))
+    return min(SMALLEST_CHUNK_BYTES, max(_SMALLEST_EXCHANGED_BYTES, brief))

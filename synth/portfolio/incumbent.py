@@ -23,9 +23,11 @@ _FEW_SENDS = 2_200_000
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
 # Of so many ranks with a slow one, so near the bound, the others come no nearer and take minutes
-# (benchmarks/one_slow_rank.py).
-_MANY_RANKS = 128
-_NEAR_OF_MANY = 1.03
+# (benchmarks/one_slow_rank.py); of fewer ranks nearer.
+_MANY_RANKS, _SOME_RANKS = 128, 32
+_NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
+# A policy of the search that was so much slower than the best is not tried with finer chunks.
+_HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
 
@@ -54,6 +56,7 @@ class Choice:
         self.best: Schedule | None = None
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
+        self._slower: dict[tuple[str, int], tuple[int, float]] = {}
 
     @property
     def ratio(self) -> float:
@@ -68,6 +71,7 @@ class Choice:
         self.attempts.append(
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
+        self._slower[plan.name, plan.variant] = (plan.shape.chunks, time_s / self.best_s)
         if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
             self.best, self.best_s = schedule, time_s
 
@@ -78,10 +82,16 @@ class Choice:
         """Whether what was tried before says that ``plan`` will not win."""
         if self.best is None:
             return False
-        many = plan.shape.ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY
-        if many and self.best.method == "circulant" != plan.name:
+        ranks = plan.shape.ranks
+        near = (ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY) or (
+            ranks >= _SOME_RANKS and self.ratio < _NEAR_OF_SOME
+        )
+        if near and self.best.method == "circulant" != plan.name:
             return True
         if self._fills_too_late(plan):
+            return True
+        chunks, slower = self._slower.get((plan.name, plan.variant), (0, 0.0))
+        if plan.searches and slower > _HOPELESS and plan.shape.chunks > chunks:
             return True
         before = [one for one in self.attempts if one.method == plan.name]
         if not plan.searches and before:

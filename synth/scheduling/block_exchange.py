@@ -8,8 +8,9 @@ twice as long where latency counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +21,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks.shortest_paths import distances_s
 from synth.schedule import Schedule
-from synth.scheduling.exchanges import Blocks, Exchanges, nearest_blocks
+from synth.scheduling.exchanges import Blocks, Collect, Exchange, Exchanges, HandOut, Step, nearest_blocks
 from synth.simulation.schedule import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
@@ -30,6 +31,10 @@ _MOST_SUMS = 5_000
 _MOST_RANKS = 256
 # The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
+# How many laps of chunks may follow each other over the same ways, and how many sends that may be.
+_MOST_LAPS, _MOST_SENDS = 32, 25_000
+# Of the plans for few chunks those that come so near the best are made for many.
+_NEAR = 1.1
 # How many times the way to the farthest rank it may cost to send all bytes at every level.
 _FARTHEST = 1.5
 
@@ -46,27 +51,49 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"exchange does not serve {collective.label}")
     if not 2 <= network.ranks <= _MOST_RANKS:
         raise NotApplicableError(f"exchange is for 2 to {_MOST_RANKS} ranks")
+    ways = min(collective.chunks, _ways(network))
+    laps = collective.chunks // ways
+    # All chunks of a way are planned for together, whatever they are cut into.
     used: list[Floats] = []
-    levels = [nearest_blocks(network, chunk_bytes, used) for _ in range(collective.chunks)]
-    joined = _joined(network, levels[0], chunk_bytes)
-    every = [_exchanged(network, collective, chunk_bytes, levels, joined, seed)]
-    shared = _shared_level(network, levels[0])
-    if shared is not None:
-        last = len(levels[0]) - 1
-        some = [shared, *(level for level in joined if level > shared)]
-        for above in dict.fromkeys([tuple(some), (shared, last)]):
-            with suppress(NotApplicableError):
-                every.append(_shared(network, collective, chunk_bytes, levels[0], above, seed))
+    levels = [nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]
+    joined = _joined(network, levels[0], chunk_bytes * laps)
+    wanted: list[_Shares | None] = [None, *_shares(network, levels[0], joined, laps)]
+    if len(wanted) > 1 and laps > 1:
+        wanted = _promising(network, collective, chunk_bytes, levels, joined, wanted)
+    every = []
+    for shares in wanted:
+        with suppress(NotApplicableError):
+            every.append(
+                _planned(network, collective.chunks, chunk_bytes, levels, joined, shares).schedule(
+                    collective, "exchange", seed
+                )
+            )
+    if not every:
+        raise NotApplicableError("exchange needs links within blocks of near ranks")
     return min(every, key=lambda schedule: replay(schedule).time_s)
 
 
 def chunk_counts(network: Network) -> list[int]:
-    """Into how many chunks it is worth to cut the buffer: as many as a rank, or a host, has ways out."""
-    degree = int(np.bincount(network.src, minlength=network.ranks).max(initial=1))
-    ways = 1 if network.ports else min(max(degree, 1), _MOST_WAYS)
+    """Into how many chunks it is worth to cut the buffer.
+
+    As many as a rank, or a host, has ways out; and laps of them, so that levels follow each other closely.
+    """
+    ways = _ways(network)
     host = network.hosts.count(network.hosts[0])
     share = host if host < network.ranks and host <= _MOST_OF_HOST else 1
-    return sorted({1, ways, share, 2 * share})
+    most = _MOST_SENDS / (network.ranks * math.log2(max(2, network.ranks)))
+    laps = [1 << power for power in range(_MOST_LAPS.bit_length())]
+    if network.queues:
+        # Ranks are CPUs, whom each message takes time that no alpha tells.
+        return sorted({1, ways, share, 2 * share})
+    counts = {1, *(ways * lap for lap in laps), *(ways * share * lap for lap in laps[:4])}
+    return sorted(count for count in counts if count <= max(most, ways, 2 * ways * share))
+
+
+def _ways(network: Network) -> int:
+    """Over how many links a rank can send at once."""
+    degree = int(np.bincount(network.src, minlength=network.ranks).max(initial=1))
+    return 1 if network.ports else min(max(degree, 1), _MOST_WAYS)
 
 
 def suits(network: Network, collective: Collective) -> bool:
@@ -125,7 +152,7 @@ def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> lis
                     continue
             trial = Exchanges(network, 1, chunk_bytes)
             try:
-                trial.exchange(0, nodes)
+                trial.plan([[list(map(Exchange, nodes))]])
             except NotApplicableError:
                 continue
             if best_s[low] + trial.time_s < best_s[high] * (1 - 1e-9):
@@ -144,23 +171,93 @@ def _diameter_s(blocks: Blocks, far_s: Floats) -> float:
     return max(float(far_s[np.ix_(block, ranks)].min(axis=0).max()) for block in blocks)
 
 
-def _exchanged(
+@dataclass(frozen=True)
+class _Shares:
+    """Each rank sums up its share of a block of level ``above[0]``, and exchanges it at the levels above."""
+
+    above: tuple[int, ...]
+
+
+def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], laps: int) -> list[_Shares]:
+    """The levels whose blocks can share the chunks of a way: hosts, and blocks of up to ``laps`` ranks."""
+    last = len(levels) - 1
+    hosts = _shared_level(network, levels)
+    found = []
+    for shared in range(1, last):
+        largest = max(map(len, levels[shared]))
+        if shared == hosts or largest <= laps:
+            some = [shared, *(level for level in joined if level > shared)]
+            found += [_Shares(above) for above in dict.fromkeys([tuple(some), (shared, last)])]
+    return found
+
+
+def _promising(
     network: Network,
     collective: Collective,
     chunk_bytes: int,
     levels: Sequence[Sequence[Blocks]],
     joined: Sequence[int],
-    seed: int,
-) -> Schedule:
-    """Every chunk by its own blocks, all level by level."""
-    found = Exchanges(network, collective.chunks, chunk_bytes)
+    wanted: Sequence[_Shares | None],
+) -> list[_Shares | None]:
+    """Of the plans those that do best with as few chunks as they need."""
+    ways, laps = len(levels), collective.chunks // len(levels)
+    rough_s: list[float] = []
+    for shares in wanted:
+        block = 1 if shares is None else max(map(len, levels[0][shares.above[0]]))
+        few = min(laps, block)
+        try:
+            rough = _planned(network, ways * few, -(-chunk_bytes * laps // few), levels, joined, shares)
+        except NotApplicableError:
+            rough_s.append(math.inf)
+            continue
+        rough_s.append(rough.time_s)
+    least_s = min(rough_s)
+    return [one for one, time_s in zip(wanted, rough_s, strict=True) if time_s <= _NEAR * least_s < math.inf]
+
+
+def _planned(
+    network: Network,
+    chunks: int,
+    chunk_bytes: int,
+    levels: Sequence[Sequence[Blocks]],
+    joined: Sequence[int],
+    shares: _Shares | None,
+) -> Exchanges:
+    """All sends, level by level; chunk n takes the blocks of way n, and is its block's n-th share."""
+    found = Exchanges(network, chunks, chunk_bytes)
+    found.plan(
+        [_steps(levels[chunk % len(levels)], joined, shares, chunk // len(levels)) for chunk in range(chunks)]
+    )
+    return found
+
+
+def _steps(
+    levels: Sequence[Blocks], joined: Sequence[int], shares: _Shares | None, share: int
+) -> list[list[Step]]:
+    """The steps of one chunk, level by level; it is the ``share``-th of each block, where these share it."""
+    if shares is None:
+        return [list(map(Exchange, nodes)) for nodes in _between(levels, joined)]
+    blocks = [sorted(block) for block in levels[_level(levels, shares.above[0])]]
+    owners = [block[share % len(block)] for block in blocks]
+    found: list[list[Step]] = [list(map(Collect, blocks, owners))]
+    taking_part = frozenset(owners)
+    for nodes in _between(levels, shares.above):
+        found.append([Exchange([[r for r in block if r in taking_part] for block in node]) for node in nodes])
+    return [*found, list(map(HandOut, owners, blocks))]
+
+
+def _between(levels: Sequence[Blocks], joined: Sequence[int]) -> Iterator[list[Blocks]]:
+    """From each level of ``joined`` to the next what is exchanged there; in the end all ranks are one."""
     for low, high in pairwise(joined):
-        for chunk, own in enumerate(levels):
-            last = len(own) - 1
-            top = last if high == joined[-1] else min(high, last)
-            if low < top:
-                found.exchange(chunk, _nodes(own, low, top))
-    return found.schedule(collective, "exchange", seed)
+        top = _level(levels, high, high == joined[-1])
+        if low < top:
+            yield _nodes(levels, low, top)
+
+
+def _level(levels: Sequence[Blocks], level: int, to_the_top: bool = False) -> int:
+    """``level``, or the last of those that there are; also where all are to be one block."""
+    last = len(levels) - 1
+    return last if to_the_top else min(level, last)
 
 
 def _shared_level(network: Network, levels: Sequence[Blocks]) -> int | None:
@@ -169,28 +266,3 @@ def _shared_level(network: Network, levels: Sequence[Blocks]) -> int | None:
     if len(hosts) in (1, network.ranks):
         return None
     return next((at for at, blocks in enumerate(levels) if len(blocks) == len(hosts)), None)
-
-
-def _shared(
-    network: Network,
-    collective: Collective,
-    chunk_bytes: int,
-    levels: Sequence[Blocks],
-    above: Sequence[int],
-    seed: int,
-) -> Schedule:
-    """In each host one rank sums up a chunk; these exchange it at the levels ``above``, and hand it out."""
-    found = Exchanges(network, collective.chunks, chunk_bytes)
-    hosts = [sorted(block) for block in levels[above[0]]]
-    chunks = range(collective.chunks)
-    owners = [[block[chunk % len(block)] for block in hosts] for chunk in chunks]
-    for chunk in chunks:
-        for block, owner in zip(hosts, owners[chunk], strict=True):
-            found.collect(chunk, block, owner)
-    for low, high in pairwise(above):
-        for chunk in chunks:
-            found.exchange(chunk, _nodes(levels, low, high), frozenset(owners[chunk]))
-    for chunk in chunks:
-        for block, owner in zip(hosts, owners[chunk], strict=True):
-            found.hand_out(chunk, owner, block)
-    return found.schedule(collective, "exchange", seed)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -21,15 +24,75 @@ from synth.networks.subnetwork import link_table
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 
-__all__ = ["Blocks", "Exchanges", "nearest_blocks"]
+__all__ = ["Blocks", "Collect", "Exchange", "Exchanges", "HandOut", "Step", "nearest_blocks"]
 
 Blocks = list[list[int]]
 """All ranks, each in one block."""
 _OWN = -1
 
 
+@dataclass(frozen=True)
+class Collect:
+    """The contributions of ``block`` are summed up on their way to ``owner``."""
+
+    block: list[int]
+    owner: int
+
+    @property
+    def ranks(self) -> list[int]:
+        return self.block
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Every block's sum goes to all ranks of the other blocks."""
+
+    blocks: Blocks
+
+    @property
+    def ranks(self) -> list[int]:
+        return [rank for block in self.blocks for rank in block]
+
+
+@dataclass(frozen=True)
+class HandOut:
+    """The result goes from ``owner`` to all of ``block``."""
+
+    owner: int
+    block: list[int]
+
+    @property
+    def ranks(self) -> list[int]:
+        return self.block
+
+
+Step = Collect | Exchange | HandOut
+
+
+class _Job(Protocol):
+    """One sum on its way, of which ``left`` ranks still have to send or to be sent to."""
+
+    left: list[int]
+
+    def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
+        """(arrival, source, target, since when the source has it) of the send that would arrive first."""
+        ...
+
+
+@dataclass(eq=False)
+class _Running:
+    """A step of one chunk: how many steps before it are not over, its jobs, and what they have brought."""
+
+    chunk: int
+    step: Step
+    before: int = 0
+    after: list[_Running] = field(default_factory=list)
+    jobs: int = 0
+    brought: list[tuple[int, int, float]] = field(default_factory=list)
+
+
 class Exchanges:
-    """Collects the sends of an all_reduce; each takes the link on which it is expected to arrive first."""
+    """Plans the sends of an all_reduce; each takes the link on which it is expected to arrive first."""
 
     def __init__(self, network: Network, chunks: int, chunk_bytes: int) -> None:
         ranks = network.ranks
@@ -61,53 +124,86 @@ class Exchanges:
         """When the last rank is expected to have all."""
         return float(self._ready_s.max())
 
-    def exchange(self, chunk: int, nodes: Sequence[Blocks], ranks: frozenset[int] | None = None) -> None:
-        """In each node every block's sum of ``chunk`` goes to all ranks of the other blocks.
+    def plan(self, levels: Sequence[Sequence[Sequence[Step]]]) -> None:
+        """Of each chunk all steps, level by level; a step waits for those before it that share ranks with it.
 
-        Of each block only ``ranks`` take part, if they are given. Raises NotApplicableError where no links
-        lead from a block to another within their node.
+        The send that arrives first always goes first, of whatever step and chunk. Raises
+        NotApplicableError where no links lead where they must.
         """
-        known = [list(one) for one in self._known[chunk]]
-        ready_s = self._ready_s[chunk].copy()
-        spreads = []
-        for blocks in nodes:
-            taking_part = [_among(block, ranks) for block in blocks]
-            for turn, block in enumerate(taking_part):
-                others = [rank for at, one in enumerate(taking_part) if at != turn for rank in one]
-                spreads.append(_Spread(block, others, ready_s))
-        for rank, row, arrival_s in self._carry_out(chunk, spreads, REDUCE):
-            known[rank].append(row)
+        waiting = deque(
+            run for chunk, own in enumerate(levels) for run in _in_order(chunk, own) if not run.before
+        )
+        # Links are only ever taken later than was thought, so the soonest of what was thought is looked at.
+        heap: list[tuple[float, int, _Job, _Running]] = []
+        number = 0
+        while waiting or heap:
+            while waiting:
+                run = waiting.popleft()
+                jobs = [job for job in self._jobs(run) if job.left]
+                run.jobs = len(jobs)
+                for job in jobs:
+                    heapq.heappush(heap, (0.0, number, job, run))
+                    number += 1
+                if not jobs:
+                    waiting.extend(self._over(run))
+            if not heap:
+                break
+            _, at, job, run = heap[0]
+            thought_s, source, target, since_s = job.soonest(self._free_s, self._travel_s)
+            if thought_s == np.inf:
+                raise NotApplicableError(f"exchange needs a link to rank {target} from ranks that have a sum")
+            if len(heap) > 1 and thought_s > min(heap[1:3])[0]:
+                heapq.heapreplace(heap, (thought_s, at, job, run))
+                continue
+            self._carry(run, job, source, target, since_s)
+            if job.left:
+                heapq.heapreplace(heap, (thought_s, at, job, run))
+                continue
+            heapq.heappop(heap)
+            run.jobs -= 1
+            if not run.jobs:
+                waiting.extend(self._over(run))
+
+    def _jobs(self, run: _Running) -> list[_Job]:
+        step, ready_s = run.step, self._ready_s[run.chunk]
+        if isinstance(step, Collect):
+            return [_Sum(step, self._travel_s, ready_s)]
+        if isinstance(step, HandOut):
+            return [_Spread([step.owner], [rank for rank in step.block if rank != step.owner], ready_s)]
+        return [
+            _Spread(
+                block, [rank for at, one in enumerate(step.blocks) if at != turn for rank in one], ready_s
+            )
+            for turn, block in enumerate(step.blocks)
+        ]
+
+    def _carry(self, run: _Running, job: _Job, source: int, target: int, since_s: float) -> None:
+        """Send, and note what that brought: sums at once, what is exchanged when the step is over."""
+        known = self._known[run.chunk]
+        if isinstance(job, _Spread):
+            op = COPY if isinstance(run.step, HandOut) else REDUCE
+            parts = job.brought.get(source, known[source])
+            row, arrival_s = self._send(run.chunk, source, target, op, parts, since_s)
+            # What was overwritten is passed on as it is.
+            job.served(target, arrival_s, [row] if op == REDUCE else [])
+            run.brought.append((target, row, arrival_s))
+            return
+        assert isinstance(job, _Sum)
+        row, arrival_s = self._send(run.chunk, source, target, REDUCE, known[source], since_s)
+        known[target] = [*known[target], row]
+        job.served(source, target, arrival_s)
+        run.brought.append((target, row, arrival_s))
+
+    def _over(self, run: _Running) -> list[_Running]:
+        """Take note of what a step has brought; the steps that waited for nothing else."""
+        known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
+        for rank, row, arrival_s in run.brought:
+            if isinstance(run.step, Exchange):
+                known[rank] = [*known[rank], row]
             ready_s[rank] = max(ready_s[rank], arrival_s)
-        self._known[chunk], self._ready_s[chunk] = known, ready_s
-
-    def collect(self, chunk: int, block: list[int], owner: int) -> None:
-        """The contributions of ``block`` to ``chunk`` are summed up on their way to ``owner``."""
-        way_s = np.full(self.network.ranks, np.inf)
-        way_s[owner] = 0.0
-        towards: dict[int, int] = {}
-        left = [rank for rank in block if rank != owner]
-        inside = [owner]
-        while left:
-            cost_s = self._travel_s[np.ix_(left, inside)] + way_s[inside]
-            at, to = np.unravel_index(int(np.argmin(cost_s)), cost_s.shape)
-            rank, next_one = left[at], inside[to]
-            if cost_s[at, to] == np.inf:
-                raise NotApplicableError(f"exchange needs links within the block of rank {rank}")
-            way_s[rank], towards[rank] = cost_s[at, to], next_one
-            left.pop(at)
-            inside.append(rank)
-        for rank in reversed(inside[1:]):
-            target = towards[rank]
-            row, arrival_s = self._send(chunk, rank, target, REDUCE, self._known[chunk][rank])
-            self._known[chunk][target] = [*self._known[chunk][target], row]
-            self._ready_s[chunk, target] = max(self._ready_s[chunk, target], arrival_s)
-
-    def hand_out(self, chunk: int, owner: int, block: list[int]) -> None:
-        """The result of ``chunk`` goes from ``owner`` to all of ``block``."""
-        others = [rank for rank in block if rank != owner]
-        spread = _Spread([owner], others, self._ready_s[chunk])
-        for rank, _, arrival_s in self._carry_out(chunk, [spread], COPY):
-            self._ready_s[chunk, rank] = max(self._ready_s[chunk, rank], arrival_s)
+        for later in run.after:
+            later.before -= 1
+        return [later for later in run.after if not later.before]
 
     def schedule(self, collective: Collective, method: str, seed: int) -> Schedule:
         """The sends in the order in which they start."""
@@ -128,37 +224,12 @@ class Exchanges:
             )
         )
 
-    def _carry_out(self, chunk: int, spreads: list[_Spread], op: int) -> list[tuple[int, int, float]]:
-        """(rank, row, arrival) of all sends, of which the one that arrives first always goes first."""
-        found = []
-        # Links are only ever taken later than was thought, so the soonest of what was thought is looked at.
-        heap = [(0.0, at) for at, spread in enumerate(spreads) if spread.left]
-        while heap:
-            at = heap[0][1]
-            spread = spreads[at]
-            thought_s, source, target, since_s = spread.soonest(self._free_s, self._travel_s)
-            if thought_s == np.inf:
-                raise NotApplicableError(f"exchange needs a link to rank {target} from ranks that have a sum")
-            if len(heap) > 1 and thought_s > min(heap[1:3])[0]:
-                heapq.heapreplace(heap, (thought_s, at))
-                continue
-            parts = spread.brought.get(source, self._known[chunk][source])
-            row, arrival_s = self._send(chunk, source, target, op, parts, since_s)
-            # What was overwritten is passed on as it is.
-            spread.served(target, arrival_s, [row] if op == REDUCE else [])
-            found.append((target, row, arrival_s))
-            heapq.heappop(heap)
-            if spread.left:
-                heapq.heappush(heap, (thought_s, at))
-        return found
-
     def _send(
-        self, chunk: int, source: int, target: int, op: int, parts: list[int], since_s: float | None = None
+        self, chunk: int, source: int, target: int, op: int, parts: list[int], since_s: float
     ) -> tuple[int, float]:
         ranks, network = self.network.ranks, self.network
         pair, link = source * ranks + target, int(self.link[source, target])
-        ready_s = float(self._ready_s[chunk, source]) if since_s is None else since_s
-        begin_s = max(ready_s, float(self._free_s[pair]))
+        begin_s = max(since_s, float(self._free_s[pair]))
         self._free_s[pair] = max(self._free_s[pair], begin_s + self._hold_s[link])
         for at in range(network.link_port_start[link], network.link_port_start[link + 1]):
             users = self._pairs_of_port[network.link_port[at]]
@@ -191,8 +262,61 @@ class _Spread:
         self.brought[target] = brought
 
 
-def _among(block: list[int], ranks: frozenset[int] | None) -> list[int]:
-    return block if ranks is None else [rank for rank in block if rank in ranks]
+class _Sum:
+    """The contributions of a block on their way to its owner, along a tree of short ways."""
+
+    def __init__(self, step: Collect, travel_s: Floats, ready_s: Floats) -> None:
+        self.left = [rank for rank in step.block if rank != step.owner]
+        self._towards: dict[int, int] = {}
+        self._waits = dict.fromkeys(step.block, 0)
+        self._ready_s = {rank: float(ready_s[rank]) for rank in step.block}
+        way_s = np.full(len(travel_s), np.inf)
+        way_s[step.owner] = 0.0
+        outside, inside = list(self.left), [step.owner]
+        while outside:
+            cost_s = travel_s[np.ix_(outside, inside)] + way_s[inside]
+            at, to = np.unravel_index(int(np.argmin(cost_s)), cost_s.shape)
+            rank, target = outside[at], inside[to]
+            if cost_s[at, to] == np.inf:
+                raise NotApplicableError(f"exchange needs links within the block of rank {rank}")
+            way_s[rank], self._towards[rank] = cost_s[at, to], target
+            self._waits[target] += 1
+            outside.pop(at)
+            inside.append(rank)
+
+    def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
+        """Of the ranks that have all that comes through them, the one whose sum would arrive first."""
+        found = (math.inf, -1, -1, 0.0)
+        for rank in self.left:
+            if self._waits[rank]:
+                continue
+            target, since_s = self._towards[rank], self._ready_s[rank]
+            begin_s = max(since_s, float(free_s[rank * len(travel_s) + target]))
+            arrival_s = begin_s + float(travel_s[rank, target])
+            if arrival_s < found[0]:
+                found = (arrival_s, rank, target, since_s)
+        return found
+
+    def served(self, source: int, target: int, arrival_s: float) -> None:
+        self.left.remove(source)
+        self._waits[target] -= 1
+        self._ready_s[target] = max(self._ready_s[target], arrival_s)
+
+
+def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
+    """The steps of a chunk, each after the last ones before that have to do with its ranks."""
+    found: list[_Running] = []
+    last: dict[int, _Running] = {}
+    for level in levels:
+        runs = [_Running(chunk, step) for step in level]
+        for run in runs:
+            for before in {id(last[rank]): last[rank] for rank in run.step.ranks if rank in last}.values():
+                before.after.append(run)
+                run.before += 1
+        for run in runs:
+            last |= dict.fromkeys(run.step.ranks, run)
+        found += runs
+    return found
 
 
 def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> list[Blocks]:

@@ -23,7 +23,7 @@ from synth.schedule import Schedule
 from synth.simulation.chunk_slots import touched
 from synth.simulation.schedule import replay
 
-__all__ = ["Sends", "in_start_order", "link_of"]
+__all__ = ["Sends", "in_start_order", "line_up", "link_of"]
 
 
 class Sends:
@@ -59,7 +59,7 @@ class Sends:
             np.concatenate([block[at] for block in self._blocks] or [np.zeros(0, np.int64)])
             for at in range(5)
         )
-        order = _line_up(network, collective, chunk_bytes, chunk, link, turn, urgency)
+        order = line_up(network, collective, chunk_bytes, chunk, link, turn, urgency)
         return Schedule(
             network,
             collective,
@@ -95,16 +95,16 @@ def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) 
         raise NotApplicableError(f"{method} needs a link from rank {src} to rank {dst}") from None
 
 
-def _line_up(
+def line_up(
     network: Network,
     collective: Collective,
     chunk_bytes: int,
     chunk: Indices,
     link: Indices,
     turn: Indices,
-    urgency: Indices,
+    urgency: Indices | Floats,
 ) -> Indices:
-    """Rows of the sends in the order in which they start."""
+    """Rows of the sends in the order of their starts; the lowest ``urgency`` of those ready goes first."""
     leaves, enters, held = touched(network, collective, chunk, link)
     # Turns only matter by their order: ranks of them fit into integers and compare exactly.
     place = np.unique(turn, return_inverse=True)[1]

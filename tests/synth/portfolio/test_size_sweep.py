@@ -124,7 +124,9 @@ def test_what_a_selection_says_of_itself_fits(swept):
 def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     full = family("fully_connected:4", [1e-6], [50e9])
     found = candidates_of(Request(full, "all_reduce"), SIZES, library=True)
-    assert {"ring", "direct"} <= {one.method for one in found.at(SIZES[0])}
+    methods = {one.method for one in found.at(SIZES[0])}
+    # Both of these are the same sends of an all_reduce.
+    assert "ring" in methods and methods & {"direct", "all_pairs"}
     winners = [0, *[1] * (len(SIZES) - 1)]
     races = [Race(size, ("here",), "library", 1, (Raced("any", 1, 1, 1.0, 1.0, 1.0, 1.0),)) for size in SIZES]
     libraries = [*[""] * (len(SIZES) - 1), "mpi"]

@@ -1,0 +1,71 @@
+"""Justified schedules have the same sends, are right, and never slower."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_networks import networks
+
+from synth.check.schedule import check
+from synth.collective import collective
+from synth.errors import NotApplicableError
+from synth.methods import greedy, paths, ring
+from synth.network import Link, build
+from synth.networks.families import family
+from synth.schedule import COPY
+from synth.scheduling import block_exchange
+from synth.scheduling.justification import justified
+from synth.scheduling.list_scheduling import Sends
+from synth.simulation.schedule import replay
+
+
+def _table(schedule):
+    return sorted(zip(schedule.chunk.tolist(), schedule.link.tolist(), schedule.op.tolist(), strict=True))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    networks(7),
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]),
+    st.integers(1, 4),
+    st.sampled_from([1, 1000, 1 << 20]),
+    st.sampled_from([greedy.synthesize, paths.synthesize, ring.synthesize]),
+)
+def test_the_same_sends_no_slower_and_still_right(network, kind, chunks, chunk_bytes, method):
+    try:
+        schedule = method(network, collective(kind, network.ranks, chunks), chunk_bytes)
+    except NotApplicableError:
+        return
+    found = justified(schedule)
+    assert _table(found) == _table(schedule)
+    assert check(found) == []
+    assert replay(found).time_s <= replay(schedule).time_s
+
+
+def test_what_others_wait_for_goes_first():
+    """Rank 0 sends one chunk to its neighbour and one through it; the second way is the longer one."""
+    links = [Link(0, 1, 0.0, 1.0), Link(1, 2, 5.0, 1.0)]
+    network = build("line", ["a", "b", "c"], links)
+    sends = Sends()
+    sends.add(1, 0, COPY, 0)
+    sends.add(2, 0, COPY, 1)
+    sends.add(2, 1, COPY, 2)
+    schedule = sends.schedule(network, collective("scatter", 3, 3), 1, "by hand")
+    assert replay(schedule).time_s == 8
+    found = justified(schedule)
+    assert replay(found).time_s == 7
+    assert found.chunk[0] == 2
+
+
+def test_a_pipelined_all_reduce_gains():
+    network = family("torus:4x4x4", [0.7e-6], [50e9])
+    schedule = greedy.synthesize(network, collective("all_reduce", 64, 512), 2048)
+    assert replay(justified(schedule)).time_s < 0.97 * replay(schedule).time_s
+
+
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_exchanges_stay_as_they_are(chunks):
+    network = family("ring:4", [1e-6], [1e9])
+    schedule = block_exchange.synthesize(network, collective("all_reduce", 4, chunks), 1000)
+    assert justified(schedule) is schedule
