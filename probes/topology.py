@@ -121,7 +121,8 @@ class Nic:
 
     ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
     ``bus_id`` is the PCI function, or in files that hide it the bridge it hangs under; "" is no PCI.
-    ``errors`` are the error counters of an RDMA port since its driver was loaded.
+    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is the number
+    that NCCL's network plugin gives it, which only NCCL's own files say.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Nic:
     guid: str = ""
     gpudirect: bool | None = None
     errors: dict[str, int] = field(default_factory=dict)
+    index: int | None = None
     method_of: dict[str, str] = field(default_factory=dict)
 
 

@@ -29,6 +29,10 @@ EXAMPLES = (
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
     ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
+    (
+        "ccctl detect --declared system.xml profile.json --export nccl-xml fixed.xml",
+        "hold a file against what was measured, and write it corrected (exit 1 where it is wrong)",
+    ),
     ("ccctl detect --active", "probe actively, too; what cannot be probed is told with its reason"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
@@ -77,6 +81,15 @@ def detect(
             help="Compare with another topology.json or a file of another tool: exit 1 on a difference.",
         ),
     ] = None,
+    declared: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--declared",
+            metavar="FILE PROFILE",
+            help="Hold a topology, of any kind that --from takes, against what a profile measured: exit 1 "
+            "where they contradict; -o and --export write it corrected.",
+        ),
+    ] = None,
     export: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -109,7 +122,15 @@ def detect(
 
     if record is not None:
         _record(Path(record))
-    found = _found(files, live, world_of(ranks, hosts, hostfile), (active, seed), timeout)
+    world = world_of(ranks, hosts, hostfile)
+    if declared is not None:
+        if files or live or active or why is not None or diff is not None or world != World():
+            raise UsageError(
+                "--declared looks at two files: of the other options only -o, --export and --json"
+            )
+        _held(declared, output, export, json=json)
+        return
+    found = _found(files, live, world, (active, seed), timeout)
     given = answers.answer(found, why, diff)
     printed = "-" in (output, export[1] if export else None)
     if output is not None:
@@ -122,6 +143,25 @@ def detect(
     answers.show(found, given, drawn=not (json or printed or (quiet and written)))
     answers.judge(found, given)
     console.next_step(_next(found, files, output))
+
+
+def _held(
+    declared: tuple[str, str], output: str | None, export: tuple[str, str] | None, *, json: bool
+) -> None:
+    """A file against a profile: written corrected, told, judged."""
+    from ccctl.summaries import declared as holding
+    from ccctl.summaries import detect as answers
+
+    found = holding.held(*declared)
+    if output is not None:
+        codec.write(output, "topology", found.held.topology)
+    if export is not None:
+        answers.export(found.held.topology, export)
+    if json and "-" not in (output, export[1] if export else None):
+        console.summary(holding.summary(found))
+    elif not json:
+        holding.draw(found)
+    holding.judge(found)
 
 
 def _found(

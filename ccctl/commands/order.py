@@ -1,4 +1,4 @@
-"""`ccctl order`: the order of hosts and ranks in which a library's own algorithms are fastest."""
+"""`ccctl order`: the order of hosts, ranks and GPUs in which a library's own algorithms are fastest."""
 
 from __future__ import annotations
 
@@ -33,8 +33,13 @@ EXAMPLES = (
         "ccctl order dgx-a100:4 --for nccl:tree --to torchrun",
         "the node rank of each host for torchrun",
     ),
+    (
+        "ccctl order system.xml --for nccl --to nccl-graph -o graph.xml",
+        "the order of the GPUs inside a host for each channel; NCCL_GRAPH_FILE names the file",
+    ),
 )
 _DEFAULT_SIZE = "16M"
+_GRAPH = "nccl-graph"
 
 NetworkArgument = Annotated[
     str,
@@ -50,7 +55,7 @@ Library = Annotated[
         "--for",
         metavar="LIBRARY[:ALGORITHM]",
         autocompletion=words.one_of(*words.LIBRARY_ALGORITHMS),
-        help="openmpi, mpich, gloo or nccl; :ring if not said, :recursive_doubling, :rabenseifner, :tree.",
+        help="openmpi, mpich, gloo, nccl, rccl; :ring, :recursive_doubling, :rabenseifner or :tree.",
     ),
 ]
 Collective = Annotated[
@@ -74,8 +79,21 @@ To = Annotated[
         "--to",
         metavar="FORMAT",
         autocompletion=words.one_of(*words.ORDER_FORMATS),
-        help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes.",
+        help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; nccl-graph: the order of "
+        "the GPUs inside a host, for NCCL and RCCL.",
     ),
+]
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        "--measured",
+        metavar="PROFILE",
+        help="For nccl-graph: what this profile measured between GPUs, instead of what links should carry.",
+    ),
+]
+OneHost = Annotated[
+    bool,
+    typer.Option("--one-host", help="For nccl-graph: for jobs of one host, whose rings go by no NIC."),
 ]
 File = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout if not said.")
@@ -88,6 +106,8 @@ def order(
     collective: Collective = "all_reduce",
     size: Size = None,
     to: To = None,
+    measured: Measured = None,
+    one_host: OneHost = False,
     output: File = None,
     alpha: Alpha = None,
     bandwidth: Bandwidth = None,
@@ -102,19 +122,32 @@ def order(
     numbered such that they fit. Up to 8 hosts with a rank each all orders are timed; in larger clusters a
     local search takes over, the same for the same seed. Told are the gain as predicted and what no
     order's gain is above. An order that would gain less than 2 % is left as it comes.
+
+    NCCL and RCCL choose the order of the GPUs inside a host themselves. --to nccl-graph writes the file with
+    which they take another: from a topology, GPUs and NICs of each channel, as many as carry most.
     """
     from exec.launcher.starters.order_files import FORMATS
 
-    if to is not None and to not in FORMATS:
+    known = (*FORMATS, _GRAPH)
+    if to is not None and to not in known:
         from probes.wording import meant
 
-        raise UsageError(f"--to: expected one of {', '.join(FORMATS)}, found {to!r}", hint=meant(to, FORMATS))
+        raise UsageError(f"--to: expected one of {', '.join(known)}, found {to!r}", hint=meant(to, known))
     if output is not None and to is None:
-        raise UsageError("-o: --to says in which format", hint=f"--to {'|'.join(FORMATS)}")
+        raise UsageError("-o: --to says in which format", hint=f"--to {'|'.join(known)}")
+    if (measured is not None or one_host) and to != _GRAPH:
+        raise UsageError("--measured and --one-host are for --to nccl-graph")
     if json and to is not None and output in (None, "-"):
         raise UsageError("--json and --to: one of them to stdout", hint="Add -o FILE.")
     if output not in (None, "-"):
         refuse_unwritable(Path(str(output)))
+    if to == _GRAPH:
+        from ccctl.summaries import nccl_graphs
+
+        if library.partition(":")[0] not in ("nccl", "rccl"):
+            raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {library}")
+        nccl_graphs.written(network, measured, one_host=one_host, seed=seed, output=output, json=json)
+        return
     found = _planned(network, alpha, bandwidth, library, collective, size, seed)
     if to is not None:
         _write(found, to, output)

@@ -131,11 +131,13 @@ LIBRARY_ALGORITHMS = (
     "gloo:ring",
     "nccl:ring",
     "nccl:tree",
+    "rccl:ring",
+    "rccl:tree",
 )
 MECHANISMS = ("early-termination", "time-clustering")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes")
+ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes", "nccl-graph")
 TUNED_LIBRARIES = ("openmpi", "mpich", "nccl", "rccl")
 TUNED_COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "reduce_scatter")
 TUNERS = ("bo", "paper", "grid", "random")

@@ -124,12 +124,13 @@ class _Run:
     def next_launch(self, rank: int) -> None:
         launch = self.launch[rank]
         if launch >= 0:
-            self.wrong += self.machine.wrong(rank, launch)
+            self.machine.end(rank, launch)
         self.launch[rank] = launch = launch + 1
         if launch < self.launches:
             self.machine.begin(rank, launch)
             blocks = len(self.plan.gpus[rank].threadblocks)
             self.blocks[rank] = [_Blocked(self, rank, at, launch) for at in range(blocks)]
+        self.wrong += self.machine.wrong()
 
     def act(self, block: _Blocked, queue: list[Atom]) -> None:
         atom = queue[0]

@@ -158,6 +158,7 @@ def _net(element: Element, above: PciDevice, reading: Reading) -> None:
         numa=above.numa,
         guid=element.get("guid"),
         gpudirect=flag(element.get("gdr")),
+        index=integer(element.get("dev")),
     )
     reading.nics.setdefault(name, nic)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sized
 
-from probes.topology import Nic
+from probes.topology import Host, Nic
 
-__all__ = ["is_physical", "own_name"]
+__all__ = ["is_physical", "numbered_ports", "own_name"]
 
 _SOFTWARE = re.compile(
     r"lo$|br[-\d]|(tun|tap|gre|erspan|sit|ip6tnl|ip_vti|ip6_vti|dummy|ifb|bond|team|veth|vnet|virbr|docker"
@@ -34,3 +34,20 @@ def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic])
     if name in taken and taken[name].port != port:
         name = f"{name}:{port or 0}"
     return name
+
+
+def numbered_ports(host: Host) -> dict[str, int]:
+    """The number of each port in NCCL's network plugin, by its name; what is no port of a driver has none.
+
+    As NCCL's files say it. The others are numbered as NCCL's plugins do where nobody chooses: RDMA before
+    plain Ethernet, in the order of their names.
+    """
+    ports = [nic for nic in host.physical_nics if nic.name != nic.bus_id]
+    found: dict[str, int] = {}
+    for nic in ports:
+        if nic.index is not None and nic.index not in found.values():
+            found[nic.name] = nic.index
+    free = (number for number in range(len(ports) + len(found)) if number not in set(found.values()))
+    for nic in sorted((nic for nic in ports if nic.name not in found), key=lambda nic: not nic.rdma_device):
+        found[nic.name] = next(free)
+    return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from probes.identifiers import cpu_mask, is_hidden, nccl_guid, normal_bus_id
 from probes.nccl.links import CPU_CLASS, SWITCH_CLASS
+from probes.nccl.ports import numbered_ports
 from probes.paths.pci_tree import chain, functions, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
 from probes.xml_text import as_attribute
@@ -59,17 +60,16 @@ class Writer:
         self._unplaced: list[str] = []
         self._made: dict[str, Node] = {}
         self.warnings: list[str] = []
-        # NCCL numbers the ports of its plugin: RDMA before plain Ethernet.
-        self._ports = sorted(
-            (nic for nic in host.physical_nics if nic.name != nic.bus_id), key=lambda nic: not nic.rdma_device
-        )
+        self._ports = numbered_ports(host)
+        named = (nic for nic in host.physical_nics if nic.name in self._ports)
+        self._nics = sorted(named, key=lambda nic: self._ports[nic.name])
 
     def system(self) -> Node:
         """The whole file; RCCL numbers its format 2."""
         cpus: dict[tuple[int, str], Node] = {}
         for bus_id in self._worth_telling():
             self._hang(bus_id, cpus)
-        for nic in self._ports:
+        for nic in self._nics:
             if nic.bus_id not in self._devices:
                 self._cpu(-1 if nic.numa is None else nic.numa, "", cpus).inside.append(
                     Node("nic", {}, [self._net(nic)])
@@ -122,7 +122,7 @@ class Writer:
 
     def _pci(self, device: PciDevice) -> Node:
         gpu = self._gpus.get(device.bus_id)
-        ports = [nic for nic in self._ports if nic.bus_id == device.bus_id]
+        ports = [nic for nic in self._nics if nic.bus_id == device.bus_id]
         bare = gpu is None and not any(nic.bus_id == device.bus_id for nic in self._host.physical_nics)
         node = Node("pci", self._pci_attributes(device, bare))
         if gpu is not None and self._tells_gpus:
@@ -179,7 +179,7 @@ class Writer:
         name = (nic.rdma_device or nic.name).partition("@")[0]
         if nic.port is not None:
             name = name.removesuffix(f":{nic.port}")
-        attributes: dict[str, object] = {"name": name, "dev": self._ports.index(nic)}
+        attributes: dict[str, object] = {"name": name, "dev": self._ports[nic.name]}
         attributes |= _known(
             ("latency", 0),
             ("speed", nic.speed_mbit),

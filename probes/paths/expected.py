@@ -111,9 +111,9 @@ class Expected:
     def _pci_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
         above = [chain(device.bus_id, self._devices) for device in (a, b)]
         shared = {device.bus_id for device in above[0]} & {device.bus_id for device in above[1]}
-        overhead = self._overhead(path, a, b)
+        overhead = self.peer_overhead(path, a, b)
         for device in (device for part in above for device in part if device.bus_id not in shared):
-            gbs = self._pcie_gbs(device)
+            gbs = self.pcie_gbs(device)
             if gbs is not None:
                 yield gbs / overhead, f"PCIe link of {device.bus_id}"
         yield from self._cpu_parts(path, a, b)
@@ -122,10 +122,10 @@ class Expected:
                 yield nic.speed_mbit / 8000, f"the speed of {nic.name}"
 
     def _cpu_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
-        between = [self._cpu_gbs(device) for device in (a, b)] if path == "SYS" else []
+        between = [self.cpu_gbs(device) for device in (a, b)] if path == "SYS" else []
         yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
 
-    def _pcie_gbs(self, device: PciDevice) -> float | None:
+    def pcie_gbs(self, device: PciDevice) -> float | None:
         """GB/s of the link above a function; None inside a switch, and where its speed is not known."""
         above = self._devices.get(device.parent)
         if device.role in ("root", "downstream"):
@@ -138,12 +138,14 @@ class Expected:
         raws = [end.raw_gbs for end in ends if end.raw_gbs]
         return self._tables.pcie_gbs_of_wire(min(raws)) if raws else None
 
-    def _overhead(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> float:
+    def peer_overhead(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> float:
+        """How many bytes PCIe carries for each that one device sends the other."""
         through_cpu = isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("PHB", "NODE", "SYS")
         intel = any(node.vendor == "GenuineIntel" for node in self._host.numa)
         return self._tables.intel_peer_overhead if through_cpu and intel else 1.0
 
-    def _cpu_gbs(self, device: Gpu | Nic) -> float | None:
+    def cpu_gbs(self, device: Gpu | Nic) -> float | None:
+        """GB/s of the link of a device's NUMA node to others; None where its CPU is not known."""
         numa = numa_of(device, self._devices)
         nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
         known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]

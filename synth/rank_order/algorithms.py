@@ -23,6 +23,8 @@ from synth.methods.tree import parents
 __all__ = ["LIBRARIES", "Algorithm", "Pattern", "algorithm_of", "pattern"]
 
 _Message = tuple[int, int, float]
+# RCCL joins hosts as NCCL does.
+_OF_GPUS = ("nccl", "rccl")
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Algorithm:
     @property
     def pipelined(self) -> bool:
         """Whether all messages are under way at once, piece by piece."""
-        return self.library == "nccl"
+        return self.library in _OF_GPUS
 
     @property
     def by_hosts(self) -> bool:
         """Whether the library itself chooses the order of the ranks in a host."""
-        return self.library == "nccl"
+        return self.library in _OF_GPUS
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,7 @@ def pattern(algorithm: Algorithm, sizes: Sequence[int]) -> Pattern:
     places = sum(sizes)
     if places < 2:
         return _pattern(places, [], [], pipelined=False, symmetric=True)
-    if algorithm.library == "nccl":
+    if algorithm.library in _OF_GPUS:
         return _NCCL[algorithm.name](sizes, algorithm.kind)
     if algorithm.name == "ring":
         down = algorithm.library == "gloo"
@@ -239,10 +241,16 @@ _MPI: dict[Kind, tuple[str, ...]] = {
     "all_reduce": ("ring", "recursive_doubling", "rabenseifner"),
     "all_gather": ("ring", "recursive_doubling"),
 }
+_GPU: dict[Kind, tuple[str, ...]] = {
+    "all_reduce": ("ring", "tree"),
+    "all_gather": ("ring",),
+    "reduce_scatter": ("ring",),
+}
 # Of each library the algorithms of each collective, first the one that it takes for large buffers.
 LIBRARIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "openmpi": {**_MPI, "reduce_scatter": ("ring",)},
     "mpich": _MPI,
     "gloo": {"all_reduce": ("ring",)},
-    "nccl": {"all_reduce": ("ring", "tree"), "all_gather": ("ring",), "reduce_scatter": ("ring",)},
+    "nccl": _GPU,
+    "rccl": _GPU,
 }

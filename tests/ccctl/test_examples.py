@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gpu_boxes import box
 from sample_plans import pair_plan
 
 from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
+from probes.nccl.export import export
 from synth.kernels.loop_store import cache_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,6 +99,7 @@ def folder(tmp_path_factory, samples):
         codec.write(str(place / f"{kind}.json"), kind, body)
     codec.write(str(place / "slow.json"), "report", slow_report(samples["report"]))
     (place / "nccl-topo.xml").write_text(XML)
+    (place / "system.xml").write_bytes(export(box(4, [(0, 2), (1, 3)], nics=2)).content)
     (place / "topo.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
     shutil.copy(EXAMPLES / "ring_allreduce.py", place / "ring.py")
     codec.write(str(place / "ring.xml"), "program", samples["program"])

@@ -2,12 +2,16 @@
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpu_boxes import box
 from machine_changes import MACHINES, cluster, edited, recorded, without_gpu
+from measured_boxes import profile_of
 
 from ccctl.artifacts import codec
+from probes.topology import Topology
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies"
 real = pytest.mark.skipif(not FILES.is_dir(), reason="the shared topology files are not beside this checkout")
@@ -201,3 +205,46 @@ def test_active_probes_refuse_on_this_machine_with_reasons_or_answer(run_ccctl):
     for one in answers:
         assert bool(one["answer"]) != bool(one["reason"])
         assert (one["method"], one["seed"]) == ("active", 3)
+
+
+@pytest.fixture
+def wrongly_declared(tmp_path):
+    """declared.json says NVLinks between all of 8 GPUs; in profile.json one pair has none."""
+    declared = box(8, [(a, b) for a in range(8) for b in range(a)], name="n1")
+    dead = {declared.gpus[1].bus_id, declared.gpus[2].bus_id}
+    links = tuple(link for link in declared.fabric if {link.source, link.target} != dead)
+    codec.write(str(tmp_path / "declared.json"), "topology", Topology((declared,)))
+    codec.write(
+        str(tmp_path / "profile.json"), "profile", profile_of(Topology((replace(declared, fabric=links),)))
+    )
+
+
+def test_what_was_declared_is_held_against_what_was_measured(run_ccctl, wrongly_declared, tmp_path):
+    words = ["detect", "--declared", "declared.json", "profile.json"]
+    done = run_ccctl(*words, "-o", "fixed.json", "--export", "nccl-xml", "fixed.xml")
+    assert done.returncode == 1
+    assert "n1/GPU1 and GPU2: declared 4 NVLinks" in done.stdout and "no NVLink" in done.stdout
+    assert "rings in the order for what was declared carry" in done.stdout
+    assert "1 contradiction between declared.json and profile.json" in done.stderr
+    for fixed in ("fixed.json", "fixed.xml"):
+        again = run_ccctl("detect", "--declared", fixed, "profile.json")
+        assert again.returncode == 0
+        assert again.stdout == f"{fixed}: nothing contradicts it in 56 measured pairs\n"
+    findings = codec.read(str(tmp_path / "fixed.json"), "topology").body.findings
+    assert [(one.what, one.where) for one in findings] == [("declared-nvlink", "n1/GPU1 and GPU2")]
+
+
+def test_contradictions_are_an_object_with_their_cost(run_ccctl, wrongly_declared):
+    done = run_ccctl("detect", "--declared", "declared.json", "profile.json", "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    (edit,) = told["edits"]
+    assert (edit["what"], edit["where"]) == ("nvlink", "GPU1 and GPU2")
+    assert edit["gbs_as_measured"] <= edit["gbs_as_declared"]
+    (order,) = told["orders"]
+    assert order["order_as_measured_gbs"] > order["order_as_declared_gbs"]
+
+
+def test_a_file_is_held_against_a_profile_alone(run_ccctl, wrongly_declared):
+    done = run_ccctl("detect", "--declared", "declared.json", "profile.json", "--from", "declared.json")
+    assert done.returncode == 2 and "--declared looks at two files" in done.stderr

@@ -3,6 +3,11 @@
 import json
 
 import pytest
+from gpu_boxes import box
+
+from ccctl.artifacts import codec
+from probes.topology import Topology
+from synth.nccl_graphs.graph_file import read_graphs
 
 LINKS = "src,dst,bandwidth,alpha\n"
 
@@ -52,3 +57,55 @@ def test_an_order_that_stays_is_said_to(run_ccctl):
 def test_what_cannot_be_asked_for(run_ccctl, words, told):
     done = run_ccctl("order", "switch:4", "--bandwidth", "10GB/s", *words)
     assert done.returncode == 2 and told in done.stderr and done.stdout == ""
+
+
+@pytest.fixture
+def boxes(tmp_path):
+    """topology.json of two like hosts and one of another kind."""
+    hosts = (box(4, links=[(0, 2), (1, 3)], name="a1"), box(4, links=[(0, 2), (1, 3)], name="a2"))
+    other = box(4, links=[(0, 1), (2, 3)], name="b1")
+    codec.write(str(tmp_path / "topology.json"), "topology", Topology((*hosts, other)))
+    codec.write(str(tmp_path / "one.json"), "topology", Topology(hosts))
+
+
+def test_a_graph_file_for_each_kind_of_host(run_ccctl, boxes, tmp_path):
+    done = run_ccctl(
+        "order", "topology.json", "--for", "nccl", "--to", "nccl-graph", "-o", "graph.xml", "--json"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)["hosts"]
+    assert [(one["names"], one["file"]) for one in told] == [
+        (["a1", "a2"], "graph.a1.xml"),
+        (["b1"], "graph.b1.xml"),
+    ]
+    for one in told:
+        ring, _ = read_graphs((tmp_path / one["file"]).read_bytes(), one["file"])
+        assert [list(gpus) for _, gpus in ring.channels] == [
+            channel["gpus"] for channel in one["ring"]["channels"]
+        ]
+        assert one["ring"]["gbs"] <= one["ring"]["most_gbs"] * (1 + 1e-9)
+
+
+def test_a_graph_of_like_hosts_goes_to_stdout_and_the_figures_aside(run_ccctl, boxes):
+    done = run_ccctl("order", "one.json", "--for", "rccl", "--to", "nccl-graph", "--one-host")
+    assert done.returncode == 0
+    assert done.stdout.startswith('<graphs version="1">') and "<net" not in done.stdout
+    assert "a[1-2]: 4 GPUs, as links should carry" in done.stderr and "in this order 2.00x" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["topology.json", "--for", "nccl"], "need a file each"),
+        (["dgx-a100:2", "--for", "nccl"], "needs a file that says what is inside a host"),
+        (["one.json", "--for", "openmpi"], "only NCCL and RCCL read it"),
+    ],
+)
+def test_graphs_that_cannot_be_asked_for(run_ccctl, boxes, words, told):
+    done = run_ccctl("order", *words, "--to", "nccl-graph")
+    assert done.returncode == 2 and told in done.stderr and done.stdout == ""
+
+
+def test_a_profile_is_for_graphs_alone(run_ccctl, boxes):
+    done = run_ccctl("order", "one.json", "--measured", "profile.json")
+    assert done.returncode == 2 and "--measured and --one-host are for --to nccl-graph" in done.stderr

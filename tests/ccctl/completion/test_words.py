@@ -39,7 +39,7 @@ from synth.rank_order.algorithms import LIBRARIES as ORDERED
             [f"{library}:{name}" for library, kinds in ORDERED.items() for name in kinds["all_reduce"]],
         ),
         (words.ORDERED_COLLECTIVES, {kind for kinds in ORDERED.values() for kind in kinds}),
-        (words.ORDER_FORMATS, FORMATS),
+        (words.ORDER_FORMATS, (*FORMATS, "nccl-graph")),
         (words.PATTERNS, PATTERNS),
         (words.REDOPS, REDOPS),
         (words.SOLVERS, SOLVERS),

@@ -40,6 +40,14 @@ def test_a_missing_nop_shows_in_the_data():
     assert "wrong" in outcomes(read_plan(document, "pair"), 30)
 
 
+def test_a_rank_that_ends_before_another_begins_is_judged_when_that_one_has():
+    document = pair_plan()
+    for gpu in document["gpus"]:
+        operations = gpu["threadblocks"][0]["ops"]
+        operations[:] = [one for one in operations if one["name"] not in ("signal", "wait")]
+    assert "wrong" in outcomes(read_plan(document, "pair"), 20)
+
+
 @needs_files
 def test_what_the_judge_calls_a_race_is_one():
     plan = read_file(next(path for path in FILES if path.stem == "reduce_tbg"))

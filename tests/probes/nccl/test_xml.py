@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from probes.detection import merge
 from probes.errors import DataError
 from probes.files.xml import parse_xml
 from probes.nccl import xml
+from probes.nccl.export import export
+from probes.nccl.ports import numbered_ports
 from probes.nccl.values import affinity_list, architecture, capability, integer, speed_gts
 from probes.paths.path_type import Paths
 
@@ -407,3 +410,20 @@ def test_a_tree_keeps_lines_and_order():
         ("b", 2, "1"),
         ("c", 3, ""),
     ]
+
+
+def test_the_number_of_a_nic_in_the_plugin_is_kept():
+    content = b"""<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD">
+      <pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="80" rank="0"/></pci>
+      <pci busid="0000:02:00.0" class="0x020000"><nic><net name="mlx5_1" dev="3" speed="100000"/></nic></pci>
+      <pci busid="0000:03:00.0" class="0x020000"><nic><net name="mlx5_0" dev="1" speed="100000"/></nic></pci>
+    </cpu></system>"""
+    (host,) = xml.read(content, "system.xml").hosts
+    assert {nic.name: nic.index for nic in host.nics} == {"mlx5_1": 3, "mlx5_0": 1}
+    assert numbered_ports(host) == {"mlx5_1": 3, "mlx5_0": 1}
+    unnumbered = replace(host, nics=tuple(replace(nic, index=None) for nic in host.nics))
+    assert numbered_ports(unnumbered) == {"mlx5_1": 0, "mlx5_0": 1}
+    half = replace(host, nics=(host.nics[0], replace(host.nics[1], index=None)))
+    assert numbered_ports(half) == {"mlx5_1": 3, "mlx5_0": 0}
+    # NCCL knows NICs by this number: written again it is the same.
+    assert b'name="mlx5_1" dev="3"' in export(host).content

@@ -1,0 +1,128 @@
+"""NCCL's graph files of a topology: planned, written, and what they carry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.artifacts.atomic import write_atomically
+from ccctl.errors import UsageError
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from probes.diff.groups import Alike
+    from probes.link_costs import Profile
+    from synth.nccl_graphs.planner import Graph, HostGraphs
+
+__all__ = ["written"]
+
+
+def written(
+    network: str, profile: str | None, *, one_host: bool, seed: int, output: str | None, json: bool
+) -> None:
+    """Write a file for each kind of host and say what its channels carry; raises UsageError and DataError."""
+    from ccctl.arguments.topologies import read_or_described
+    from ccctl.artifacts import codec
+    from ccctl.artifacts.files import exists
+    from probes.diff.groups import fold_hosts
+    from probes.paths.measured_pairs import measured_gbs
+    from synth.nccl_graphs.graph_file import graph_file
+    from synth.nccl_graphs.planner import plan_graphs
+
+    if network != "-" and not exists(network):
+        raise UsageError(
+            f"{network}: --to nccl-graph needs a file that says what is inside a host",
+            hint="ccctl detect -o topology.json on the host, or the file of NCCL_TOPO_DUMP_FILE.",
+        )
+    topology = read_or_described(network, "topology").body
+    measured: Profile | None = codec.read(profile, "profile").body if profile is not None else None
+    groups = fold_hosts(topology) if measured is None else _each_host(topology)
+    if len(groups) > 1 and output in (None, "-"):
+        raise UsageError(
+            f"{network}: {len(topology.hosts)} hosts of {plural(len(groups), 'kind')} need a file each",
+            hint="-o graph.xml writes graph.HOST.xml for the first host of each kind.",
+        )
+    told = []
+    for group in groups:
+        host = group.hosts[0]
+        pairs = measured_gbs(topology, measured, host) if measured is not None else None
+        graphs = plan_graphs(host, between_hosts=not one_host, measured=pairs, seed=seed)
+        for doubt in graphs.doubts:
+            console.doubt(doubt)
+        if profile is not None and not pairs:
+            console.doubt(f"{profile}: nothing was measured between GPUs of {host.name}")
+        path = _path(output, host.name, several=len(groups) > 1)
+        if path is None:
+            console.raw(graph_file(graphs))
+        else:
+            write_atomically(path, graph_file(graphs))
+        told.append(_summary(graphs, group.names, path))
+        if not json:
+            _tell(graphs, group.names, path)
+    if json:
+        console.summary({"hosts": told})
+
+
+def _each_host(topology: Any) -> list[Alike]:
+    from probes.diff.groups import Alike
+
+    return [Alike((host,)) for host in topology.hosts]
+
+
+def _path(output: str | None, host: str, *, several: bool) -> Path | None:
+    if output in (None, "-"):
+        return None
+    path = Path(str(output))
+    return path.with_name(f"{path.stem}.{host}{path.suffix}") if several else path
+
+
+def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
+    from exec.launcher.nodeset import fold
+
+    say = console.note if path is None else console.data
+    basis = "as measured" if graphs.measured else "as links should carry"
+    say(f"{fold(names)}: {plural(len(graphs.gpu_numbers), 'GPU')}, {basis}")
+    rows = [_row(graph, graphs) for graph in (graphs.ring, graphs.tree)]
+    for line in console.aligned(["graph", "channels", "GB/s each", "together", "at most", "ways"], rows):
+        say(line)
+    if graphs.alike:
+        say("every order of these GPUs is as good: NCCL needs no file")
+    else:
+        gain = graphs.ring.total_gbs / graphs.plain_gbs
+        say(f"one ring by the numbers of the GPUs: {graphs.plain_gbs:.1f} GB/s; in this order {gain:.2f}x")
+    if path is not None:
+        console.note(f"use it as NCCL_GRAPH_FILE={path}, in jobs that use all of these GPUs")
+
+
+def _row(graph: Graph, graphs: HostGraphs) -> list[str]:
+    ways = graph.type_intra if not graphs.net_numbers else f"{graph.type_intra}, NICs {graph.type_inter}"
+    numbers = (f"{gbs:.1f}" for gbs in (graph.gbs, graph.total_gbs, graph.most_gbs))
+    return [graph.kind, str(len(graph.channels)), *numbers, ways]
+
+
+def _summary(graphs: HostGraphs, names: list[str], path: Path | None) -> dict[str, Any]:
+    return {
+        "names": names,
+        "file": None if path is None else str(path),
+        "measured": graphs.measured,
+        "alike": graphs.alike,
+        "one_ring_by_numbers_gbs": graphs.plain_gbs,
+        **{
+            graph.kind: {
+                "channels": [
+                    {
+                        "gpus": [graphs.gpu_numbers[at] for at in channel.gpus],
+                        "net": None if channel.nic is None else graphs.net_numbers[channel.nic],
+                    }
+                    for channel in graph.channels
+                ],
+                "gbs_each": graph.gbs,
+                "gbs": graph.total_gbs,
+                "most_gbs": graph.most_gbs,
+                "type_intra": graph.type_intra,
+                "type_inter": graph.type_inter,
+            }
+            for graph in (graphs.ring, graphs.tree)
+        },
+    }

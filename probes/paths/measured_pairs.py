@@ -1,0 +1,88 @@
+"""What a profile measured, by the devices of a topology: GB/s from GPU to GPU, and between hosts.
+
+The rank that drove "cuda:3" stands for GPU 3 of its host, in the driver's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from probes.link_costs import Profile, ProfiledRank
+from probes.topology import Gpu, Host, Topology
+
+__all__ = ["MeasuredPair", "gpu_of", "host_named", "measured_gbs", "measured_pairs"]
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """One directed link: its ranks, their GPUs (None: a process), and GB/s at least, at best and at most.
+
+    ``low_gbs`` and ``high_gbs`` are the interval in which ``gbs`` is with 95 %.
+    """
+
+    src: ProfiledRank
+    dst: ProfiledRank
+    src_gpu: Gpu | None
+    dst_gpu: Gpu | None
+    gbs: float
+    low_gbs: float
+    high_gbs: float
+
+
+def measured_pairs(topology: Topology, profile: Profile) -> Iterator[MeasuredPair]:
+    """Every link of the profile that was measured itself, with the GPUs that the topology has there."""
+    gpus = [gpu_of(topology, rank) for rank in profile.ranks]
+    links = profile.links
+    columns = (
+        links.src,
+        links.dst,
+        links.beta_s_per_byte,
+        links.beta_low_s_per_byte,
+        links.beta_high_s_per_byte,
+    )
+    for src, dst, beta, low, high, flags in zip(
+        *(column.tolist() for column in columns), links.flags, strict=True
+    ):
+        if "inferred" not in flags and "unsound" not in flags:
+            yield MeasuredPair(
+                profile.ranks[src],
+                profile.ranks[dst],
+                gpus[src],
+                gpus[dst],
+                1e-9 / beta,
+                1e-9 / max(high, beta),
+                1e-9 / min(low, beta),
+            )
+
+
+def measured_gbs(topology: Topology, profile: Profile, host: Host) -> dict[tuple[str, str], float]:
+    """GB/s by (bus id from, bus id to) of the GPUs of one host."""
+    return {
+        (pair.src_gpu.bus_id, pair.dst_gpu.bus_id): pair.gbs
+        for pair in measured_pairs(topology, profile)
+        if pair.src.host == pair.dst.host
+        and pair.src_gpu is not None
+        and pair.dst_gpu is not None
+        and {pair.src_gpu.bus_id, pair.dst_gpu.bus_id} <= {gpu.bus_id for gpu in host.gpus}
+        and host_named(topology, pair.src.host) in (None, host)
+    }
+
+
+def host_named(topology: Topology, name: str) -> Host | None:
+    """The host of that name, with its domain or without; the only one stands for all."""
+    if len(topology.hosts) == 1:
+        return topology.hosts[0]
+    short = name.partition(".")[0]
+    return next((host for host in topology.hosts if host.name == name), None) or next(
+        (host for host in topology.hosts if host.name.partition(".")[0] == short), None
+    )
+
+
+def gpu_of(topology: Topology, rank: ProfiledRank) -> Gpu | None:
+    """The GPU that a rank drove; None for a process, and where the topology has none of that number."""
+    kind, _, number = rank.device.partition(":")
+    host = host_named(topology, rank.host)
+    if kind != "cuda" or host is None or not number.isdecimal():
+        return None
+    return next((gpu for gpu in host.usable_gpus if gpu.index == int(number)), None)

@@ -1,0 +1,227 @@
+"""What data crosses inside a host, from GPU to GPU and to NICs: resources, each with GB/s in one direction.
+
+A resource is a bundle of NVLinks, a GPU's ways into and out of NVSwitches, a PCIe link up or down, the link
+from one NUMA node to another, or a NIC. A byte that goes from a GPU to another uses each resource of its way
+once; where Intel's CPUs forward it, PCIe links 1.2 times. What was measured between two GPUs is a resource of
+that pair, and no resource on its way has less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Floats, floats
+from probes.paths.bandwidth import Bandwidths
+from probes.paths.expected import Expected, link_gbs
+from probes.paths.path_type import Paths, PathType
+from probes.paths.pci_tree import chain, functions, numa_of
+from probes.topology import Gpu, Host, Nic
+
+__all__ = ["Capacities", "capacities_of"]
+
+_Key = tuple[str, ...]
+# Where nothing on a way is known: 16 lanes of PCIe 4.0, as networks of topologies have it, too.
+_UNKNOWN_GBS = 24.0
+_NEAR_TO_FAR: tuple[PathType, ...] = (
+    "LOC",
+    "NVL",
+    "NVB",
+    "C2C",
+    "PIX",
+    "PXB",
+    "PXN",
+    "PHB",
+    "NODE",
+    "SYS",
+    "?",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Capacities:
+    """The ways between the GPUs of a host and to its NICs, as shares of resources.
+
+    ``between[a, b]``, ``out[a, n]`` and ``into[n, a]`` hold for each resource the share of it that 1 GB/s
+    from GPU a to GPU b, from GPU a to NIC n, from NIC n to GPU a takes. ``names`` are the resources.
+    ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs that are nearest to NIC n.
+    """
+
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...]
+    names: tuple[str, ...]
+    between: Floats
+    out: Floats
+    into: Floats
+    path: tuple[tuple[PathType, ...], ...]
+    net_path: tuple[tuple[PathType, ...], ...]
+    near: tuple[tuple[int, ...], ...]
+
+    @property
+    def alike(self) -> bool:
+        """Whether no order of the GPUs is better than another: all meet in switches that divide nothing."""
+        pairs = [(a, b) for a in range(len(self.gpus)) for b in range(len(self.gpus)) if a != b]
+        most = {round(float(self.between[a, b].max()), 9) for a, b in pairs}
+        used = np.array([self.between[a, b] > 0 for a, b in pairs])
+        return (
+            len(most) <= 1
+            and bool((used.sum(axis=1) == 2).all())
+            and all(word == "NVL" for row in self.path for word in row if word != "LOC")
+        )
+
+
+def capacities_of(
+    host: Host,
+    nics: Sequence[Nic],
+    tables: Bandwidths,
+    measured: Mapping[tuple[str, str], float] | None = None,
+) -> Capacities:
+    """The resources of a host's usable GPUs and these NICs; ``measured`` GB/s by (bus id from, bus id to)."""
+    ways = _Ways(host, tables)
+    gpus, measured = host.usable_gpus, measured or {}
+    between = {
+        (a, b): _with_measured(ways.between(one, other), one, other, measured)
+        for a, one in enumerate(gpus)
+        for b, other in enumerate(gpus)
+        if a != b
+    }
+    net = {(a, n): list(ways.to_nic(gpu, nic)) for a, gpu in enumerate(gpus) for n, nic in enumerate(nics)}
+    back = {(n, a): list(ways.from_nic(nic, gpu)) for a, gpu in enumerate(gpus) for n, nic in enumerate(nics)}
+    capacity: dict[_Key, float] = {}
+    for parts in (*between.values(), *net.values(), *back.values()):
+        for key, gbs, _ in parts:
+            capacity[key] = max(gbs, capacity.get(key, 0.0))
+    row = {key: at for at, key in enumerate(capacity)}
+
+    def table(
+        found: Mapping[tuple[int, int], Sequence[tuple[_Key, float, float]]], shape: tuple[int, int]
+    ) -> Floats:
+        filled = np.zeros((*shape, len(row)))
+        for place, parts in found.items():
+            for key, _, factor in parts:
+                filled[(*place, row[key])] += factor / capacity[key]
+        return floats(filled)
+
+    paths = tuple(tuple(ways.paths.between(one, other) for other in gpus) for one in gpus)
+    net_paths = tuple(tuple(ways.net_path(gpu, nic) for nic in nics) for gpu in gpus)
+    near = tuple(
+        _nearest([_NEAR_TO_FAR.index(net_paths[a][n]) for a in range(len(gpus))]) for n in range(len(nics))
+    )
+    names = tuple(" ".join(key) for key in capacity)
+    size, ports = len(gpus), len(nics)
+    return Capacities(
+        gpus,
+        tuple(nics),
+        names,
+        table(between, (size, size)),
+        table(net, (size, ports)),
+        table(back, (ports, size)),
+        paths,
+        net_paths,
+        near,
+    )
+
+
+def _nearest(far: Sequence[int]) -> tuple[int, ...]:
+    return tuple(at for at, distance in enumerate(far) if distance == min(far))
+
+
+def _with_measured(
+    parts: Iterator[tuple[_Key, float, float]], a: Gpu, b: Gpu, measured: Mapping[tuple[str, str], float]
+) -> list[tuple[_Key, float, float]]:
+    gbs = measured.get((a.bus_id, b.bus_id))
+    if gbs is None:
+        return list(parts)
+    shared = [(key, max(declared, gbs * factor), factor) for key, declared, factor in parts]
+    return [*shared, (("measured", a.bus_id, b.bus_id), gbs, 1.0)]
+
+
+class _Ways:
+    """The parts of each way: (resource, its GB/s, how much of it a byte takes)."""
+
+    def __init__(self, host: Host, tables: Bandwidths) -> None:
+        self._host = host
+        self._tables = tables
+        self._expected = Expected(host, tables)
+        self._devices = functions(host)
+        self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
+        self.paths = Paths(host)
+
+    def between(self, a: Gpu, b: Gpu) -> Iterator[tuple[_Key, float, float]]:
+        path = self.paths.between(a, b)
+        if path == "NVL":
+            direct = self._direct(a, b)
+            if direct:
+                yield ("NVLinks", a.bus_id, b.bus_id), direct, 1.0
+                return
+            for key, gbs in (("NVLinks out of", self._switched(a)), ("NVLinks into", self._switched(b))):
+                yield (key, (a if key.endswith("of") else b).bus_id), gbs or _UNKNOWN_GBS, 1.0
+            return
+        if path == "NVB":
+            through = max(self._host.gpus, key=lambda one: min(self._direct(a, one), self._direct(one, b)))
+            yield ("NVLinks", a.bus_id, through.bus_id), self._direct(a, through), 1.0
+            yield ("NVLinks", through.bus_id, b.bus_id), self._direct(through, b), 1.0
+            return
+        yield from self._over_pci(a, b, path)
+
+    def to_nic(self, gpu: Gpu, nic: Nic) -> Iterator[tuple[_Key, float, float]]:
+        relayed = self._expected.over_peer(gpu, nic)
+        if relayed is not None and (relayed.gbs or 0) > (self._expected.between(gpu, nic).gbs or 0):
+            peer = self._gpus[relayed.through]
+            yield from self.between(gpu, peer)
+            yield from self._over_pci(peer, nic, self.paths.between(peer, nic))
+        else:
+            yield from self._over_pci(gpu, nic, self.paths.between(gpu, nic))
+        if nic.speed_mbit:
+            yield ("out of", nic.name), nic.speed_mbit / 8000, 1.0
+
+    def from_nic(self, nic: Nic, gpu: Gpu) -> Iterator[tuple[_Key, float, float]]:
+        yield from self._over_pci(nic, gpu, self.paths.between(gpu, nic))
+        if nic.speed_mbit:
+            yield ("into", nic.name), nic.speed_mbit / 8000, 1.0
+
+    def net_path(self, gpu: Gpu, nic: Nic) -> PathType:
+        path = self.paths.between(gpu, nic)
+        return path if self._expected.over_peer(gpu, nic) is None else "PXN"
+
+    def _over_pci(self, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterator[tuple[_Key, float, float]]:
+        factor = self._expected.peer_overhead(path, a, b)
+        up, down = chain(a.bus_id, self._devices), chain(b.bus_id, self._devices)
+        shared = {device.bus_id for device in up} & {device.bus_id for device in down}
+        known = False
+        for way, devices in (("up", up), ("down", down)):
+            for device in devices:
+                gbs = None if device.bus_id in shared else self._expected.pcie_gbs(device)
+                if gbs is not None:
+                    known = True
+                    yield ("PCIe link of", device.bus_id, way), gbs, factor
+        if path == "SYS":
+            nodes = tuple(str(numa_of(device, self._devices)) for device in (a, b))
+            rates = [gbs for device in (a, b) if (gbs := self._expected.cpu_gbs(device)) is not None]
+            if rates:
+                yield ("NUMA nodes", *nodes), min(rates), 1.0
+        if not known:
+            ends = [device.bus_id or key for device, key in ((a, "a"), (b, "b"))]
+            yield ("PCIe link of", ends[0], "up"), _UNKNOWN_GBS, factor
+            yield ("PCIe link of", ends[1], "down"), _UNKNOWN_GBS, factor
+
+    def _direct(self, a: Gpu, b: Gpu) -> float:
+        """GB/s of the links between two GPUs, as the end with fewer of them says."""
+        ends = [
+            sum(
+                link.count * (link_gbs(link, one, self._tables) or 0)
+                for link in self._host.fabric
+                if link.source == one.bus_id and link.target == other.bus_id and link.state != "down"
+            )
+            for one, other in ((a, b), (b, a))
+        ]
+        return min((gbs for gbs in ends if gbs), default=0.0)
+
+    def _switched(self, gpu: Gpu) -> float:
+        return sum(
+            link.count * (link_gbs(link, gpu, self._tables) or 0)
+            for link in self._host.fabric
+            if link.source == gpu.bus_id and link.target_kind == "switch" and link.state != "down"
+        )

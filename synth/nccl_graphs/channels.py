@@ -1,0 +1,180 @@
+"""Channels through the GPUs of a host that share its links: which orders, and how fast all of them can be.
+
+All channels of a graph of NCCL have one speed. A set of n channels is as fast as its busiest resource allows;
+a set is built channel after channel, each the one that keeps the busiest resource least busy, and then
+channels are exchanged one by one while that helps. A linear program over all candidates says what no set of
+them exceeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from synth.nccl_graphs.capacities import Capacities
+
+__all__ = ["MOST_CHANNELS", "Channel", "Packed", "candidates", "packed", "total_gbs", "usage"]
+
+# NCCL doubles the channels of a file, and had room for 32 until 2.19.
+MOST_CHANNELS = 16
+_MOST_CANDIDATES = 12_000
+_MOST_ALL_ORDERS = 8
+_SWEEPS = 4
+# Fewer channels are taken while they carry as much but for this.
+_ALIKE = 0.98
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The GPUs in their order, by their places in the host, and the NIC at both ends (None: one host)."""
+
+    gpus: tuple[int, ...]
+    nic: int | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Channels of ``gbs`` each, what they carry together, and what no set of the candidates exceeds."""
+
+    channels: tuple[Channel, ...]
+    gbs: float
+    most_gbs: float
+
+    @property
+    def total_gbs(self) -> float:
+        return self.gbs * len(self.channels)
+
+
+def candidates(host: Capacities, *, between_hosts: bool, seed: int = 0) -> list[Channel]:
+    """Orders of the GPUs: all of up to 8, of more those that keep neighbours together, drawn by chance.
+
+    Between hosts each begins at a GPU that is nearest to its NIC; the NIC of a channel is the same at both
+    ends, as NCCL keeps rails apart.
+    """
+    size = len(host.gpus)
+    if not between_hosts:
+        found = [Channel((0, *rest)) for rest in _orders(host, [0], _MOST_CANDIDATES, seed)]
+        return found if size > 1 else [Channel((0,))]
+    starts = [(nic, first) for nic in range(len(host.nics)) for first in host.near[nic]]
+    each = max(1, _MOST_CANDIDATES // max(1, len(starts)))
+    return [
+        Channel((first, *rest), nic)
+        for nic, first in starts
+        for rest in _orders(host, [first], each, seed + 31 * nic + first)
+    ]
+
+
+def _orders(host: Capacities, first: Sequence[int], most: int, seed: int) -> list[tuple[int, ...]]:
+    rest = [at for at in range(len(host.gpus)) if at not in first]
+    if len(host.gpus) <= _MOST_ALL_ORDERS:
+        total = int(np.prod(np.arange(1, len(rest) + 1), dtype=np.int64))
+        if total <= most:
+            return list(permutations(rest))
+    chance = np.random.default_rng(seed)
+    drawn = dict.fromkeys(_near_first(host, first[0], chance) for _ in range(min(most, 4000)))
+    return list(islice(drawn, most))
+
+
+def _near_first(host: Capacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
+    """An order that goes on to a GPU to which 1 GB/s takes least of the links, mostly."""
+    order, left = [first], set(range(len(host.gpus))) - {first}
+    while left:
+        ways = sorted(left)
+        cost = host.between[order[-1], ways].max(axis=1) * chance.uniform(1.0, 1.6, len(ways))
+        onward = ways[int(cost.argmin())]
+        order.append(onward)
+        left.remove(onward)
+    return tuple(order[1:])
+
+
+def usage(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> Floats:
+    """(channels, resources): the share of each resource that a channel of 1 GB/s takes.
+
+    A ring goes back to its first GPU, or out by the NIC by which it came. A tree is NCCL's chain: it ends at
+    its last GPU, and leaves by its second one (a balanced tree).
+    """
+    orders: Indices = np.array([channel.gpus for channel in channels])
+    found = np.zeros((len(orders), host.between.shape[-1]))
+    for at in range(orders.shape[1] - 1):
+        found += host.between[orders[:, at], orders[:, at + 1]]
+    if channels[0].nic is not None:
+        nics: Indices = np.array([channel.nic for channel in channels])
+        leaves = orders[:, min(1, orders.shape[1] - 1)] if tree else orders[:, -1]
+        return np.asarray(found + host.into[nics, orders[:, 0]] + host.out[leaves, nics])
+    if not tree and orders.shape[1] > 1:
+        found += host.between[orders[:, -1], orders[:, 0]]
+    return found
+
+
+def packed(
+    host: Capacities, offered: Sequence[Channel], *, tree: bool = False, channels: int | None = None
+) -> Packed:
+    """The channels that carry most together, or that many; the fewest of those that carry alike.
+
+    Where a channel is faster than what one block of threads copies (25 GB/s), there are twice as many of half
+    the speed, as in NCCL's own search.
+    """
+    shares, kept = np.unique(usage(host, offered, tree=tree).round(12), axis=0, return_index=True)
+    most_gbs, good = _bound(shares)
+    shares, offered = shares[good], [offered[int(at)] for at in kept[good]]
+    best: tuple[float, list[int]] = (0.0, [])
+    for count in [channels] if channels is not None else range(1, MOST_CHANNELS + 1):
+        chosen = _chosen(shares, count)
+        together = count / float(shares[chosen].sum(axis=0).max())
+        if together * _ALIKE > best[0] or not best[1]:
+            best = (together, chosen)
+        if best[0] >= most_gbs * _ALIKE:
+            break
+    together, chosen = best
+    found = [offered[at] for at in chosen]
+    while channels is None and together / len(found) > _DOUBLED_GBS and 2 * len(found) <= MOST_CHANNELS:
+        found = found + found
+    return Packed(tuple(found), together / len(found), most_gbs)
+
+
+_DOUBLED_GBS = 25.0
+
+
+def total_gbs(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> float:
+    """What these channels carry together, all at one speed."""
+    return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
+
+
+def _bound(shares: Floats) -> tuple[float, Indices]:
+    """(GB/s that no mix of the candidates exceeds, the candidates that such mixes are made of)."""
+    from scipy.optimize import linprog
+
+    solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")
+    if solved.status != 0:
+        raise RuntimeError(f"channels of {len(shares)} candidates: {solved.message}")
+    prices = shares @ -solved.ineqlin.marginals
+    order = np.argsort(prices, kind="stable")
+    return float(-solved.fun), np.asarray(order[: max(64, int((prices < 1 + 1e-6).sum()))])
+
+
+def _chosen(shares: Floats, count: int) -> list[int]:
+    chosen: list[int] = []
+    load = np.zeros(shares.shape[1])
+    for _ in range(count):
+        at = _least_busy(shares, load)
+        chosen.append(at)
+        load += shares[at]
+    for _ in range(_SWEEPS):
+        before = list(chosen)
+        for place, at in enumerate(before):
+            load -= shares[at]
+            chosen[place] = _least_busy(shares, load)
+            load += shares[chosen[place]]
+        if chosen == before:
+            break
+    return sorted(chosen)
+
+
+def _least_busy(shares: Floats, load: Floats) -> int:
+    """The candidate after which the busiest resource is least busy, and of equal ones the others, too."""
+    then = shares + load
+    return int(np.argmin(then.max(axis=1) + 1e-6 * (then**4).sum(axis=1)))

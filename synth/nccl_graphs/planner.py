@@ -1,0 +1,155 @@
+"""The rings and trees of a host for NCCL's graph file, and what they carry beside a ring by GPU numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from probes.errors import UsageError
+from probes.nccl.ports import numbered_ports
+from probes.paths.bandwidth import Bandwidths, load
+from probes.paths.path_type import PathType
+from probes.topology import Host
+from synth.nccl_graphs.capacities import Capacities, capacities_of
+from synth.nccl_graphs.channels import Channel, Packed, candidates, packed, total_gbs
+
+__all__ = ["Graph", "HostGraphs", "plan_graphs"]
+
+# What every version of NCCL and RCCL knows, from near to far. A word that it does not know counts as LOC,
+# which is nearer than NVLink: it would then use its protocol LL128 where that loses data.
+_WORDS: Mapping[PathType, str] = {
+    "LOC": "LOC",
+    "NVL": "NVL",
+    "NVB": "NVB",
+    "PIX": "PIX",
+    "PXB": "PXB",
+    "PXN": "PXN",
+    "C2C": "PHB",
+    "PHB": "PHB",
+    "NODE": "PHB",
+    "SYS": "SYS",
+    "?": "SYS",
+    "NET": "SYS",
+}
+_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph: channels of ``gbs`` each over ways of these types. ``most_gbs`` bounds what any carry."""
+
+    kind: Literal["ring", "tree"]
+    channels: tuple[Channel, ...]
+    gbs: float
+    most_gbs: float
+    type_intra: str
+    type_inter: str
+
+    @property
+    def total_gbs(self) -> float:
+        return self.gbs * len(self.channels)
+
+
+@dataclass(frozen=True)
+class HostGraphs:
+    """The graphs of a host. ``gpu_numbers`` and ``net_numbers`` are NCCL's numbers of devices in channels.
+
+    ``plain_gbs`` is what one ring by the numbers of the GPUs carries, with the nearest NIC; ``alike``: no
+    order of these GPUs is better than another.
+    """
+
+    host: str
+    ring: Graph
+    tree: Graph
+    gpu_numbers: tuple[int, ...]
+    net_numbers: tuple[int, ...]
+    plain_gbs: float
+    alike: bool
+    measured: bool
+    doubts: tuple[str, ...] = ()
+
+
+def plan_graphs(
+    host: Host,
+    *,
+    between_hosts: bool,
+    measured: Mapping[tuple[str, str], float] | None = None,
+    tables: Bandwidths | None = None,
+    seed: int = 0,
+) -> HostGraphs:
+    """Rings and trees of the usable GPUs of ``host``.
+
+    Raises UsageError where there are fewer than two GPUs, where NCCL's numbers of them are not known, and
+    where hosts are to be joined and there is no NIC.
+    """
+    gpus = host.usable_gpus
+    if len(gpus) < 2:
+        raise UsageError(f"{host.name}: a graph needs two GPUs, found {len(gpus)}")
+    numbers = [gpu.index for gpu in gpus if gpu.index is not None]
+    if len(set(numbers)) < len(gpus):
+        raise UsageError(f"{host.name}: its GPUs have no numbers", hint="Detect on the machine itself.")
+    ports = numbered_ports(host)
+    nics = [nic for nic in host.physical_nics if nic.name in ports] if between_hosts else []
+    if between_hosts and not nics:
+        raise UsageError(
+            f"{host.name}: there is no NIC in the topology by which it reaches other hosts",
+            hint="--one-host writes a graph for jobs of one host.",
+        )
+    room = capacities_of(host, nics, tables or load(), measured)
+    offered = candidates(room, between_hosts=between_hosts, seed=seed)
+    ring = packed(room, offered)
+    # Ring and tree share the channels: NCCL takes the smaller number of the two.
+    tree = packed(room, _chains(ring.channels, offered), tree=True, channels=len(ring.channels))
+    plain = tuple(sorted(range(len(gpus)), key=lambda at: numbers[at]))
+    first = [Channel(plain, nic) for nic in range(len(nics)) if plain[0] in room.near[nic]]
+    doubts = []
+    if any(nic.index is None for nic in nics):
+        taken = ", ".join(f"{nic.name} {ports[nic.name]}" for nic in nics)
+        doubts.append(
+            f"{host.name}: NCCL's numbers of its NICs are taken as in a job without NCCL_IB_HCA: {taken}; a "
+            "file of NCCL_TOPO_DUMP_FILE has them"
+        )
+    return HostGraphs(
+        host.name,
+        _graph("ring", room, ring),
+        _graph("tree", room, tree),
+        tuple(numbers),
+        tuple(ports[nic.name] for nic in nics),
+        total_gbs(room, first or [Channel(plain, 0 if nics else None)]),
+        not between_hosts and room.alike,
+        bool(measured),
+        tuple(doubts),
+    )
+
+
+def _chains(rings: Sequence[Channel], offered: Sequence[Channel]) -> list[Channel]:
+    """What a tree may take: each ring from any of its GPUs on, both ways; with NICs all that rings had."""
+    if offered[0].nic is not None:
+        return list(offered)
+    found: dict[Channel, None] = {}
+    for ring in dict.fromkeys(rings):
+        for order in (ring.gpus, ring.gpus[::-1]):
+            found |= {Channel(order[at:] + order[:at]): None for at in range(len(order))}
+    return list(found)
+
+
+def _graph(kind: Literal["ring", "tree"], room: Capacities, found: Packed) -> Graph:
+    intra, inter = ["LOC"], ["PIX" if room.nics else "LOC"]
+    for channel in found.channels:
+        order = channel.gpus
+        intra += [_WORDS[room.path[a][b]] for a, b in itertools.pairwise(order)]
+        if channel.nic is None:
+            intra += [_WORDS[room.path[order[-1]][order[0]]]] if kind == "ring" else []
+        else:
+            leaves = order[min(1, len(order) - 1)] if kind == "tree" else order[-1]
+            inter += [_WORDS[room.net_path[at][channel.nic]] for at in (order[0], leaves)]
+    return Graph(
+        kind,
+        found.channels,
+        found.gbs,
+        found.most_gbs,
+        max(intra, key=_FAR.index),
+        max(inter, key=_FAR.index),
+    )

@@ -1,0 +1,58 @@
+"""Profiles as a topology's links should measure, with noise: what a right topology looks like measured."""
+
+from itertools import permutations
+
+import numpy as np
+
+from probes.columns import floats, ints
+from probes.link_costs import Links, Profile, ProfiledRank
+from probes.paths.bandwidth import load
+from probes.paths.expected import Expected
+from probes.paths.nearest_nic import nearest_nic
+
+
+def profile_of(topology, *, factor=1.0, seed=1, rates=None, slow=None):
+    """A profile of all GPUs: ``rates`` in GB/s by rank, else as expected within 8 %, times ``factor``.
+
+    ``slow`` maps (rank, rank) to a factor of its own.
+    """
+    chance = np.random.default_rng(seed)
+    places = [(host, gpu) for host in topology.hosts for gpu in host.usable_gpus]
+    found = [
+        (src, dst, gbs)
+        for src, dst in permutations(range(len(places)), 2)
+        if (gbs := _gbs(places[src], places[dst]) if rates is None else rates[src, dst]) is not None
+    ]
+    src, dst, gbs = (np.array(column) for column in zip(*found, strict=True))
+    if rates is None:
+        gbs = gbs * factor * chance.uniform(0.92, 1.08, len(gbs))
+    gbs = gbs * np.array([(slow or {}).get((int(a), int(b)), 1.0) for a, b in zip(src, dst, strict=True)])
+    beta, zero = 1e-9 / gbs, np.zeros(len(src))
+    links = Links(
+        ints(src),
+        ints(dst),
+        floats(zero + 2e-6),
+        floats(zero + 2e-6),
+        floats(zero + 3e-6),
+        floats(beta),
+        floats(beta * 1.02),
+        floats(beta * 1.1),
+        floats(beta * 0.98),
+        floats(beta * 1.02),
+        floats(zero + 0.01),
+        ints(np.full(len(src), 20)),
+        ("",) * len(src),
+    )
+    ranks = tuple(
+        ProfiledRank(rank, host.name, f"cuda:{gpu.index}") for rank, (host, gpu) in enumerate(places)
+    )
+    return Profile(ranks, links, (), "cuda", "test", 1.0, 1)
+
+
+def _gbs(here, there):
+    (host, gpu), (other, peer) = here, there
+    if host is other:
+        way = Expected(host, load()).between(gpu, peer)
+        # A copy goes over PCIe where two GPUs have NVLinks to a third only.
+        return 12.0 if way.path == "NVB" else way.gbs
+    return min(nearest_nic(host, gpu).speed_mbit, nearest_nic(other, peer).speed_mbit) / 8000
