@@ -95,7 +95,7 @@ def plan_graphs(
     if between_hosts and not nics:
         raise UsageError(
             f"{host.name}: there is no NIC in the topology by which it reaches other hosts",
-            hint="--one-host writes a graph for jobs of one host.",
+            hint="A graph for jobs of one host needs none.",
         )
     room = capacities_of(host, nics, tables or load(), measured)
     offered = candidates(room, between_hosts=between_hosts, seed=seed)
