@@ -100,8 +100,11 @@ _PYTHON = {
 import sys
 from ccctl.artifacts import codec
 from exec.predict import predicted_s
+from exec.predict_one_host import host_timing
+from probes.link_costs import HostMemory
 schedule, program = (codec.load(path) for path in sys.argv[1:])
 predicted_s(program, schedule.network, 1024)
+host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9,)))
 """,
 }
 # Who has a program that races waits for this one.

@@ -87,9 +87,9 @@ class HostMemory:
     """What the ranks of a host copy and add in memory while all of them do.
 
     Seconds of a processor for a byte of an operand, one value for each of ``sizes_bytes``, which rise from
-    what fits the caches to what does not. A fetch is a copy out of another rank's private memory; there are
-    none where the system forbids them. ``cores`` are those that the ranks may run on, 0 where that is not
-    known.
+    what fits the caches to what does not. A fetch is a copy out of another rank's private memory, written
+    where that rank has just written it, so that it comes out of its caches; there are none where the system
+    forbids them. ``cores`` are those that the ranks may run on, 0 where that is not known.
     """
 
     host: str
@@ -97,6 +97,7 @@ class HostMemory:
     copy_s_per_byte: tuple[float, ...]
     add_s_per_byte: tuple[float, ...]
     fetch_s_per_byte: tuple[float, ...] = ()
+    written_fetch_s_per_byte: tuple[float, ...] = ()
     cores: int = 0
 
     def problems(self) -> Iterator[str]:
@@ -106,9 +107,10 @@ class HostMemory:
             yield "sizes_bytes: expected sizes that rise, from 1 byte on"
         if self.cores < 0:
             yield f"cores: expected at least 0, found {self.cores}"
-        for name in ("copy_s_per_byte", "add_s_per_byte", "fetch_s_per_byte"):
+        fetches = ("fetch_s_per_byte", "written_fetch_s_per_byte")
+        for name in ("copy_s_per_byte", "add_s_per_byte", *fetches):
             values = getattr(self, name)
-            if name == "fetch_s_per_byte" and not values:
+            if name in fetches and not any(getattr(self, other) for other in fetches):
                 continue
             if len(values) != len(sizes):
                 yield f"{name}: expected {len(sizes)} values like sizes_bytes, found {len(values)}"

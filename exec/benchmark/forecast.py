@@ -28,13 +28,15 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
     stepped_s = simulate_program(program, network, chunk_bytes, found.costs).time_s
     bound = bounds(network, program.collective, chunk_bytes, fluid=True)[0]
     spent = _critical_path(found.in_turn, network)
-    if found.sharing_s:
+    if found.on_host:
+        names = {key: "every rank" if key[0] == "step" else f"rank {key[1]}" for key in found.on_host.spent}
+        spent = defaultdict(float)
+        for key, value in found.on_host.spent.items():
+            spent[key[0], names[key]] += value
+    elif found.sharing_s:
         # Within a host what is shared are its memory and its cores, not ports.
         kind: PartKind = "port" if len(set(network.hosts)) > 1 else "memory"
         spent[kind, "shared by transfers"] += found.sharing_s
-    memory_s = found.time_s - stepped_s - found.sharing_s
-    if found.worked_s:
-        spent["memory", f"rank {found.worker}"] += found.worked_s
     return Forecast(
         network=network.name,
         bound=bound.name,
@@ -42,7 +44,7 @@ def forecast(program: Program, network: Network, chunk_bytes: int) -> Forecast:
         schedule_s=schedule_s,
         steps_s=stepped_s - schedule_s,
         sharing_s=found.sharing_s,
-        memory_s=memory_s,
+        memory_s=found.time_s - stepped_s - found.sharing_s,
         parts=parts_of(spent),
     )
 

@@ -15,7 +15,7 @@ from exec.mpi.traffic import Message, Traffic
 from exec.program.dtypes import Array
 from exec.program.layout import Layout
 from exec.program.moves import Move, Span
-from exec.program.wires import FETCHED_BYTES, Wire, counters_at
+from exec.program.wires import FETCHED_BYTES, TILE_BYTES, Wire, counters_at
 from probes.columns import Indices
 from probes.live.host_key import host_key
 from synth.program import OUTPUT, SCRATCH
@@ -24,9 +24,8 @@ from synth.simulation.fifo_order import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
-# A tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit closer caches,
-# but the ranks wait for each other more often, which costs most where they share cores; wires want long ones.
-_TILE_BYTES, _WIRE_TILE_BYTES = 512 << 10, 4 << 20
+# Wires want longer tiles than memory does.
+_WIRE_TILE_BYTES = 4 << 20
 # Of short ones there are more: their writer seldom asks how many have been read, which costs as much as one.
 _DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
 # Short messages on wires need more slots to keep the wire busy while the ranks are not.
@@ -71,7 +70,7 @@ class Connections:
         self.crowded = len(here) > len(set.union(*(cores[rank] for rank in here)))
         self.leads = self.host[self.rank] == self.rank
         far = any(self.wired(connection) for connection in self.ends)
-        self.tiling = tiling_of(layout, self.dtype.itemsize, _WIRE_TILE_BYTES if far else _TILE_BYTES)
+        self.tiling = tiling_of(layout, self.dtype.itemsize, _WIRE_TILE_BYTES if far else TILE_BYTES)
         self._message_bytes = self._longest_messages()
         self.slot_bytes = {
             number: -(-(self._flag_at(number) + _FLAG_BYTES) // _LINE) * _LINE
@@ -306,7 +305,7 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     own = program.tb_rank == rank
     ends = int(np.count_nonzero(program.tb_send[own] >= 0))
     ends += int(np.count_nonzero(program.tb_recv[own] >= 0)) if far else 0
-    tile_bytes = _WIRE_TILE_BYTES if far else _TILE_BYTES
+    tile_bytes = _WIRE_TILE_BYTES if far else TILE_BYTES
     message = min(tile_bytes, layout.largest * most * item_bytes) + 2 * _LINE * most
     slots = max(_DEPTH * message, _SLOTS_BYTES)
     if far:

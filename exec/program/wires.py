@@ -9,11 +9,14 @@ import numpy as np
 from exec.program.dtypes import Array
 from probes.columns import Indices
 
-__all__ = ["FETCHED_BYTES", "Wire", "Wires", "counters_at"]
+__all__ = ["FETCHED_BYTES", "TILE_BYTES", "Wire", "Wires", "counters_at"]
 
 # A rank of the same host copies a message of so many bytes out of the sender's private memory: one copy
 # instead of two. Shorter ones go through a slot: a call into the kernel costs more than their copy.
 FETCHED_BYTES = 32 << 10
+# On one host a tile of a chunk is sent, added to and sent on while it is in the caches. Shorter ones fit
+# closer caches, but the ranks wait for each other more often, which costs most where they share cores.
+TILE_BYTES = 512 << 10
 
 
 class Wire(NamedTuple):

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import thread_time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probes.live.host_key import host_key
-from probes.live.process_memory import read_process
+from probes.live.memory import rooms
+from probes.live.process_memory import reader_of
 
 __all__ = ["SIZES_BYTES", "MemorySpeed", "memory_speed"]
 
+Floats32 = NDArray[np.float32]
+
 # From the innermost caches to beyond the largest; of an operand, of which a sum has three.
-SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
 # As often as so many bytes need, and each so many times, of which the median counts.
 _BYTES, _TIMES = 4 << 20, 5
+# After so many bytes ranks that share cores take turns, as in a run: each finds caches as others left them.
+_TURN_BYTES = 512 << 10
 # Elements of what comes at once, to be added.
 _BLOCK = (128 << 10) // 4
+# Operands take no more of what memory is free than this.
+_SHARE_OF_FREE = 1 / 8
 
 
 @dataclass(frozen=True)
 class MemorySpeed:
-    """A rank's seconds for a byte of an operand, one value a size; ``fetches`` are empty where impossible.
+    """A rank's seconds for a byte of an operand, one value for each of ``sizes_bytes``.
 
-    ``cores`` are the numbers of those that it may run on.
+    ``fetches`` are of what nobody has written meanwhile, ``written_fetches`` of what its rank has just
+    written; both are empty where the system forbids them. ``cores`` are the numbers of those that the rank
+    may run on.
     """
 
+    sizes_bytes: tuple[int, ...]
     copies: tuple[float, ...]
     sums: tuple[float, ...]
     fetches: tuple[float, ...]
+    written_fetches: tuple[float, ...]
     cores: frozenset[int]
 
 
@@ -41,42 +56,64 @@ def memory_speed(comm: Any) -> MemorySpeed:
 
     All ranks begin at once; what counts is processor time, for where ranks outnumber cores each also waits
     for its turn, by chance within what is timed or outside. Sums are of float32: an operand and what has just
-    come, which is in the caches, into a third place. What is fetched has been written by its rank just
-    before, as partial results are.
+    come, which is in the caches, into a third place. The largest sizes are left out where memory is short.
     """
-    operands = [np.ones(SIZES_BYTES[-1] // 4, np.float32) for _ in range(3)]
-    copies, sums, fetches = [], [], []
+    sizes_bytes = _sizes_bytes(comm)
+    operands = [np.ones(sizes_bytes[-1] // 4, np.float32) for _ in range(3)]
     pid, address = _next_here(comm, operands[0])
-    for size_bytes in SIZES_BYTES:
+    costs: list[tuple[float, ...]] = []
+    whole = True
+    for size_bytes in sizes_bytes:
         first, second, result = (array[: size_bytes // 4] for array in operands)
-        turns = max(1, _BYTES // size_bytes)
-        taken_s: tuple[list[float], list[float]] = ([], [])
-        for _ in range(_TIMES):
-            comm.Barrier()
-            begin_s = thread_time()
-            for _ in range(turns):
-                np.copyto(result, first)
-            middle_s = thread_time()
-            for _ in range(turns):
-                for begin in range(0, len(first), _BLOCK):
-                    block = slice(begin, begin + _BLOCK)
-                    np.add(first[block], second[: len(first[block])], out=result[block])
-            taken_s[0].append(middle_s - begin_s)
-            taken_s[1].append(thread_time() - middle_s)
-        copies.append(median(taken_s[0]) / turns / size_bytes)
-        sums.append(median(taken_s[1]) / turns / size_bytes)
-        fetched_s, whole = [], True
-        for _ in range(2 * _TIMES):
-            first[:] = 1.0
-            comm.Barrier()
-            begin_s = thread_time()
-            whole = read_process(pid, address, result.ctypes.data, size_bytes) and whole
-            fetched_s.append(thread_time() - begin_s)
-            comm.Barrier()
-        if whole:
-            fetches.append(median(fetched_s) / size_bytes)
-    known = tuple(fetches) if len(fetches) == len(SIZES_BYTES) else ()
-    return MemorySpeed(tuple(copies), tuple(sums), known, frozenset(os.sched_getaffinity(0)))
+        fetch = reader_of(pid, address, result.ctypes.data, size_bytes)
+        copy = _timed(comm, partial(np.copyto, result, first), size_bytes)
+        add = _timed(comm, partial(_add, first, second, result), size_bytes)
+        whole = fetch() and whole
+        clean = _timed(comm, fetch, size_bytes)
+        written = _timed(comm, fetch, size_bytes, partial(first.fill, 1.0))
+        costs.append(tuple(one_s / size_bytes for one_s in (copy, add, clean, written)))
+    copies, sums, fetches, written_fetches = zip(*costs, strict=True)
+    if not whole:
+        fetches = written_fetches = ()
+    cores = frozenset(os.sched_getaffinity(0))
+    return MemorySpeed(sizes_bytes, copies, sums, fetches, written_fetches, cores)
+
+
+def _sizes_bytes(comm: Any) -> tuple[int, ...]:
+    """The sizes for whose operands all ranks of each host have memory; at least one."""
+    free = min((room.free_bytes for room in rooms() if not room.shared), default=0)
+    every = comm.allgather((host_key(), free))
+    ranks = Counter(key for key, _ in every)
+    most_bytes = min(free * _SHARE_OF_FREE / 3 / ranks[key] for key, free in every)
+    return tuple(size for size in SIZES_BYTES if size <= most_bytes) or SIZES_BYTES[:1]
+
+
+def _timed(
+    comm: Any, work: Callable[[], object], size_bytes: int, before: Callable[[], object] | None = None
+) -> float:
+    """Median processor seconds of ``work`` on so many bytes while all ranks do it, each after ``before``."""
+    turns = max(1, _BYTES // size_bytes) if before is None else 1
+    at_once = max(1, _TURN_BYTES // size_bytes)
+    taken_s = []
+    for _ in range(_TIMES if before is None else 2 * _TIMES):
+        if before is not None:
+            before()
+        comm.Barrier()
+        begin_s = thread_time()
+        for turn in range(turns):
+            work()
+            if turn % at_once == at_once - 1:
+                os.sched_yield()
+        taken_s.append((thread_time() - begin_s) / turns)
+        comm.Barrier()
+    return median(taken_s)
+
+
+def _add(first: Floats32, second: Floats32, result: Floats32) -> None:
+    """Add block by block an operand and what stays in the caches, into a third place."""
+    for begin in range(0, len(first), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        np.add(first[block], second[: len(first[block])], out=result[block])
 
 
 def _next_here(comm: Any, operand: Any) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-__all__ = ["read_process"]
+__all__ = ["read_process", "reader_of"]
 
 
 class _Vector(ctypes.Structure):
@@ -24,8 +24,14 @@ def read_process(pid: int, address: int, to: int, size_bytes: int) -> bool:
 
     False where the system does not allow that, or where not all of it could be read.
     """
-    here, there = _Vector(to, size_bytes), _Vector(address, size_bytes)
-    return bool(_reader()(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == size_bytes)
+    return reader_of(pid, address, to, size_bytes)()
+
+
+def reader_of(pid: int, address: int, to: int, size_bytes: int) -> Callable[[], bool]:
+    """What does the same at each call, with little to do before the system is called."""
+    here, there, read = _Vector(to, size_bytes), _Vector(address, size_bytes), _reader()
+    arguments = pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0
+    return lambda: bool(read(*arguments) == size_bytes)
 
 
 @cache

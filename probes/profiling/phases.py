@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from probes.link_costs import HostCopies, HostMemory
-from probes.live.memory_speed import SIZES_BYTES, memory_speed
+from probes.live.memory_speed import memory_speed
 from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.instances import Instances, Spread
@@ -166,15 +166,14 @@ class Steps:
         found = []
         for host in (host for host, ranks in hosts.items() if ranks > 1):
             here = [one for one, place in zip(every, self._places, strict=True) if place.host == host]
-            copies, sums = ([one.copies for one in here], [one.sums for one in here])
-            fetches = [one.fetches for one in here]
             found.append(
                 HostMemory(
                     host,
-                    SIZES_BYTES,
-                    tuple(np.median(copies, axis=0).tolist()),
-                    tuple(np.median(sums, axis=0).tolist()),
-                    tuple(np.median(fetches, axis=0).tolist()) if all(fetches) else (),
+                    here[0].sizes_bytes,
+                    _medians([one.copies for one in here]),
+                    _medians([one.sums for one in here]),
+                    _medians([one.fetches for one in here]),
+                    _medians([one.written_fetches for one in here]),
                     len(frozenset.union(*(one.cores for one in here))),
                 )
             )
@@ -334,3 +333,8 @@ class Steps:
         for part in everyone:
             total.add(part)
         return total
+
+
+def _medians(costs: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """For each size the median of what the ranks found; empty where one of them found nothing."""
+    return tuple(np.median(costs, axis=0).tolist()) if all(costs) else ()

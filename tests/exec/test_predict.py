@@ -7,12 +7,12 @@ import pytest
 from sample_schedules import complete, ring_all_reduce
 
 from exec import predict
-from exec.predict import predicted_s, soonest
+from exec.predict import predicted_s, prediction, soonest
 from probes.errors import UsageError
 from probes.link_costs import HostMemory
 from synth.collective import collective
 from synth.compiler.lower import lower
-from synth.methods import direct, tree
+from synth.methods import direct
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.simulation.schedule import replay
@@ -119,30 +119,12 @@ def test_a_step_within_a_host_costs_a_small_part_of_one_between_hosts():
     assert within < 15e-6 < between
 
 
-def test_a_root_copies_its_own_data_while_others_copy_it_for_themselves():
-    network = family("fully_connected:2", [1e-6], [1e9])
-    memory = HostMemory("h", (1 << 10, 1 << 30), (1e-9, 1e-9), (1e-9, 1e-9), (2e-9, 2e-9))
-    program = lower(tree.synthesize(network, collective("broadcast", 2, 1), 1 << 26))
-    time_s = predicted_s(program, replace(network, hosts=("h", "h"), memory=(memory,)), 1 << 26)
-    assert time_s == pytest.approx(2e-9 * (1 << 26), rel=1e-3)
-
-
-def test_on_one_host_copies_and_sums_are_added_at_the_cost_of_the_size():
-    """The busiest rank of a ring of four: 4 copies, 3 sums, 3 copies of what it has just made."""
-    memory = HostMemory("h", (1 << 10, 1 << 30), (1e-12, 1e-9), (1e-12, 2e-9))
-    network = ring(1e-6, 1e-9)
-    measured = replace(network, memory=(memory,))
-    for chunk_bytes, expected_s in ((1 << 28, (4 * 1e-9 + 3 * 2e-9 + 3 * 1e-12) * (1 << 28)), (1, 0.0)):
-        more_s = predicted_s(RING, measured, chunk_bytes) - predicted_s(RING, network, chunk_bytes)
-        assert more_s == pytest.approx(expected_s, abs=1e-9)
-    # What receivers copy for themselves nobody copies into slots: 3 sums, and slower links.
-    fetching = replace(memory, fetch_s_per_byte=(5e-9, 5e-9))
-    more_s = predicted_s(RING, replace(network, memory=(fetching,)), 1 << 28)
-    more_s -= predicted_s(RING, ring(1e-6, 5e-9), 1 << 28)
-    assert more_s == pytest.approx(3 * 2e-9 * (1 << 28), rel=1e-6)
-    # On one core nothing is done at once: 6 messages and 3 sums of each of four ranks.
-    alone = replace(fetching, cores=1)
-    time_s = predicted_s(RING, replace(network, memory=(alone,)), 1 << 28)
-    assert time_s == pytest.approx(4 * (6 * 5e-9 + 3 * 2e-9) * (1 << 28), rel=1e-6)
+def test_on_one_host_whose_memory_was_measured_ranks_are_timed_by_what_they_copy():
+    memory = HostMemory("h", (1 << 10, 1 << 30), (1e-9,) * 2, (1e-9,) * 2, (2e-9,) * 2, (2e-9,) * 2, 4)
+    measured = replace(ring(1e-6, 1e-9), memory=(memory,))
+    told = prediction(RING, measured, 1 << 20)
+    assert told.on_host is not None
+    assert told.time_s == told.on_host.time_s == predicted_s(RING, measured, 1 << 20)
     far = replace(measured, hosts=("a", "b", "c", "d"))
+    assert prediction(RING, far, 1 << 20).on_host is None
     assert predicted_s(RING, far, 1 << 20) == predicted_s(RING, replace(far, memory=()), 1 << 20)

@@ -33,7 +33,10 @@ def group_s(told, *kinds):
         complete(["a", "b", "c", "d"]),
         complete(["a", "a", "b", "b"]),
         complete(["a"] * 4, (HostMemory("a", (1, 1 << 30), (1e-10, 1e-10), (3e-10, 3e-10)),)),
-        complete(["a"] * 4, (HostMemory("a", (1, 1 << 30), (1e-10,) * 2, (3e-10,) * 2, (2e-9,) * 2),)),
+        complete(
+            ["a"] * 4,
+            (HostMemory("a", (1, 1 << 30), (1e-10,) * 2, (3e-10,) * 2, (2e-9,) * 2, (3e-9,) * 2, 2),),
+        ),
         family("switch:4", [1e-6], [1e9]),
     ],
     ids=["hosts", "pairs", "memory", "fetched", "switch"],

@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from probes.live import memory_speed as module
+from probes.live.memory import Room
 from probes.live.memory_speed import SIZES_BYTES, memory_speed
 from probes.live.process_memory import read_process
 
@@ -24,14 +25,24 @@ class Alone:
 
 def test_every_size_has_a_cost_that_a_machine_can_have():
     speed = memory_speed(Alone())
-    for costs in (speed.copies, speed.sums, speed.fetches):
-        assert len(costs) == len(SIZES_BYTES)
+    assert speed.sizes_bytes == SIZES_BYTES[: len(speed.sizes_bytes)]
+    for costs in (speed.copies, speed.sums, speed.fetches, speed.written_fetches):
+        assert len(costs) == len(speed.sizes_bytes)
         assert all(1e-13 < cost < 1e-6 for cost in costs)
 
 
 def test_where_nobody_may_read_the_memory_of_others_nothing_is_said_of_it(monkeypatch):
-    monkeypatch.setattr(module, "read_process", lambda *_: False)
-    assert memory_speed(Alone()).fetches == ()
+    monkeypatch.setattr(module, "reader_of", lambda *_: lambda: False)
+    monkeypatch.setattr(module, "SIZES_BYTES", SIZES_BYTES[:2])
+    speed = memory_speed(Alone())
+    assert speed.fetches == speed.written_fetches == ()
+
+
+def test_operands_take_a_small_part_of_what_memory_is_free(monkeypatch):
+    monkeypatch.setattr(module, "rooms", lambda: (Room(("m",), "memory", 24 * 3 << 16),))
+    assert memory_speed(Alone()).sizes_bytes == SIZES_BYTES[:2]
+    monkeypatch.setattr(module, "rooms", lambda: ())
+    assert memory_speed(Alone()).sizes_bytes == SIZES_BYTES[:1]
 
 
 def test_memory_is_read_of_this_process_and_not_of_one_that_is_not_there():

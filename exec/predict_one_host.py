@@ -1,0 +1,267 @@
+"""Times a program on one host, whose ranks copy and add in the memory that they share.
+
+There are no links: a message is a copy that its receiver makes. Each rank is one process, which carries
+out what it can of its threadblocks, one step after the other (``exec.mpi``), on one of the cores that there
+are. So what a run takes is what its ranks copy and add, at the costs that ``profile`` measured while all of
+them did.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from exec.program.wires import FETCHED_BYTES, TILE_BYTES
+from probes.columns import Floats, Indices, Mask, floats
+from probes.link_costs import HostMemory
+from synth.kernels.compiled import compiled
+from synth.network import Network
+from synth.program import INPUT, OPS, READS_SRC, SCRATCH, SENDS, WRITES_DST, Program
+from synth.simulation.fifo_order import links_of
+from synth.simulation.program import links_used
+
+__all__ = ["HostTiming", "Spent", "host_timing"]
+
+Spent = Literal["memory", "core", "step"]
+
+# What the interpreter needs for a step that moves nothing, for a run, and for a core that goes from one rank
+# to another; benchmarks/small_messages.py and docs/explanation/mpi.md have what they were read off.
+_STEP_S, _RUN_S, _SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
+# What is fetched in order to be added comes in blocks of so many bytes.
+_BLOCK_BYTES = 128 << 10
+# Tiles that are simulated: the later half of them is taken for what each further tile costs.
+_TILES = 4
+# Why a step did not begin earlier: 0 its rank was busy, 1 what it needs was not there, 2 it had no core.
+_CORE = 2
+# A sum reads two operands and writes one, where a copy reads one: compiled, it costs by so much more.
+_SUM = 1.5
+_SEND, _COPY = OPS.index("s"), OPS.index("cpy")
+_ADDING = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
+
+
+@dataclass(frozen=True)
+class HostTiming:
+    """Predicted seconds of a run, and what they are ``spent`` on: by kind, and the rank.
+
+    *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
+    notices messages. Together they are ``time_s``.
+    """
+
+    time_s: float
+    spent: dict[tuple[Spent, int], float]
+
+
+def host_timing(program: Program, network: Network, chunk_bytes: int, memory: HostMemory) -> HostTiming:
+    """Time a program on ranks of one host; infinite where it deadlocks.
+
+    ``memory`` says what its ranks copy, add and fetch. A few tiles are simulated; what each further one takes
+    is what the last of them did. FIFOs count as deep enough. Raises UsageError where the network lacks a
+    rank or a link of the program. O(steps · threadblocks).
+    """
+    links = links_of(program)
+    tiles = max(1, -(-int(program.count.max(initial=1)) * chunk_bytes // TILE_BYTES))
+    some = min(tiles, _TILES)
+    work_s = _work_s(program, chunk_bytes / tiles, chunk_bytes, memory, links.sender)
+    alpha_s = network.alpha_s[links_used(program, network, chunk_bytes)]
+    hop_s = np.where(links.sender >= 0, alpha_s[links.sender], 0.0)
+    wiring = (
+        program.tb_start.astype(np.int64),
+        program.tb_rank.astype(np.int64),
+        links.goal,
+        links.sender,
+        work_s + _STEP_S,
+        floats(hop_s),
+    )
+    cores = memory.cores or program.ranks
+    start_s, end_s, cause, culprit = _run(*wiring, some, cores, _SWITCH_S)
+    whole_s = float(end_s.max(initial=0.0))
+    if not np.isfinite(whole_s):
+        return HostTiming(whole_s, {})
+    time_s = whole_s
+    if tiles > some:
+        fewer_s = float(_run(*wiring, some // 2, cores, _SWITCH_S)[1].max(initial=0.0))
+        time_s += (tiles - some) * (whole_s - fewer_s) / (some - some // 2)
+    spent = _spent(program, work_s, start_s, end_s, cause, culprit)
+    longer = time_s / whole_s if whole_s else 1.0
+    spent = {key: value * longer for key, value in spent.items()}
+    if program.steps:
+        spent["step", int(program.tb_rank[program.tb_of[int(end_s[-1].argmax())]])] += _RUN_S
+    return HostTiming(time_s + _RUN_S * bool(program.steps), spent)
+
+
+def _work_s(
+    program: Program, tile_bytes: float, chunk_bytes: int, memory: HostMemory, sender: Indices
+) -> Floats:
+    """Seconds that each step copies and adds in one tile.
+
+    What is as long as a tile is worked on in the caches. It costs more where it is read out of an input
+    buffer, or written to a buffer: half of what a copy costs at the size of the buffers more than in the
+    caches, for a copy reads and writes.
+    """
+    op, size = program.op, program.count * tile_bytes
+    most_bytes = float(size.max(initial=0.0))
+    at_s = _Costs.at(memory, _buffer_bytes(program, chunk_bytes))
+    receives, adds = sender >= 0, np.array(_ADDING)[op]
+    in_place = _read_in_place(program, most_bytes, memory)
+    sent_from = np.where(op == _SEND, program.src_buffer, program.dst_buffer)
+    slot = np.array(SENDS)[op] & ~in_place
+    from_input = program.src_buffer == INPUT
+    # What a receiver reads: an input as it was, or what its sender has just made.
+    as_it_was = receives & (op[sender] == _SEND) & from_input[sender]
+    called = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
+    part = np.minimum(size, np.where(adds, _BLOCK_BYTES, np.inf))
+    called_s = np.where(
+        as_it_was,
+        np.maximum(_at(memory, memory.fetch_s_per_byte, part), at_s.read),
+        _at(memory, memory.written_fetch_s_per_byte, part),
+    )
+    per_byte_s = np.where(receives, np.where(called, called_s, at_s.cached + at_s.taken), 0.0)
+    per_byte_s += np.where(adds, _SUM * at_s.cached, 0.0) + np.where(op == _COPY, at_s.cached, 0.0)
+    per_byte_s += np.where(np.array(READS_SRC)[op] & ((op != _SEND) | slot) & from_input, at_s.beyond, 0.0)
+    per_byte_s += np.where(np.array(WRITES_DST)[op], at_s.beyond, 0.0)
+    # A rank that writes where another has read takes that place out of its caches again.
+    per_byte_s += np.where(np.array(WRITES_DST)[op] & np.array(SENDS)[op] & in_place, at_s.taken, 0.0)
+    per_byte_s += np.where(slot & (op != OPS.index("rrs")), at_s.cached, 0.0)
+    return floats(per_byte_s * size)
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Seconds for a byte, with buffers of one size.
+
+    ``cached``: to copy within the caches; ``beyond``: more, to read or write a buffer; ``read``: to fetch
+    what nobody has written, less what it costs to write it; ``taken``: more, of what another core has just
+    written, or read.
+    """
+
+    cached: float
+    beyond: float
+    read: float
+    taken: float
+
+    @staticmethod
+    def at(memory: HostMemory, buffer_bytes: float) -> _Costs:
+        cached = min(memory.copy_s_per_byte)
+        beyond = max(0.0, float(_at(memory, memory.copy_s_per_byte, buffer_bytes)) - cached) / 2
+        fetch, written = (
+            float(_at(memory, costs, buffer_bytes))
+            for costs in (memory.fetch_s_per_byte, memory.written_fetch_s_per_byte)
+        )
+        return _Costs(cached, beyond, max(0.0, fetch - beyond), max(0.0, written - fetch))
+
+
+def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> Mask:
+    """Whether what each step sends is read where it lies; otherwise its sender copies it into a slot."""
+    buffer = np.where(program.op == _SEND, program.src_buffer, program.dst_buffer)
+    fetchable = bool(memory.fetch_s_per_byte) and most_bytes >= FETCHED_BYTES
+    lies = (buffer == SCRATCH) | fetchable
+    return np.asarray(lies & (program.op != OPS.index("rrs")) & (program.protocol == "Simple"))
+
+
+def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
+    """Half of what input and output take on average; measured copies have two buffers of one size."""
+    if program.input_chunks:
+        slots = sum(program.input_chunks) + sum(program.output_chunks)
+    else:
+        of = program.collective
+        slots = sum(len(of.input_slots(rank)) + len(of.output_slots(rank)) for rank in range(program.ranks))
+    return slots * chunk_bytes / 2 / max(1, program.ranks)
+
+
+def _at(memory: HostMemory, costs_s_per_byte: tuple[float, ...], size_bytes: float | Floats) -> Floats:
+    """A cost at a size, interpolated along the logarithms of the measured ones; 0 where there are none."""
+    if not costs_s_per_byte:
+        return np.zeros_like(size_bytes, dtype=np.float64)
+    sizes = np.log(memory.sizes_bytes)
+    return floats(np.interp(np.log(np.maximum(size_bytes, 1.0)), sizes, costs_s_per_byte))
+
+
+@compiled
+def _run(
+    tb_start: Indices,
+    tb_rank: Indices,
+    goal: Indices,
+    sender: Indices,
+    work_s: Floats,
+    hop_s: Floats,
+    tiles: int,
+    cores: int,
+    switch_s: float,
+) -> tuple[Floats, Floats, Indices, Indices]:
+    """For each tile and step when it starts and ends, what it waited for last, and whose step that was.
+
+    Always the step comes next that can begin soonest. A rank that waits gives its core away. Steps that
+    never run end at infinity.
+    """
+    blocks, steps = len(tb_rank), len(goal)
+    ranks = tb_rank[blocks - 1] + 1 if blocks else 0
+    start_s, end_s = np.full((tiles, steps), np.inf), np.full((tiles, steps), np.inf)
+    cause, culprit = np.zeros((tiles, steps), np.int64), np.full((tiles, steps), -1)
+    at_step, at_tile = tb_start[:-1].copy(), np.zeros(blocks, np.int64)
+    rank_free_s, rank_last = np.zeros(ranks), np.full(ranks, -1)
+    rank_core = np.full(ranks, -1)
+    core_free_s, core_rank, core_last = np.zeros(cores), np.full(cores, -1), np.full(cores, -1)
+    while True:
+        best, best_s, best_core, best_cause, best_culprit = -1, np.inf, -1, 0, -1
+        for block in range(blocks):
+            tile, step = at_tile[block], at_step[block]
+            if tile >= tiles or step >= tb_start[block + 1]:
+                continue
+            rank = tb_rank[block]
+            ready_s, why, whose = rank_free_s[rank], 0, rank_last[rank]
+            if goal[step] >= 0:
+                there_s = end_s[tile, goal[step]]
+                if there_s > ready_s:
+                    ready_s, why, whose = there_s, 1, tile * steps + goal[step]
+            if sender[step] >= 0:
+                there_s = end_s[tile, sender[step]] + hop_s[step]
+                if there_s > ready_s:
+                    ready_s, why, whose = there_s, 1, tile * steps + sender[step]
+            if ready_s >= best_s:
+                continue
+            core = rank_core[rank]
+            if core < 0 or core_rank[core] != rank:
+                core = 0
+                for other in range(1, cores):
+                    if core_free_s[other] < core_free_s[core]:
+                        core = other
+                there_s = core_free_s[core] + (switch_s if core_rank[core] >= 0 else 0.0)
+                if there_s > ready_s:
+                    ready_s, why, whose = there_s, 2, core_last[core]
+            if ready_s < best_s:
+                best, best_s, best_core, best_cause, best_culprit = block, ready_s, core, why, whose
+        if best < 0:
+            return start_s, end_s, cause, culprit
+        tile, step, rank = at_tile[best], at_step[best], tb_rank[best]
+        start_s[tile, step], end_s[tile, step] = best_s, best_s + work_s[step]
+        cause[tile, step], culprit[tile, step] = best_cause, best_culprit
+        rank_free_s[rank] = core_free_s[best_core] = end_s[tile, step]
+        rank_last[rank] = core_last[best_core] = tile * steps + step
+        rank_core[rank], core_rank[best_core] = best_core, rank
+        at_step[best] += 1
+        if at_step[best] == tb_start[best + 1]:
+            at_step[best] = tb_start[best]
+            at_tile[best] += 1
+
+
+def _spent(
+    program: Program, work_s: Floats, start_s: Floats, end_s: Floats, cause: Indices, culprit: Indices
+) -> dict[tuple[Spent, int], float]:
+    """What the longest chain of steps, each of which held up the next, spends on what."""
+    spent: defaultdict[tuple[Spent, int], float] = defaultdict(float)
+    if not end_s.size:
+        return spent
+    steps, at = program.steps, int(end_s.argmax())
+    until_s = float(end_s.flat[at])
+    while at >= 0:
+        rank, why = int(program.tb_rank[program.tb_of[at % steps]]), int(cause.flat[at])
+        begin_s = float(start_s.flat[at])
+        spent["memory", rank] += min(float(work_s[at % steps]), until_s - begin_s)
+        spent["step", rank] += max(0.0, until_s - begin_s - float(work_s[at % steps]))
+        at = int(culprit.flat[at])
+        until_s = float(end_s.flat[at]) if at >= 0 else 0.0
+        spent["core" if why == _CORE else "step", rank] += begin_s - until_s
+    return spent
