@@ -9,7 +9,7 @@ from exec.cuda.kernel.device import Device, gpus
 from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 
-__all__ = ["cuda_aware", "device_of", "gathered"]
+__all__ = ["cuda_aware", "device_of", "gathered", "on_one_host"]
 
 
 def device_of(comm: Any) -> Device:
@@ -23,6 +23,16 @@ def device_of(comm: Any) -> Device:
     place = int(mates.Get_rank())
     mates.Free()
     return Device(place % gpus())
+
+
+def on_one_host(comm: Any) -> bool:
+    """Whether all ranks share a host, alike on each; collective."""
+    from mpi4py import MPI
+
+    mates = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    together = mates.Get_size() == comm.Get_size()
+    mates.Free()
+    return bool(comm.allreduce(together, op=MPI.LAND))
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from exec.cuda.capabilities import device_of, gathered
+from exec.cuda.capabilities import device_of, gathered, on_one_host
 from exec.cuda.kernel.device import Device, Kernels
-from exec.cuda.kernel.encode import Encoded, encoded
+from exec.cuda.kernel.encode import Encoded, encoded, wire_protocol_of
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import Interpreter
+from exec.cuda.kernel.proxies import FarFifos, Proxy
 from exec.cuda.kernel.source import THREADS
 from exec.cuda.select import Choice, choose
 from exec.cuda.streams.contexts import Contexts, role_of
@@ -18,7 +20,7 @@ from exec.cuda.streams.endpoints import Ends, arena_bases
 from exec.cuda.streams.streams import CudaStreams
 from exec.program.dtypes import Array, dtype_name
 from exec.program.layout import Layout
-from probes.errors import UsageError
+from probes.errors import LostRankError, UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
@@ -49,13 +51,18 @@ class CudaPlan:
         self._layout, self._rank, self._send, self._recv = layout, rank, send, recv
         self._device = device = device_of(comm)
         dtype = dtype_name(recv.dtype)
-        self._kernels = Kernels(device, dtype, redop)
+        by = wire_protocol_of(program) if on_one_host(comm) else "Simple"
+        self._kernels = Kernels(device, dtype, redop, by)
         self._sums = layout.sums(rank) if redop == "avg" else []
         room = self._kernels.resident * device.multiprocessors
-        self.choice: Choice = choose(program, gathered(comm, device, room))
+        facts = gathered(comm, device, room)
+        self.choice: Choice = choose(program, facts)
         self._memory, self._addresses = self._buffers()
-        making = _Kernel if self.choice.executor == "interpreter" else _Streams
-        self._engine: _Engine = making(comm, device, self._kernels, layout, recv.itemsize, self.choice)
+        self._engine: _Engine
+        if self.choice.executor == "interpreter":
+            self._engine = _Kernel(comm, device, self._kernels, layout, recv.itemsize, facts.hosts)
+        else:
+            self._engine = _Streams(comm, device, self._kernels, layout, recv.itemsize, self.choice)
 
     def place(self) -> None:
         """Copy what the host's buffers hold to the GPU."""
@@ -109,25 +116,38 @@ class CudaPlan:
 
 
 class _Kernel:
-    """GC3: one persistent kernel, the FIFOs in peer memory."""
+    """GC3: one persistent kernel, the FIFOs in peer memory; between hosts a proxy carries them."""
 
     def __init__(
-        self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, choice: Choice
+        self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, hosts: Sequence[str]
     ) -> None:
         rank = comm.Get_rank()
-        table = encoded(layout, itemsize)
-        places = arenas(table)
+        own, every = range(rank, rank + 1), range(comm.Get_size())
+        host_of = np.unique(hosts, return_inverse=True)[1].tolist()
+        table = encoded(layout, itemsize, wire_protocol=kernels.wire_protocol)
+        places = arenas(table, host_of)
         self._comm, self._device = comm, device
         self._arena = device.memory(int(places.sizes[rank]))
-        bases, self._opened = arena_bases(comm, device, places, self._arena)
-        self._machine = Interpreter(device, kernels, table, places, bases, range(rank, rank + 1))
+        bases, self._opened = arena_bases(comm, device, places, self._arena, host_of)
+        far = FarFifos(table, places, own, host_of, every, lambda size: device.pinned((size,), "uint8"))
+        self._messages = comm.Dup()
+        self._proxy = Proxy(self._messages, far.ends)
+        self._machine = Interpreter(device, kernels, table, places, bases, own, far=far)
 
     def run(self, addresses: tuple[int, int, int]) -> None:
+        self._proxy.begin()
         self._machine.launch([addresses])
-        self._machine.finish()
+        try:
+            self._machine.finish()
+        except LostRankError:
+            self._proxy.stop()
+            raise
+        self._proxy.end()
 
     def close(self) -> None:
+        self._proxy.close()
         self._comm.Barrier()
+        self._messages.Free()
         with self._device.told():
             for address in self._opened:
                 self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)

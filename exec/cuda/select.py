@@ -32,7 +32,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Choice:
-    """``executor``: one persistent kernel a GPU, or transmission contexts on streams; and why.
+    """``executor``: one persistent kernel a GPU (with proxies between hosts), or contexts on streams; why.
 
     ``wires`` says for each pair of ranks with a connection how it is carried: "peer" by loads and stores
     or copies between GPUs, "nccl", "direct" by an MPI that reads GPU memory, "staged" through pinned
@@ -45,17 +45,21 @@ class Choice:
 
 
 def choose(program: Program, facts: Facts) -> Choice:
-    """The interpreter where every connection is between GPUs that see each other; else contexts.
+    """The interpreter where GPUs of a host see each other, and what leaves it is staged; else contexts.
 
     GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
-    reach the memory of their peers. O(threadblocks).
+    reach the memory of their peers. Between hosts a proxy carries what it stages in the memory of the host;
+    what NCCL or MPI fetches out of a GPU's memory needs no such copy. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
     why = _against_the_kernel(program, facts, wires)
     if why:
         return Choice("contexts", why, wires)
-    return Choice("interpreter", "all GPUs that talk see each other's memory, and the kernel fits", wires)
+    why = "all GPUs that talk see each other's memory, and the kernel fits"
+    if set(wires.values()) - {"peer"}:
+        why = "GPUs of a host see each other's memory, proxies carry the rest, and the kernel fits"
+    return Choice("interpreter", why, wires)
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:
@@ -85,8 +89,11 @@ def _alone(facts: Facts, rank: int) -> bool:
 def _against_the_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
     """Why the persistent kernel cannot run; empty where it can."""
     for (sender, receiver), wire in wires.items():
-        if wire != "peer":
+        if wire != "peer" and facts.hosts[sender] == facts.hosts[receiver]:
             return f"rank {sender} sends to rank {receiver}, whose memory its GPU cannot reach"
+        if wire in ("nccl", "direct"):
+            by = "NCCL" if wire == "nccl" else "MPI"
+            return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
     for rank in range(program.ranks):
         if not _alone(facts, rank):
             # Kernels of several processes take turns on a GPU: who spins keeps the other from running.

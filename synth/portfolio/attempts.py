@@ -9,6 +9,7 @@ import numpy as np
 
 from probes.errors import UsageError
 from probes.wording import meant
+from synth.adapcc import published_schedule
 from synth.collective import Collective, Kind
 from synth.methods import (
     adapcc,
@@ -130,6 +131,13 @@ METHODS: dict[str, Method] = {
     "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4, counts=True),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
+    "adapcc_published": Method(
+        published_schedule.synthesize,
+        step=64,
+        solves=True,
+        exchanges=True,
+        suits=lambda network, shape: False,
+    ),
     "taccl": Method(
         taccl.synthesize, most_sends=2000, relays=True, solves=True, suits=lambda network, shape: False
     ),
@@ -279,7 +287,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 def _asked_of(request: Request, name: str) -> dict[str, object]:
     """What the request sets of the options of one method."""
-    if name == "adapcc" and request.sub_collectives is not None:
+    if name in ("adapcc", "adapcc_published") and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
     if name != "ilp":
         return {}

@@ -12,6 +12,7 @@
 #define CCCTL_RELEASE __ATOMIC_RELEASE
 #endif
 #define DEVICE inline
+#define APART inline
 #define KERNEL extern "C" void
 
 struct alignas(16) Bits {
@@ -53,6 +54,18 @@ inline Bits load_bits(const void* at) {
     return bits;
 }
 inline void store_bits(void* at, const Bits& bits) { std::memcpy(at, &bits, sizeof bits); }
+inline void store_line(void* at, u64 data, unsigned flag) {
+    u64* half = static_cast<u64*>(at);
+    const u64 above = static_cast<u64>(flag) << 32;
+    __atomic_store_n(half, above | (data & 0xffffffffu), __ATOMIC_RELAXED);
+    __atomic_store_n(half + 1, above | data >> 32, __ATOMIC_RELAXED);
+}
+inline bool load_line(const void* at, unsigned flag, u64& data) {
+    const u64* half = static_cast<const u64*>(at);
+    const u64 low = __atomic_load_n(half, __ATOMIC_RELAXED), high = __atomic_load_n(half + 1, __ATOMIC_RELAXED);
+    data = (high & 0xffffffffu) << 32 | (low & 0xffffffffu);
+    return low >> 32 == flag && high >> 32 == flag;
+}
 template <class T>
 inline T load_one(const T* at) {
     return *at;

@@ -48,13 +48,13 @@ class Outcome:
 
 
 @functools.cache
-def library(dtype, redop, *flags):
+def library(dtype, redop, *flags, wire_protocol="Simple"):
     """The kernels as a shared library; compiled once a test run."""
     redop = "sum" if redop == "avg" else redop
     folder = Path(tempfile.mkdtemp(prefix="cuda-on-host-"))
     text = folder / "kernels.cpp"
     header = Path(__file__).with_name("blocks_as_threads.h")
-    text.write_text(f"{kernels(dtype, redop)}\n{_LAUNCHER}")
+    text.write_text(f"{kernels(dtype, redop, wire_protocol)}\n{_LAUNCHER}")
     command = [COMPILER, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas"]
     command += [f'-DCCCTL_HOST="{header}"', *flags, str(text), "-o", str(folder / "kernels.so")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -82,7 +82,7 @@ def run_on_host(
 
     ``apart``: each rank is a launch of its own, with its own tables only, as on several GPUs.
     """
-    kernel = library(dtype, redop, *flags)
+    kernel = library(dtype, redop, *flags, wire_protocol=encoded.wire_protocol)
     layout = encoded.layout
     every = range(len(inputs))
     places = arenas(encoded)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from exec.cuda.kernel.encode import WireProtocol
 from exec.cuda.kernel.source import OPTIONS, kernels
 from probes.errors import UnavailableError
 from probes.install_hints import install
@@ -39,8 +40,8 @@ class Cubin:
 
 
 @cache
-def cubin(dtype: str, redop: str, architecture: int) -> Cubin:
-    """The kernels for one element type and operator; ``architecture`` is 90 for compute capability 9.0.
+def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol = "Simple") -> Cubin:
+    """The kernels for one type, operator and protocol; ``architecture`` is 90 for compute capability 9.0.
 
     Raises UnavailableError where NVRTC is not installed or does not know the architecture.
     """
@@ -52,7 +53,8 @@ def cubin(dtype: str, redop: str, architecture: int) -> Cubin:
             f"NVRTC compiles for sm_{min(known)} to sm_{max(known)}, this GPU is sm_{architecture}",
             hint="Install the NVRTC of a CUDA version that knows this GPU.",
         )
-    status, program = nvrtc.nvrtcCreateProgram(kernels(dtype, redop).encode(), b"interpreter.cu", 0, [], [])
+    text = kernels(dtype, redop, wire_protocol).encode()
+    status, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
     options = [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *OPTIONS]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode()

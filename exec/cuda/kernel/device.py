@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from exec.cuda.kernel.compile import cubin
+from exec.cuda.kernel.encode import WireProtocol
 from exec.cuda.kernel.source import THREADS
 from exec.program.dtypes import Array
 from probes.errors import UnavailableError
@@ -81,10 +82,13 @@ class Device:
 
 
 class Kernels:
-    """The kernels for one element type and operator, loaded before anything spins."""
+    """The kernels for one element type, operator and protocol, loaded before anything spins."""
 
-    def __init__(self, device: Device, dtype: str, redop: str) -> None:
-        code = cubin(dtype, redop, device.architecture).code
+    def __init__(
+        self, device: Device, dtype: str, redop: str, wire_protocol: WireProtocol = "Simple"
+    ) -> None:
+        self.wire_protocol = wire_protocol
+        code = cubin(dtype, redop, device.architecture, wire_protocol).code
         with device.told():
             self._module = device.cupy.cuda.function.Module()
             self._module.load(code)

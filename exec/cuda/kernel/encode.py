@@ -8,7 +8,7 @@ not. Consecutive local reductions into one place become one row of many sources.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,9 +27,13 @@ __all__ = [
     "SLICE_BYTES",
     "TILE_BYTES",
     "Encoded",
+    "WireProtocol",
     "encoded",
+    "wire_protocol_of",
 ]
 
+# How the kernel's messages tell that they are there: by a count, or in each of their lines.
+WireProtocol = Literal["Simple", "LL"]
 # The columns; exec.cuda.kernel.source turns them into the kernel's enumerations.
 BLOCK = (
     "rank",
@@ -75,10 +79,13 @@ class Encoded:
     more: Indices
     fifos: Indices
     room: Indices
+    wire_protocol: WireProtocol = "Simple"
 
     @property
     def place_bytes(self) -> int:
-        return self.tile * self.itemsize
+        """Of a message; by LL each 8 bytes take a line of 16."""
+        size_bytes = self.tile * self.itemsize
+        return -(-size_bytes // 8) * 16 if self.wire_protocol == "LL" else size_bytes
 
     @property
     def moved_bytes(self) -> int:
@@ -93,6 +100,15 @@ class Encoded:
         return range(int(first), int(last))
 
 
+def wire_protocol_of(program: Program) -> WireProtocol:
+    """How the kernel carries a program's messages: by LL only what asks for it.
+
+    What asks for LL128 goes by Simple: that a line of 128 bytes comes in order is a promise of NVLink that
+    nothing here could test.
+    """
+    return "LL" if program.protocol == "LL" else "Simple"
+
+
 def encoded(
     layout: Layout,
     itemsize: int,
@@ -100,8 +116,9 @@ def encoded(
     tile_bytes: int = TILE_BYTES,
     slice_bytes: int = SLICE_BYTES,
     depth: int = FIFO_DEPTH,
+    wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
-    """The tables of ``layout``'s program; O(chunks moved).
+    """The tables of ``layout``'s program; O(chunks moved). By LL a message is one slice.
 
     Raises DataError where the program deadlocks with ``depth`` messages in each FIFO or two
     threadblocks of a rank share one end of a connection.
@@ -122,12 +139,13 @@ def encoded(
         itemsize=itemsize,
         tile=tile,
         tiles=-(-layout.largest // tile),
-        slices=max(1, min(_MOST_SLICES, longest // slice_bytes)),
+        slices=1 if wire_protocol == "LL" else max(1, min(_MOST_SLICES, longest // slice_bytes)),
         steps=rows.table(),
         blocks=_blocks(program, rows, fifos, room),
         more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),
         fifos=fifos,
         room=room,
+        wire_protocol=wire_protocol,
     )
 
 

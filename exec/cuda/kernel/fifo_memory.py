@@ -52,8 +52,11 @@ class Arenas:
         return table
 
 
-def arenas(encoded: Encoded) -> Arenas:
-    """The arenas of all ranks: counts first, then places; O(threadblocks)."""
+def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
+    """The arenas of all ranks: counts first, then places; O(threadblocks).
+
+    FIFOs between ranks of different hosts, where ``host_of`` says so, have their places elsewhere.
+    """
     fifos = len(encoded.room)
     sender, receiver = (np.full(fifos, -1, dtype=np.int64) for _ in range(2))
     ranks, to, source = (encoded.blocks[:, BLOCK.index(name)] for name in ("rank", "to", "from"))
@@ -63,7 +66,11 @@ def arenas(encoded: Encoded) -> Arenas:
     sizes = np.zeros(encoded.layout.program.ranks, dtype=np.int64)
     head = _placed(receiver, np.full(fifos, _LINE_BYTES), sizes)
     credit = _placed(sender, np.full(fifos, _LINE_BYTES), sizes)
-    slots = _placed(receiver, _whole_lines(encoded.room * encoded.place_bytes), sizes)
+    places = _whole_lines(encoded.room * encoded.place_bytes)
+    if len(host_of):
+        host = np.array(host_of)
+        places = np.where(host[sender] == host[receiver], places, 0)
+    slots = _placed(receiver, places, sizes)
     return Arenas(sizes, sender, receiver, head, credit, slots)
 
 

@@ -1,12 +1,16 @@
 // GC3's interpreter (GC3 Sec. 4.4): one persistent kernel, a block for each threadblock of the program.
 //
 // The text that exec/cuda/kernel/source.py puts before this one names the columns of the tables (STEP_*, BLOCK_*,
-// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR and THREADS. Built for the host,
-// CCCTL_HOST names a header that gives the same primitives on threads.
+// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL for that protocol. Built
+// for the host, CCCTL_HOST names a header that gives the same primitives on threads.
 //
 // A FIFO lies in the receiver's memory with the count of what was put in; the count of what was taken out
 // lies in the sender's. Each count has one writer, so plain stores with release order are enough, over
 // PCIe too, which has no atomics between peers.
+//
+// By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
+// 4 of flag, the number of the message. Halves are written and read whole, so whoever sees the flag has the data:
+// no release, and no wait for a whole slice, at half of the bandwidth.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -24,6 +28,8 @@ struct Bfloat {
 #else
 
 #define DEVICE __device__ __forceinline__
+// A call: what it needs of registers is not added to what its caller keeps.
+#define APART __device__ __noinline__
 // Two blocks on a multiprocessor; for Volta the compiler needs more registers than that leaves.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
 #define RESIDENT 1
@@ -82,6 +88,17 @@ DEVICE void store_bits(void* at, const Bits& bits) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(bits.word[0]), "r"(bits.word[1]),
                  "r"(bits.word[2]), "r"(bits.word[3])
                  : "memory");
+}
+// A line of LL: its halves are whole, whatever comes between them.
+DEVICE void store_line(void* at, u64 data, unsigned flag) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(at), "r"(static_cast<unsigned>(data)),
+                 "r"(flag), "r"(static_cast<unsigned>(data >> 32))
+                 : "memory");
+}
+DEVICE bool load_line(const void* at, unsigned flag, u64& data) {
+    const Bits line = load_bits(at);
+    data = static_cast<u64>(line.word[2]) << 32 | line.word[0];
+    return line.word[1] == flag && line.word[3] == flag;
 }
 template <class T>
 DEVICE T load_one(const T* at) {
@@ -182,6 +199,8 @@ union Pack {
 
 // ---- moving: the sources are combined from left to right and the result goes to one place or two
 
+DEVICE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
+
 template <class T>
 struct Operands {
     const T *first, *second;  // second may be absent
@@ -251,6 +270,12 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
     }
 }
 
+template <class T>
+union Word {
+    u64 bits;
+    T element[8 / sizeof(T)];
+};
+
 // ---- waiting: bounded, and who waits for whom is written where the host reads it
 
 enum { FOR_MESSAGE = 1, FOR_ROOM, FOR_STEP };
@@ -281,6 +306,24 @@ struct Waiter {
         }
     }
 
+    // The data of a line, once its flag is there. Of a block any thread may give up, one of them tells.
+    DEVICE bool line(const void* at, i64 number, i64 peer, u64& data) const {
+        u64 begun = 0;
+        for (unsigned tries = 0;; ++tries) {
+            if (load_line(at, static_cast<unsigned>(number), data)) return true;
+            if (tries % 256 != 255) continue;
+            rest();
+            const u64 now = now_ns();
+            if (!begun) begun = now;
+            const bool stopped = acquire_system(stop) != 0;
+            if (!stopped && now - begun < static_cast<u64>(limit_ns)) continue;
+            if (thread_number() == 0)
+                write(stopped ? WAS_STOPPED : RAN_OUT, FOR_MESSAGE, peer, static_cast<u64>(number - 1), number);
+            release_system(stop, 1);
+            return false;
+        }
+    }
+
     DEVICE void write(int state, int reason, i64 peer, u64 seen, i64 wanted) const {
         record[RECORD_REASON] = reason;
         record[RECORD_RANK] = block[BLOCK_RANK];
@@ -296,7 +339,39 @@ struct Waiter {
     }
 };
 
+// ---- moving by lines: `in` and `out` are those of the messages received and sent (either may be absent)
+
+template <class T, class Op>
+APART bool move_lines(const Operands<T>& operands, const char* in, char* out, i64 length, const Waiter& waiter,
+                       i64 received, i64 sent, i64 peer) {
+    constexpr i64 ELEMENTS = 8 / sizeof(T);
+    const i64 lines = (length + ELEMENTS - 1) / ELEMENTS;
+    for (i64 at = thread_number(); at < lines; at += threads()) {
+        const i64 first = at * ELEMENTS;
+        const i64 count = smaller(ELEMENTS, length - first);
+        Word<T> total;
+        total.bits = 0;
+        if (in && !waiter.line(in + 16 * at, received, peer, total.bits)) return false;
+#pragma unroll
+        for (i64 e = 0; e < ELEMENTS; ++e) {
+            if (e >= count) break;
+            T value = in ? total.element[e] : load_one(operands.first + first + e);
+            for (i64 number = 1; number < operands.sources(); ++number)
+                value = combined<T, Op>(value, load_one(operands.source(number) + first + e));
+            if (operands.into) operands.into[first + e] = value;
+            total.element[e] = value;
+        }
+        if (out) store_line(out + 16 * at, total.bits, static_cast<unsigned>(sent));
+    }
+    return true;
+}
+
 // ---- the interpreter
+
+// Of a block: whether it goes on, and by LL whether all its threads have got their lines, for slices in turn.
+struct Together {
+    int alive, whole[2];
+};
 
 struct Machine {
     const i64 *blocks, *steps, *more, *buffers, *links;
@@ -306,11 +381,10 @@ struct Machine {
     i64 launch, tile, tiles, slices, limit_ns;
 };
 
-DEVICE i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
-
 template <class T, class Op>
 DEVICE void interpret(const Machine& machine) {
-    SHARED(int, alive);
+    SHARED(Together, block_state);
+    unsigned turn = 0;
     constexpr i64 PACK = 16 / sizeof(T);
     const i64* block = machine.blocks + block_number() * BLOCK_COLUMNS;
     const i64* link = machine.links + block_number() * LINK_COLUMNS;
@@ -343,41 +417,70 @@ DEVICE void interpret(const Machine& machine) {
                         const i64 local = machine.blocks[other * BLOCK_COLUMNS + BLOCK_NUMBER];
                         ready = waiter.until(machine.flags + other, goal, FOR_STEP, local);
                     }
+#ifndef LL
                     if (ready && does & RECEIVES)
                         ready = waiter.until(reinterpret_cast<const u64*>(link[LINK_IN_HEAD]),
                                              received * slices + slice + 1, FOR_MESSAGE, block[BLOCK_FROM]);
+#endif
                     if (ready && does & SENDS)
                         ready = waiter.until(reinterpret_cast<const u64*>(link[LINK_OUT_CREDIT]),
                                              (sent - block[BLOCK_ROOM_OUT]) * slices + slice + 1, FOR_ROOM,
                                              block[BLOCK_TO]);
-                    alive = ready;
+                    block_state.alive = ready;
+                    block_state.whole[turn % 2] = 1;
                 }
                 meet();
-                if (!alive) return;
+                if (!block_state.alive) return;
                 const i64 first = slice * each;
                 const i64 count = smaller(length - first, each);
                 if (does && count > 0) {
                     const i64 offset = skipped + first;
+#ifdef LL
+                    // Twice the bytes, in whole lines; one slice is all of a message.
+                    const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
+                    char* in = nullptr;
+                    if (does & RECEIVES)
+                        in = reinterpret_cast<char*>(link[LINK_IN_SLOTS]) + received % block[BLOCK_ROOM_IN] * place;
+                    char* out = nullptr;
+                    if (does & SENDS)
+                        out = reinterpret_cast<char*>(link[LINK_OUT_SLOTS]) + sent % block[BLOCK_ROOM_OUT] * place;
+#else
                     T* in = nullptr;
                     if (does & RECEIVES)
                         in = reinterpret_cast<T*>(link[LINK_IN_SLOTS]) + received % block[BLOCK_ROOM_IN] * machine.tile + first;
                     T* out = nullptr;
                     if (does & SENDS)
                         out = reinterpret_cast<T*>(link[LINK_OUT_SLOTS]) + sent % block[BLOCK_ROOM_OUT] * machine.tile + first;
+#endif
                     T* own = nullptr;
                     if (does & READS)
                         own = reinterpret_cast<T*>(buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + offset;
                     T* into = nullptr;
                     if (does & WRITES)
                         into = reinterpret_cast<T*>(buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
+                    T* second = does & (RECEIVES | ACCUMULATES) ? own : nullptr;
+                    const i64* more = machine.more + 2 * step[STEP_MORE];
+#ifdef LL
+                    const T* start = does & RECEIVES ? nullptr : does & ACCUMULATES ? into : own;
+                    const Operands<T> operands{start, second, more, step[STEP_MORE_COUNT], buffers, offset, into, nullptr};
+                    if (!(in || out))
+                        move<T, Op>(operands, count, thread_number(), threads());
+                    else if (!move_lines<T, Op>(operands, in, out, count, waiter, received + 1, sent + 1, block[BLOCK_FROM]))
+                        block_state.whole[turn % 2] = 0;
+#else
                     const T* start = does & RECEIVES ? in : does & ACCUMULATES ? into : own;
-                    const Operands<T> operands{start, does & (RECEIVES | ACCUMULATES) ? own : nullptr, machine.more + 2 * step[STEP_MORE],
-                                               step[STEP_MORE_COUNT], buffers, offset, into, out};
+                    const Operands<T> operands{start, second, more, step[STEP_MORE_COUNT], buffers, offset, into, out};
                     move<T, Op>(operands, count, thread_number(), threads());
+#endif
                 }
                 meet();
+#ifdef LL
+                if (!block_state.whole[turn % 2]) return;
+                ++turn;
+#else
                 if (leads && does & SENDS)
                     release_system(reinterpret_cast<u64*>(link[LINK_OUT_HEAD]), sent * slices + slice + 1);
+#endif
                 if (leads && does & RECEIVES)
                     release_system(reinterpret_cast<u64*>(link[LINK_IN_CREDIT]), received * slices + slice + 1);
             }

@@ -11,7 +11,7 @@ from typing import Any
 
 from exec.cuda.kernel.device import Device, Kernels
 from exec.cuda.kernel.elements import itemsize_of
-from exec.cuda.kernel.encode import SLICE_BYTES, TILE_BYTES, encoded
+from exec.cuda.kernel.encode import SLICE_BYTES, TILE_BYTES, encoded, wire_protocol_of
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import LIMIT_S, Interpreter
 from exec.program.layout import Layout
@@ -42,7 +42,10 @@ class OneDevice:
         limit_s: float = LIMIT_S,
     ) -> None:
         _check_fit(layout, sends, recvs, itemsize_of(dtype))
-        table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+        by = wire_protocol_of(layout.program)
+        table = encoded(
+            layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes, wire_protocol=by
+        )
         places = arenas(table)
         ranks = range(layout.program.ranks)
         self._average = redop == "avg"
@@ -56,7 +59,7 @@ class OneDevice:
         bases = [memory.ptr for memory in self._kept[: len(ranks)]]
         self.encoded = table
         self._machine = Interpreter(
-            device, Kernels(device, dtype, redop), table, places, bases, ranks, limit_s=limit_s
+            device, Kernels(device, dtype, redop, by), table, places, bases, ranks, limit_s=limit_s
         )
 
     def start(self) -> None:

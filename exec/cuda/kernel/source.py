@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from exec.cuda.kernel.elements import element_of, operator_of
-from exec.cuda.kernel.encode import BLOCK, LINK, RECORD
+from exec.cuda.kernel.encode import BLOCK, LINK, RECORD, WireProtocol
 from exec.cuda.kernel.rows import DOES, STEP
 
 __all__ = ["OPTIONS", "THREADS", "kernels"]
@@ -17,10 +17,11 @@ THREADS = 512
 OPTIONS = ("--std=c++17",)
 
 
-def kernels(dtype: str, redop: str) -> str:
+def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
     """CUDA C++ with ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide`` for one type and operator.
 
-    It needs no header, so that it compiles wherever there is a compiler.
+    The interpreter's messages go by ``wire_protocol``. It needs no header, so that it compiles wherever there
+    is a compiler.
     """
     return "\n".join(
         (
@@ -28,6 +29,7 @@ def kernels(dtype: str, redop: str) -> str:
             f"#define ELEMENT {element_of(dtype)}",
             f"#define OPERATOR {operator_of(redop)}",
             f"#define THREADS {THREADS}",
+            "#define LL" if wire_protocol == "LL" else "",
             (files("exec.cuda.kernel") / "interpreter.cu").read_text(),
         )
     )

@@ -17,10 +17,13 @@ from exec.cuda.streams.transports import MessageIn, MessageOut, MpiNotices, Peer
 __all__ = ["Ends", "arena_bases"]
 
 
-def arena_bases(comm: Any, device: Device, places: Arenas, arena: Any) -> tuple[list[int], list[int]]:
+def arena_bases(
+    comm: Any, device: Device, places: Arenas, arena: Any, host_of: Sequence[int] = ()
+) -> tuple[list[int], list[int]]:
     """(where this process sees each rank's arena, those that it opened); 0 for ranks it does not talk to.
 
-    Collective over ``comm``; ``arena`` is this rank's own memory.
+    Collective over ``comm``; ``arena`` is this rank's own memory. Where ``host_of`` numbers the hosts,
+    those of other hosts stay closed.
     """
     rank, runtime = comm.Get_rank(), device.cupy.cuda.runtime
     with device.told():
@@ -29,6 +32,7 @@ def arena_bases(comm: Any, device: Device, places: Arenas, arena: Any) -> tuple[
     bases[rank] = arena.ptr
     ends = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
     peers = {peer for pair in ends if rank in pair for peer in pair} - {rank}
+    peers = {peer for peer in peers if not len(host_of) or host_of[peer] == host_of[rank]}
     with device.told():
         for peer in sorted(peers):
             bases[peer] = runtime.ipcOpenMemHandle(handles[peer])

@@ -32,12 +32,11 @@ def test_a_box_of_peers_gets_the_persistent_kernel():
     ("changes", "why", "wires"),
     [
         (
-            PAIRS,
-            "rank 1 sends to rank 2, whose memory its GPU cannot reach",
-            ["peer", "staged", "peer", "staged"],
+            {**PAIRS, "cuda_aware": True},
+            "another host, out of its GPU's memory by MPI",
+            ["peer", "direct", "peer", "direct"],
         ),
-        ({**PAIRS, "cuda_aware": True}, "rank 1 sends", ["peer", "direct", "peer", "direct"]),
-        ({**PAIRS, "cuda_aware": True, "nccl": True}, "rank 1 sends", ["peer", "nccl", "peer", "nccl"]),
+        ({**PAIRS, "cuda_aware": True, "nccl": True}, "by NCCL", ["peer", "nccl", "peer", "nccl"]),
         ({"reachable": frozenset()}, "rank 0 sends to rank 1", ["staged"] * 4),
         ({"gpus": ("0",) * 4, "nccl": True}, "ranks 0 and 1 share GPU 0 of a", ["peer"] * 4),
         ({"gpus": ("0", "0", "1", "1"), "nccl": True}, "ranks 0 and 1 share", ["peer"] * 4),
@@ -49,6 +48,13 @@ def test_what_the_kernel_cannot_do_goes_to_contexts(changes, why, wires):
     assert found.executor == "contexts"
     assert why in found.why
     assert [found.wires[pair] for pair in sorted(found.wires)] == wires
+
+
+def test_what_is_staged_between_hosts_is_carried_by_proxies_of_the_kernel():
+    found = choose(PROGRAM, replace(BOX, **PAIRS))
+    assert found.executor == "interpreter"
+    assert "proxies" in found.why
+    assert [found.wires[pair] for pair in sorted(found.wires)] == ["peer", "staged", "peer", "staged"]
 
 
 def test_nccl_is_not_used_where_ranks_share_a_gpu():

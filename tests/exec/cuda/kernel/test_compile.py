@@ -64,3 +64,13 @@ def test_unknown_types_and_operators_are_refused(arguments):
 def test_a_gpu_that_nvrtc_does_not_know_is_named():
     with pytest.raises(UnavailableError, match="this GPU is sm_7000"):
         cubin("float32", "sum", 7000)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int64"])
+def test_ll_of_every_architecture(architecture, dtype, capsys):
+    resident = 1 if architecture < 75 else 2
+    checked(
+        cubin(dtype, "sum", architecture, "LL").needs, f"LL, {dtype}, sm_{architecture}", capsys, resident
+    )

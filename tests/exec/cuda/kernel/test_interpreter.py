@@ -39,10 +39,13 @@ def storage(dtype):
     return np.dtype("float32" if dtype == "bfloat16" else dtype)
 
 
-def wrong(program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, **how):
+def wrong(
+    program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, by="Simple", **how
+):
     """Elements that are not what they must be, over all ranks."""
     layout = Layout(program, count)
-    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
+    table = encoded(layout, itemsize_of(dtype), **cut)
     of = "sum" if redop == "avg" else redop
     inputs = [
         bits_of(expected_output.given(layout, rank, storage(dtype), of), dtype)
@@ -66,6 +69,22 @@ def test_every_example_is_exact(example, instances):
     for count in (1, 96, 3001):
         for in_place in [False] * program.out_of_place + [True] * program.in_place:
             assert wrong(program, count, in_place=in_place, launches=2) == 0
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_exact_by_ll(example):
+    program, _ = compiled_algorithm(str(example), [], instances=2)
+    # Places are used again, and no launch ends at a multiple of them.
+    for count, threads in ((1, 1), (997, 3)):
+        how = {"in_place": not program.out_of_place, "threads": threads, "launches": 3}
+        assert wrong(program, count, tile_bytes=256, by="LL", **how) == 0
+
+
+@pytest.mark.parametrize("dtype", ELEMENTS)
+def test_every_type_is_exact_by_ll(dtype):
+    example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
+    program, _ = compiled_algorithm(str(example), ["nodes=2", "gpus=2"])
+    assert wrong(program, 1999, dtype, in_place=True, tile_bytes=240, by="LL", threads=2, launches=2) == 0
 
 
 FOR_ALL_OPERATORS = ("float16", "bfloat16", "int8", "int64")
@@ -115,10 +134,11 @@ def test_every_correct_xml_is_exact():
     tile_bytes=st.sampled_from([16, 64, 1 << 20]),
     slice_bytes=st.sampled_from([16, 48, 1 << 20]),
     threads=st.sampled_from([1, 1, 3]),
+    by=st.sampled_from(["Simple", "LL"]),
 )
-def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, threads):
+def test_random_programs_are_exact(kind, ranks, chunks, count, seed, tile_bytes, slice_bytes, threads, by):
     program = lower(random_schedule(kind, ranks, chunks, seed))
-    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes}
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "by": by}
     assert wrong(program, count, "int32", threads=threads, launches=2, **cut) == 0
 
 
@@ -154,6 +174,19 @@ def test_a_missing_send_names_who_waits():
     assert told
     assert any(line.startswith(f"rank {to} ") and "a message from rank 1 on channel" in line for line in told)
     assert all(line.startswith("rank ") and " threadblock " in line and " step " in line for line in told)
+
+
+def test_a_message_by_ll_that_never_comes_names_who_waits():
+    program = lower(ring_all_reduce(3), fuse=False)
+    table = encoded(Layout(program, 300), 4, wire_protocol="LL")
+    broken, step = without(program, "s", 1)
+    tb = int(broken.tb_of[step])
+    steps = table.steps.copy()
+    steps[int(table.blocks[tb, 2]) + step - int(program.tb_start[tb]), 0] = 0
+    inputs = [expected_output.given(table.layout, rank, np.dtype("float32"), "sum") for rank in range(3)]
+    found = run_on_host(replace(table, steps=steps), inputs, "float32", "sum", limit_s=0.5, threads=2)
+    told = waiters(table, found.records)
+    assert any("a message from rank 1 on channel" in line for line in told)
 
 
 def test_a_missing_receive_names_who_waits_for_room():

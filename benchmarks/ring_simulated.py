@@ -1,0 +1,73 @@
+"""A ring all_reduce simulated on the measured network, beside its measured time: TACOS's Figure 18 on CPUs.
+
+    python -P benchmarks/ring_simulated.py [-n 4] [--sizes 256K:32M]
+    ccctl lab run -- python -P benchmarks/ring_simulated.py
+
+The paper simulates rings on V100s and compares with what they took. Here the ranks are processes, on one host
+or on the hosts of a lab: their links are profiled, the ring's schedule is simulated on the profile, and
+runs. A row has the ratio of both times, the last line the mean and the largest difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import mean
+
+from ccctl.arguments.units import format_size
+
+_TIMEOUT_S = "120"
+
+
+def told(*words: str) -> str:
+    """What a ccctl command says on stdout."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ccctl", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"ccctl {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main() -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("-n", type=int, default=0, help="ranks on this host; 0: where ccctl runs by itself")
+    options.add_argument("--sizes", default="256K:32M")
+    options.add_argument("--factor", default="2")
+    options.add_argument("--iters", default="20")
+    asked = options.parse_args()
+    world = ["-n", str(asked.n)] if asked.n else []
+    with tempfile.TemporaryDirectory(prefix="ccctl-ring-") as folder:
+        profile, ring = (str(Path(folder) / name) for name in ("profile.json", "ring.json"))
+        told("profile", *world, "--timeout", _TIMEOUT_S, "-o", profile)
+        told("synth", "--network", profile, "--method", "ring", "--size", "8M", "-o", ring)
+        benched = (
+            "--sizes",
+            asked.sizes,
+            "-f",
+            asked.factor,
+            "--iters",
+            asked.iters,
+            "--timeout",
+            _TIMEOUT_S,
+            "--json",
+        )
+        rows = json.loads(told("bench", ring, *world, "--profile", profile, *benched))["rows"]
+    print(f"{'size':>8}{'simulated':>14}{'measured':>14}{'ratio':>8}")
+    ratios = []
+    for row in rows:
+        simulated_us, measured_us = float(row["predicted_us"]), float(row["time_us"])
+        ratios.append(simulated_us / measured_us)
+        times = f"{simulated_us:11.0f} us{measured_us:11.0f} us"
+        print(f"{format_size(row['size_bytes']):>8}{times}{ratios[-1]:8.2f}")
+    off = [abs(ratio - 1) for ratio in ratios]
+    print(f"off by {mean(off):.1%} in the mean, {max(off):.1%} at most; the paper: 5.21 % in the mean")
+
+
+if __name__ == "__main__":
+    main()
