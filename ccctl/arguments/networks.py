@@ -44,13 +44,18 @@ def load_network(
     hold_alpha: bool = False,
     unwind: str | None = None,
     failed: str | None = None,
+    topology: str | None = None,
 ) -> tuple[Network, dict[str, str]]:
     """(network without what ``failed``, digests of the artifacts it came from).
 
-    Raises UsageError where ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are
-    missing for a family or given for what has its own, and DataError where its links cost what none can.
+    A profile gets the ports that the file ``topology`` declares. Raises UsageError where ``spec`` is none of
+    these, or where ``alpha``, ``bandwidth`` or ``unwind`` are missing for a family or given for what has its
+    own, and DataError where its links cost what none can.
     """
     network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
+    if topology is not None:
+        network, declared = _with_topology(network, digests, spec, topology)
+        digests |= declared
     # A topology or a profile may hold a rate with which no schedule can be timed.
     if problems := network.problems():
         raise DataError(spec, [f"the network that it describes: {problem}" for problem in problems])
@@ -60,6 +65,24 @@ def load_network(
 
     left = without(network, parse_failures(failed, network))
     return replace(left, name=f"{network.name} without {failed}"), digests
+
+
+def _with_topology(
+    network: Network, digests: dict[str, str], spec: str, path: str
+) -> tuple[Network, dict[str, str]]:
+    """(the network of the profile ``spec`` with the ports of a topology, that one's digest)."""
+    from ccctl.artifacts import codec
+    from synth.networks.declared_ports import with_declared_ports
+
+    if set(digests) != {"profile"} or spec == "-":
+        raise UsageError(
+            f"--topology: {spec} is not the file of a profile; only measured links take declared ports",
+            hint="A topology alone is a network, too: --network FILE.",
+        )
+    artifact = read_or_described(path, "topology")
+    profile = codec.read(spec, "profile").body
+    devices = [rank.device for rank in profile.ranks]
+    return with_declared_ports(network, devices, artifact.body), {"topology": artifact.sha256}
 
 
 def _whole(

@@ -13,6 +13,7 @@ __all__ = [
     "Chunk",
     "Chunks",
     "CollectiveName",
+    "DeclaredTopology",
     "Factor",
     "Jobs",
     "MechanismName",
@@ -166,6 +167,15 @@ MechanismName = Annotated[
         autocompletion=words.one_of(*words.MECHANISMS),
         help="Of ilp: early-termination (one program, ended by --time-limit, completed by shortest paths) or "
         "time-clustering (short windows in turn) alone, as by TACOS. [both, from the greedy's schedule on]",
+    ),
+]
+
+DeclaredTopology = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE",
+        help="Of a profile of GPUs: what FILE declares shared, PCIe switches and NUMA links, is shared.",
     ),
 ]
 

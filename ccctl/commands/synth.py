@@ -27,6 +27,7 @@ from ccctl.arguments.synth_options import (
     Chunk,
     Chunks,
     CollectiveName,
+    DeclaredTopology,
     Factor,
     Jobs,
     MechanismName,
@@ -107,6 +108,7 @@ def synth(
     alpha: Alpha = None,
     bandwidth: Bandwidth = None,
     unwind: Unwind = None,
+    topology: DeclaredTopology = None,
     without: Without = None,
     ranks: Members = None,
     size: Size = None,
@@ -148,7 +150,13 @@ def synth(
     from synth.portfolio.worker_pool import cores
 
     loaded, digests = load_network(
-        network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, failed=without
+        network,
+        alpha,
+        bandwidth,
+        hold_alpha=hold_alpha,
+        unwind=unwind,
+        failed=without,
+        topology=topology,
     )
     collectives = _collectives(loaded, collective, ranks, root, without)
     if sizes is not None and (size is not None or chunk is not None):

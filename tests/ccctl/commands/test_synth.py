@@ -10,6 +10,7 @@ import pytest
 from ccctl.artifacts import codec
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.topology import Gpu, Host, PciDevice, Topology
 from synth.simulation.simgrid import interpreter
 
 MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
@@ -91,6 +92,32 @@ def test_on_one_host_that_was_measured_steps_cost(run_ccctl, tmp_path):
         found[method] = codec.read(str(tmp_path / "s.json"), "schedule").body
     # By links alone forests of a thousand chunks are a few percent sooner; they took 20 times as long.
     assert found["auto"].sends <= found["ring"].sends
+
+
+def test_a_profile_takes_the_ports_that_a_topology_declares(run_ccctl, tmp_path):
+    wire = {"max_speed_gts": 16.0, "max_width": 16}
+    pci = [PciDevice(f"s{switch}", "test", "", "pci0", "switch", **wire) for switch in (0, 1)]
+    pci += [PciDevice(f"g{gpu}", "test", f"s{gpu // 2}", "pci0", "device", **wire) for gpu in range(4)]
+    gpus = tuple(Gpu(f"g{gpu}", "test", index=gpu) for gpu in range(4))
+    host = Host("box", "test", pci=tuple(pci), gpus=gpus)
+    codec.write(str(tmp_path / "topology.json"), "topology", Topology((host,)))
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    count = len(pairs)
+    costs = [floats(np.full(count, value)) for value in (5e-6, 5e-6, 5e-6, *[1 / 20e9] * 5, 0.01)]
+    src, dst = ints([src for src, _ in pairs]), ints([dst for _, dst in pairs])
+    links = Links(src, dst, *costs, ints([9] * count), ("",) * count)
+    for device, port in (("cuda:{}", True), ("process", False)):
+        ranks = tuple(ProfiledRank(rank, host.name, device.format(rank)) for rank in range(4))
+        codec.write(str(tmp_path / "p.json"), "profile", Profile(ranks, links, (), "cuda", "test", 1.0, 1))
+        done = run_ccctl("synth", "--network", "p.json", "--topology", "topology.json", "-o", "s.json")
+        assert (done.returncode == 0) == port, done.stderr
+        if port:
+            network = codec.read(str(tmp_path / "s.json"), "schedule").body.network
+            assert any("PCIe" in name for name in network.ports)
+        else:
+            assert "not on a GPU" in done.stderr
+    refused = run_ccctl("synth", *MESH, "--topology", "topology.json")
+    assert (refused.returncode, "not the file of a profile" in refused.stderr) == (2, True)
 
 
 def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):

@@ -1,0 +1,136 @@
+"""Ports that a topology declares, on the links of a measured network: PCIe switches, NUMA links.
+
+A profile has the costs of links, and the ports that contention or its own topology showed. What lies between
+a GPU and its peers inside the host it does not know: the uplink of a PCIe switch that several GPUs share, and
+the link from NUMA node to NUMA node. Here the topology says which links cross them. Costs stay those
+measured: a link that was measured faster than a port's declared rate tells that the port is faster, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import floats, ints
+from probes.errors import UsageError
+from probes.paths.bandwidth import Bandwidths, load
+from probes.paths.nearest_nic import nearest_nic
+from probes.paths.path_type import Paths
+from probes.paths.pci_tree import chain, functions, numa_of, uplink
+from probes.profiling.declared import host_of
+from probes.topology import Gpu, Host, Nic, PciDevice, Topology
+from synth.network import Network
+
+__all__ = ["with_declared_ports"]
+
+_DEVICE = re.compile(r"cuda:(\d+)")
+# A port that carries so many times what its fastest link does makes nobody wait.
+_WIDE = 1.5
+
+
+def with_declared_ports(network: Network, devices: Sequence[str], topology: Topology) -> Network:
+    """The network with the PCIe and NUMA ports of the topology; ``devices[rank]`` is "cuda:0" and the like.
+
+    Raises UsageError where the topology lacks a rank's host or GPU, or ranks drive no GPU: it does not say
+    where in a host their memory is.
+    """
+    homes = [_home(topology, host, device) for host, device in zip(network.hosts, devices, strict=True)]
+    tables = load()
+    rates: dict[str, float] = {}
+    users: dict[str, list[int]] = defaultdict(list)
+    ways = {host.name: _Ways(host, tables) for host, _ in homes}
+    for link, (src, dst) in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True)):
+        (host, gpu), (other, peer) = homes[src], homes[dst]
+        crossed: list[tuple[str, float]] = []
+        if network.hosts[src] == network.hosts[dst]:
+            crossed += ways[host.name].between(gpu, peer, network.hosts[src])
+        else:
+            near, far = nearest_nic(host, gpu), nearest_nic(other, peer)
+            crossed += ways[host.name].between(gpu, near, network.hosts[src]) if near else []
+            crossed += ways[other.name].between(far, peer, network.hosts[dst]) if far else []
+        for port, gbs in crossed:
+            rates[port] = gbs
+            users[port].append(link)
+    return _with_ports(
+        network, {port: users[port] for port in users if _binds(network, users[port], rates[port])}, rates
+    )
+
+
+def _home(topology: Topology, name: str, device: str) -> tuple[Host, Gpu]:
+    host = host_of(topology, name)
+    found = _DEVICE.fullmatch(device)
+    if found is None:
+        raise UsageError(
+            f"a rank on {name} is a {device}, not on a GPU: the topology does not say where its memory is",
+            hint="Leave --topology out; the profile's own ports stay.",
+        )
+    number = int(found[1])
+    if number >= len(host.usable_gpus):
+        raise UsageError(f"the topology has {len(host.usable_gpus)} GPUs on {host.name}, not cuda:{number}")
+    return host, host.usable_gpus[number]
+
+
+def _binds(network: Network, links: Sequence[int], gbs: float) -> bool:
+    """Whether several links share the port, and it can be what they wait for."""
+    fastest_gbs = 1e-9 / float(network.beta_s_per_byte[links].min())
+    return len(links) > 1 and gbs < _WIDE * fastest_gbs
+
+
+class _Ways:
+    """What the ways between the devices of one host cross."""
+
+    def __init__(self, host: Host, tables: Bandwidths) -> None:
+        self._host, self._tables = host, tables
+        self._devices: Mapping[str, PciDevice] = functions(host)
+        self._paths = Paths(host)
+
+    def between(self, a: Gpu | Nic, b: Gpu | Nic, name: str) -> list[tuple[str, float]]:
+        """(port, GB/s) of each, as data crosses them; none over NVLink. ``name`` is the host's."""
+        if self._paths.between(a, b) in ("LOC", "NVL", "NVB", "C2C"):
+            return []
+        up, down = chain(a.bus_id, self._devices), chain(b.bus_id, self._devices)
+        shared = {device.bus_id for device in up} & {device.bus_id for device in down}
+        found = list(self._wires(up, shared, name, "up"))
+        nodes = [numa_of(device, self._devices) for device in (a, b)]
+        if not shared and None not in nodes and nodes[0] != nodes[1]:
+            found += self._across(nodes, name)
+        return [*found, *self._wires(down, shared, name, "down")]
+
+    def _wires(
+        self, above: Sequence[PciDevice], shared: set[str], name: str, way: str
+    ) -> Iterator[tuple[str, float]]:
+        for device in above:
+            if device.bus_id in shared or device.role in ("root", "downstream"):
+                continue
+            wire = uplink(device, self._devices)
+            speed, width = wire.max_speed_gts or wire.speed_gts, wire.width or wire.max_width
+            if gbs := self._tables.pcie_gbs(speed, width):
+                yield f"{name} PCIe {device.bus_id} {way}", gbs
+
+    def _across(self, nodes: Sequence[int | None], name: str) -> Iterator[tuple[str, float]]:
+        known = [node for node in self._host.numa if node.index in nodes and (node.arch or node.vendor)]
+        rates = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in known]
+        if gbs := min((rate for rate in rates if rate), default=None):
+            yield f"{name} NUMA {nodes[0]} to {nodes[1]}", gbs
+
+
+def _with_ports(network: Network, users: Mapping[str, Sequence[int]], rates: Mapping[str, float]) -> Network:
+    names = sorted(set(users) - set(network.ports))
+    start, own = network.link_port_start, network.link_port
+    ports: list[list[int]] = [own[start[row] : start[row + 1]].tolist() for row in range(network.links)]
+    for number, name in enumerate(names, len(network.ports)):
+        for link in users[name]:
+            ports[link].append(number)
+    known = network.port_beta_s_per_byte
+    before = known if len(known) else np.zeros(len(network.ports))
+    return replace(
+        network,
+        ports=(*network.ports, *names),
+        link_port_start=ints(np.cumsum([0, *map(len, ports)])),
+        link_port=ints([number for row in ports for number in row]),
+        port_beta_s_per_byte=floats([*before, *(1e-9 / rates[name] for name in names)]),
+    )
