@@ -1,6 +1,7 @@
 """Runs programs on the kernel built with ThreadSanitizer; started by a test with the sanitizer preloaded."""
 
 import sys
+from itertools import product
 
 import numpy as np
 from cuda_on_host import run_on_host
@@ -19,9 +20,9 @@ def main() -> None:
         *(lower(random_schedule("all_reduce", 3, 3, seed)) for seed in range(3)),
     ]
     wrong = 0
-    for program in programs:
+    for program, by in product(programs, ("Simple", "LL")):
         layout = Layout(program, 300)
-        table = encoded(layout, 4, tile_bytes=128, slice_bytes=32)
+        table = encoded(layout, 4, tile_bytes=128, slice_bytes=32, wire_protocol=by)
         inputs = [
             expected_output.given(layout, rank, np.dtype("int32"), "sum") for rank in range(program.ranks)
         ]

@@ -26,7 +26,7 @@ from synth.rank_sets import of_sets
 from synth.simulation.schedule import replay
 
 OTHERS = (greedy.synthesize, paths.synthesize)
-CHEAP = [name for name in METHODS if name not in ("ilp", "forest")]
+CHEAP = [name for name in METHODS if name not in ("ilp", "forest", "adapcc_published")]
 
 
 def serve_by(name, network, shape, chunk_bytes=1 << 16):
