@@ -101,6 +101,7 @@ METHODS = (
     "forest",
     "ilp",
     "adapcc",
+    "adapcc_published",
     "taccl",
     "periodic",
 )

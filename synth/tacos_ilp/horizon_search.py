@@ -37,8 +37,6 @@ _MOST_COLUMNS = 60_000
 # Handing a column with its rows to a solver takes about this long, which is part of the time limit.
 _COLUMNS_PER_S = 6_000
 _WINDOW_HOPS = 2
-# How much longer than the bound a program is that is ended early.
-_LONGER = 1.15
 _SHARE = 0.7
 _FEW = 4
 _FEWER = 0.8
@@ -93,12 +91,12 @@ class Search:
         """One program, ended when the time is over; what has not arrived by then is recovered (Sec. V-B).
 
         As in the paper times are steps, of the shortest hop if no step is asked for: with exact times there
-        are so many instants that the solver has nothing to recover when it is ended. The horizon is a little
-        beyond the bound, in whole steps.
+        are so many instants that the solver has nothing to recover when it is ended. The horizon is the bound
+        in whole steps.
         """
         step_s = self.time_step_s or float(self.network.travel_s(self.chunk_bytes).min())
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=step_s, up=True)
-        horizon = math.ceil(_LONGER * grid.ticks(known_s)) + 1
+        horizon = math.ceil(known_s / step_s * (1 - CLOSE))
         expansion = expand(grid, self.collective.held(), horizon)
         if expansion is not None:
             self._ask(expansion, self._left_s(), elastic=True)
