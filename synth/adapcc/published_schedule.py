@@ -52,7 +52,7 @@ def synthesize(
     if network.ranks > MOST_RANKS:
         raise NotApplicableError(
             f"adapcc_published serves at most {MOST_RANKS} ranks, {network.name} has {network.ranks}: "
-            "--method adapcc serves more"
+            "adapcc serves more"
         )
     question = Question(
         network,

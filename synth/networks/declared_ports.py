@@ -66,7 +66,7 @@ def _home(topology: Topology, name: str, device: str) -> tuple[Host, Gpu]:
     if found is None:
         raise UsageError(
             f"a rank on {name} is a {device}, not on a GPU: the topology does not say where its memory is",
-            hint="Leave --topology out; the profile's own ports stay.",
+            hint="Without the topology the profile keeps its own ports.",
         )
     number = int(found[1])
     if number >= len(host.usable_gpus):
