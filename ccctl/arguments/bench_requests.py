@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.program import Program
     from synth.selection import Selection
 
-__all__ = ["Contestant", "contestants", "elements", "of_selection", "requests"]
+__all__ = ["Contestant", "contestants", "elements", "of_selection", "placements", "requests"]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def requests(
     from exec.program.dtypes import dtype_of
     from exec.program.layout import count_of
 
-    placements = _placements(placement, found)
+    chosen = _possible(placement, found)
     asked_types, asked_ops = elements(dtypes, ops)
     collective = found[0].proven.program.collective
     once = []
@@ -165,7 +165,7 @@ def requests(
         counts = dict.fromkeys(count_of(collective, size, itemsize) for size in sizes)
         # Nothing is reduced by a gather: one operator stands for all.
         for op in asked_ops if collective.reduces else asked_ops[:1]:
-            once += [_request(found, count, dtype, op, placements, how, explain) for count in counts]
+            once += [_request(found, count, dtype, op, chosen, how, explain) for count in counts]
     return tuple(once)
 
 
@@ -186,7 +186,7 @@ def _request(
     count: int,
     dtype: str,
     op: str,
-    placements: tuple[bool, ...],
+    chosen: tuple[bool, ...],
     how: Callable[..., BenchRequest],
     explain: bool,
 ) -> BenchRequest:
@@ -202,7 +202,7 @@ def _request(
         predicted_s=first.predicted_s,
         dtype=dtype,
         redop=op,
-        placements=placements,
+        placements=chosen,
         name=first.name,
         beside=tuple(others),
         explain=explain,
@@ -218,10 +218,16 @@ def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
 
 
-def _placements(placement: str, found: Sequence[Contestant]) -> tuple[bool, ...]:
+def placements(placement: str) -> tuple[bool, ...]:
+    """Whether in place, for each that was asked for; raises UsageError for a word that is none."""
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
         raise UsageError(f"--placement: expected out, in or both, found {placement!r}")
+    return asked
+
+
+def _possible(placement: str, found: Sequence[Contestant]) -> tuple[bool, ...]:
+    asked = placements(placement)
     programs = [one.proven.program for one in found]
     possible = {
         False: all(program.out_of_place for program in programs),

@@ -151,7 +151,7 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    from ccctl.arguments.bench_requests import contestants, elements, requests
+    from ccctl.arguments.bench_requests import contestants, elements, placements, requests
     from ccctl.artifacts.foreign import read_report
     from ccctl.prepared.contestant import Wanted, prepared
     from ccctl.summaries.bench_rows import BenchRows
@@ -168,6 +168,7 @@ def bench(
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     # What is wrong in the command line is said before minutes of measuring.
     elements(dtype, op)
+    placements(placement)
     peers = () if vs == "none" and not paths else parse_peers(vs)
     before = read_report(baseline) if baseline is not None else None
     if before is not None and before.body.interrupted:

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 import llvmlite
@@ -69,11 +69,14 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     "aarch64": ("generic", frozenset()),
 }
 
-# Python carries a loop out while the tables that it is given have no more elements, and until that has taken
-# this process so long: what compiling a loop takes, so that no loop costs more than twice the better choice
-# (as in ski rental). A single call with tables of that size takes Python about a second at most.
-_MOST_ELEMENTS = 2_000
-_MOST_S = 0.5
+# Python carries a loop out until that has taken this process as long as compiling the loop would, so that
+# none costs more than about twice the better choice (as in ski rental). What a call will take is foretold by
+# those before it, as if it grew with the square of the elements in its tables. Of the first, each element is
+# taken for so long; most loops take 5 us for one, the slowest up to 500.
+_FIRST_S_PER_ELEMENT = 0.2e-3
+# What numba takes for a byte of bytecode, of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
+# loops, on a processor on which Python, which numba is written in, is as much slower or faster.
+_COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -210,10 +213,26 @@ class _Interpreted:
 
     def __init__(self, function: Any) -> None:
         self._function, self._spent_s = function, 0.0
+        self._longest_s, self._largest = 0.0, 0
 
     def suits(self, arguments: tuple[Any, ...]) -> bool:
         """Whether Python has the result sooner than a compiler would."""
-        return not _compiling[-1] and self._spent_s < _MOST_S and _elements(arguments) <= _MOST_ELEMENTS
+        if _compiling[-1]:
+            return False
+        elements = _elements(arguments)
+        if not self.begun:
+            return elements * _FIRST_S_PER_ELEMENT <= self._compiling_s
+        grown = max(1.0, elements / max(1, self._largest))
+        return self._spent_s + self._longest_s * grown**2 <= self._compiling_s
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has been called, and so was looked for in vain."""
+        return self._spent_s > 0
+
+    @functools.cached_property
+    def _compiling_s(self) -> float:
+        return _COMPILING_S_PER_BYTE * sum(len(code.co_code) for code in _codes(self._function, set()))
 
     def __call__(self, *arguments: Any) -> Any:
         begun_s = time.thread_time()
@@ -222,7 +241,21 @@ class _Interpreted:
             with np.errstate(over="ignore"):
                 return _returned(_in_python(self._function)(*arguments))
         finally:
-            self._spent_s += time.thread_time() - begun_s
+            taken_s = time.thread_time() - begun_s
+            self._spent_s += taken_s
+            self._longest_s = max(self._longest_s, taken_s)
+            self._largest = max(self._largest, _elements(arguments))
+
+
+def _codes(function: Any, found: set[CodeType]) -> set[CodeType]:
+    """The bytecode of a loop and of all that it calls."""
+    if function.__code__ not in found:
+        found.add(function.__code__)
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, Dispatcher):
+                _codes(called.py_func, found)
+    return found
 
 
 def _returned(value: Any) -> Any:
@@ -394,6 +427,8 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
 
     def callable_for(*arguments: Any) -> Any:
         if interpreted is not None and interpreted.suits(arguments):
+            if interpreted.begun:
+                return interpreted
             try:
                 if not kept.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
                     return interpreted

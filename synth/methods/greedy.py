@@ -53,7 +53,11 @@ POLICIES = (
 
 
 def policies(network: Network) -> tuple[Policy, ...]:
-    """All policies, the most promising first: strict where a switch joins clusters of faster links."""
+    """The policies that differ there, the most promising first: strict where a switch joins clusters of
+    faster links. Where all links are of one level, so are all ranks of one cluster, which none prefers.
+    """
+    if not _levels(network).any():
+        return tuple({(each.sample, each.rotate): each for each in reversed(POLICIES)}.values())[::-1]
     if len(network.ports) and len(cost_levels(network)) > 1:
         return (POLICIES[1], POLICIES[0], *POLICIES[2:])
     return POLICIES
@@ -177,15 +181,21 @@ def _by_first_port(network: Network) -> tuple[Ints, Ints, Ints]:
 
 
 def _clusters(network: Network) -> tuple[Ints, Ints]:
-    """(level of each link, [level, rank] cluster): clusters are joined by links of lower levels.
+    """(level of each link, [level, rank] cluster): clusters are joined by links of lower levels."""
+    level = _levels(network)
+    levels = int(level.max(initial=0)) + 1
+    cluster = np.empty((levels, network.ranks), np.int32)
+    for at in range(levels):
+        cluster[at] = strong_components(network, level < at)
+    return level, cluster
+
+
+def _levels(network: Network) -> Ints:
+    """The level of each link, cheap links first.
 
     Of links that cost the same, those between hosts are a level of their own, above those inside hosts.
     """
     costs = cost_levels(network)[:_MOST_LEVELS]
     cost = np.minimum(np.searchsorted(costs * (1 + 1e-9), network.beta_s_per_byte), len(costs) - 1)
     _, level = np.unique(2 * cost + (~network.within_host), return_inverse=True)
-    levels = int(level.max(initial=0)) + 1
-    cluster = np.empty((levels, network.ranks), np.int32)
-    for at in range(levels):
-        cluster[at] = strong_components(network, level < at)
-    return level.astype(np.int32), cluster
+    return ints(level)

@@ -98,6 +98,10 @@ WRONG = {
         "expected mpi, gloo, nccl, found 'mpo'",
     ),
     "another type, before links are measured": (["-n", 4, "-d", "flaot"], "flaot"),
+    "another placement, before links are measured": (
+        ["-n", 4, "--placement", "up"],
+        "--placement: expected out",
+    ),
     "nothing to run": ([], "expected an ARTIFACT, or how many ranks to measure and to run on"),
     "a collective beside an artifact": (
         ["schedule.json", "--collective", "reduce"],

@@ -253,9 +253,17 @@ def test_python_carries_out_a_loop_that_has_little_to_do_with_the_same_result(tm
     assert first(tmp_path, "print(last(few), len(last.signatures))") == [found[0], "1"]
 
 
-def test_a_loop_that_has_kept_python_busy_is_compiled(tmp_path):
-    spent = "from synth.kernels import compiled as made; made._MOST_S = 0.0"
-    assert first(tmp_path, f"{spent}; last(few); print(len(last.signatures))") == ["1"]
+def test_a_loop_that_has_kept_python_busy_as_long_as_a_compiler_would_is_compiled(tmp_path):
+    soon = "from synth.kernels import compiled as made"
+    soon += "; made._COMPILING_S_PER_BYTE = made._FIRST_S_PER_ELEMENT = 0"
+    once = "last(few); print(len(last.signatures))"
+    assert first(tmp_path, f"{soon}; {once}; {once}") == ["0", "1"]
+
+
+def test_python_carries_out_a_loop_with_larger_tables_where_earlier_calls_show_that_it_is_quick(tmp_path):
+    count = "print(len(last.signatures))"
+    assert first(tmp_path, f"last(many[:300]); last(many[:5000]); {count}") == ["0"]
+    assert first(tmp_path, f"last(many[:5000]); {count}") == ["1"]
 
 
 def test_all_loops_are_compiled_where_that_is_asked_for(tmp_path):

@@ -36,6 +36,18 @@ def test_the_best_policy_is_near_the_bound(spec, rates, least, kind):
     assert bound_s / replay(best).time_s >= least
 
 
+def test_policies_that_prefer_clusters_are_tried_once_where_all_ranks_are_one_cluster():
+    def distinct(spec, rates):
+        found = greedy.policies(family(spec, [5e-7], rates))
+        assert len(set(found)) == len(found)
+        return {(each.sample, each.rotate) for each in found}, len(found)
+
+    alike, one_level = distinct("torus:4x4", [50 * GIB])
+    every, several_levels = distinct("switch_switch:4x4", [200e9, 50e9])
+    assert alike == every
+    assert (one_level, several_levels) == (3, len(greedy.POLICIES))
+
+
 @pytest.mark.parametrize("spec", ["torus:4x4x4", "switch:64", "fat_tree:8x8/2"])
 def test_searching_once_for_both_halves_of_an_all_reduce_costs_no_time(spec, monkeypatch):
     network, shape = family(spec, [5e-7], [50 * GIB]), collective("all_reduce", 64)
