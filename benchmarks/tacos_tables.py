@@ -329,7 +329,11 @@ def asked_of(arguments: list[str]) -> Asked:
             f"found {' '.join(arguments)}"
         )
     wanted = "".join(words)
-    found = [case for case in CASES if wanted in f"{case.where} {case.spec}" and (case.quick or not quick)]
+    found = [
+        case
+        for case in CASES
+        if wanted in f"{case.where} {case.spec} {case.remark}" and (case.quick or not quick)
+    ]
     return Asked(found, programs, limit_s)
 
 
