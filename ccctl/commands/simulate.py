@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from probes.columns import Floats
     from synth.collective import Collective
     from synth.network import Network
-    from synth.program import Program
+    from synth.program import Program, Protocol
     from synth.schedule import Schedule
 
 __all__ = ["EXAMPLES", "simulate"]
@@ -98,6 +98,15 @@ def simulate(
         int,
         typer.Option("--fifo", metavar="N", min=1, max=MOST_COUNT, help="Messages that a connection holds."),
     ] = 2,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol",
+            metavar="NAME",
+            autocompletion=words.one_of(*words.PROTOCOLS),
+            help="Of a program: carried on GPUs by Simple, LL128 or LL of NCCL, in tiles of 4 MB, four slices.",
+        ),
+    ] = None,
     hold_alpha: HoldAlpha = False,
     trace: Annotated[
         str | None,
@@ -176,7 +185,17 @@ def simulate(
         raise UsageError(f"{schedule}: a program has no network of its own", hint="Add --network and --size.")
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
     limit = parse_rate(rate, "--threadblock") if rate else _threadblock_bytes_per_s(network)
-    _program(read, _holding(on, hold_alpha), (parse_seconds(step, "--step"), limit, fifo), asked)
+    if protocol is not None and (rate is not None or hold_alpha):
+        named = "--threadblock" if rate is not None else "--hold-alpha"
+        raise UsageError(f"{named}: --protocol says what a threadblock moves and what a hop takes")
+    costs = (parse_seconds(step, "--step"), limit, fifo)
+    _program(read, _holding(on, hold_alpha), costs, asked, _protocol(protocol))
+
+
+def _protocol(name: str | None) -> Protocol | None:
+    if name is not None and name not in words.PROTOCOLS:
+        raise UsageError(f"--protocol: expected {', '.join(words.PROTOCOLS)}, found {name!r}")
+    return name  # type: ignore[return-value] # one of the protocols
 
 
 def _threadblock_bytes_per_s(network: str) -> float:
@@ -206,7 +225,13 @@ def _holding(on: Network, alpha: bool) -> Network:
     return replace(on, hold_alpha=True) if alpha else on
 
 
-def _program(read: Artifact, network: Network, costs: tuple[float, float, int], asked: _Asked) -> None:
+def _program(
+    read: Artifact,
+    network: Network,
+    costs: tuple[float, float, int],
+    asked: _Asked,
+    protocol: Protocol | None,
+) -> None:
     from ccctl.arguments.proven import refuse_unproven
     from ccctl.render import trace
     from ccctl.render.chrome_trace import write_trace
@@ -214,11 +239,17 @@ def _program(read: Artifact, network: Network, costs: tuple[float, float, int], 
     from synth.check.program import judge
     from synth.networks.subnetwork import embedded
     from synth.simulation.program import Costs, simulate_program
+    from synth.simulation.protocols import simulate_by
 
     program = read.body
     refuse_unproven(read.source, judge(program, costs[-1]))
     chunk_bytes = asked.chunk_bytes(program)
-    timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
+    timed, timed_bytes = program, chunk_bytes
+    if protocol is None:
+        timing = simulate_program(program, network, chunk_bytes, Costs(*costs))
+    else:
+        size_bytes = chunk_bytes * program.collective.total_bytes(1)
+        timing, timed, timed_bytes = simulate_by(protocol, program, network, size_bytes, Costs(*costs))
     # The program runs on the first ranks; what a network has beyond them could only relay.
     wanted = embedded(program.collective, network.ranks)
     values = _values(network, wanted, chunk_bytes, timing.time_s, timing.link_busy)
@@ -229,7 +260,7 @@ def _program(read: Artifact, network: Network, costs: tuple[float, float, int], 
     }
     if asked.trace is not None:
         about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}
-        blocks = trace.program_blocks(program, network, chunk_bytes, timing)
+        blocks = trace.program_blocks(timed, network, timed_bytes, timing)
         write_trace(asked.trace, about, trace.program_tracks(program, network), blocks)
     if _told(values, asked):
         return

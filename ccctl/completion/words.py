@@ -135,6 +135,7 @@ LIBRARY_ALGORITHMS = (
     "rccl:ring",
     "rccl:tree",
 )
+PROTOCOLS = ("Simple", "LL128", "LL")
 MECHANISMS = ("early-termination", "time-clustering")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")

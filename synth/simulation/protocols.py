@@ -14,13 +14,14 @@ import numpy as np
 
 from synth.network import Network
 from synth.program import Program, Protocol
-from synth.simulation.program import Costs, simulate_program
+from synth.simulation.program import Costs, ProgramTiming, simulate_program
 from synth.simulation.tiles import in_tiles, tiles_of
 
-__all__ = ["PROTOCOLS", "ProtocolCosts", "as_used_by", "time_by"]
+__all__ = ["PROTOCOLS", "ProtocolCosts", "as_used_by", "simulate_by", "time_by"]
 
 # GC3 Sec. 4.3.
 _TILE_BYTES, _SLICES = 4 << 20, 4
+_NOTHING_MORE = Costs()
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,24 @@ def as_used_by(network: Network, protocol: Protocol) -> Network:
     return replace(network, alpha_s=alpha_s, beta_s_per_byte=network.beta_s_per_byte / costs.part)
 
 
+def simulate_by(
+    protocol: Protocol, program: Program, network: Network, size_bytes: int, costs: Costs = _NOTHING_MORE
+) -> tuple[ProgramTiming, Program, int]:
+    """(timing, what was timed, bytes of its chunks): the program by a protocol on a buffer of so many bytes.
+
+    Chunks move in tiles and slices as in GC3: what is timed has the steps of all tiles in turn. Of ``costs``
+    the protocol sets slices and what a threadblock moves.
+    """
+    chunk_bytes = max(1, -(-size_bytes // program.collective.total_bytes(1)))
+    tiles = tiles_of(program, chunk_bytes, _TILE_BYTES)
+    tiled, tile_bytes = in_tiles(program, tiles), -(-chunk_bytes // tiles)
+    moves = PROTOCOLS[protocol].threadblock_bytes_per_s
+    by = replace(costs, threadblock_bytes_per_s=moves, slices=_SLICES)
+    return simulate_program(tiled, as_used_by(network, protocol), tile_bytes, by), tiled, tile_bytes
+
+
 def time_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, *, message_s: float = 0.0
 ) -> float:
-    """Seconds of a program on a buffer of so many bytes, whose chunks move in tiles and slices as in GC3."""
-    costs = Costs(
-        threadblock_bytes_per_s=PROTOCOLS[protocol].threadblock_bytes_per_s,
-        slices=_SLICES,
-        message_s=message_s,
-    )
-    chunk_bytes = max(1, -(-size_bytes // program.collective.total_bytes(1)))
-    tiles = tiles_of(program, chunk_bytes, _TILE_BYTES)
-    tiled = in_tiles(program, tiles)
-    return simulate_program(tiled, as_used_by(network, protocol), -(-chunk_bytes // tiles), costs).time_s
+    """Seconds of what ``simulate_by`` times, with what a message costs a NIC beside its bytes."""
+    return simulate_by(protocol, program, network, size_bytes, Costs(message_s=message_s))[0].time_s

@@ -324,6 +324,23 @@ def test_a_folder_of_traces_that_cannot_be_made(run_ccctl, schedule_file, tmp_pa
     assert done.returncode == 73, done.stderr
 
 
+def test_programs_are_simulated_by_protocol(run_ccctl, ring_file):
+    where = ("-p", "ranks=8", "--network", "dgx-a100", "--size")
+    times = {
+        (protocol, size): json.loads(
+            run_ccctl("simulate", ring_file, *where, size, "--protocol", protocol, "--json").stdout
+        )["time_s"]
+        for protocol in ("Simple", "LL128", "LL")
+        for size in ("4K", "256M")
+    }
+    assert times["LL", "4K"] < times["LL128", "4K"] < times["Simple", "4K"]
+    assert times["Simple", "256M"] < times["LL128", "256M"] < times["LL", "256M"]
+    unknown = run_ccctl("simulate", ring_file, *where, "4K", "--protocol", "LL64")
+    assert (unknown.returncode, "expected Simple, LL128, LL" in unknown.stderr) == (2, True)
+    both = run_ccctl("simulate", ring_file, *where, "4K", "--protocol", "LL", "--threadblock", "1GB/s")
+    assert both.returncode == 2
+
+
 def test_a_selection_becomes_a_folder_of_xml(run_ccctl, tmp_path):
     table, folder = tmp_path / "table.json", tmp_path / "xmls"
     made = ("--network", "dgx-a100", "--method", "ring", "--sizes", "1K:64M", "-f", "64")
