@@ -104,7 +104,7 @@ def simulate(
             "--protocol",
             metavar="NAME",
             autocompletion=words.one_of(*words.PROTOCOLS),
-            help="Of a program: carried on GPUs by Simple, LL128 or LL of NCCL, in tiles of 4 MB, four slices.",
+            help="Of a program: carried on GPUs by NCCL's Simple, LL128 or LL, in tiles of 4 MB and slices.",
         ),
     ] = None,
     hold_alpha: HoldAlpha = False,
@@ -186,8 +186,8 @@ def simulate(
     on, _ = load_network(network, alpha, bandwidth, unwind=unwind, failed=without)
     limit = parse_rate(rate, "--threadblock") if rate else _threadblock_bytes_per_s(network)
     if protocol is not None and (rate is not None or hold_alpha):
-        named = "--threadblock" if rate is not None else "--hold-alpha"
-        raise UsageError(f"{named}: --protocol says what a threadblock moves and what a hop takes")
+        option = "--threadblock" if rate is not None else "--hold-alpha"
+        raise UsageError(f"{option}: --protocol says what a threadblock moves and what a hop takes")
     costs = (parse_seconds(step, "--step"), limit, fifo)
     _program(read, _holding(on, hold_alpha), costs, asked, _protocol(protocol))
 
