@@ -15,10 +15,11 @@ from ccctl.errors import DataError
 from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
 
 if TYPE_CHECKING:
+    from exec.benchmark.foreign.lateness import Recorded, SentMessages
     from exec.benchmark.foreign.nccl_inspector import Inspected
     from exec.benchmark.report import Report
 
-__all__ = ["read_any", "read_recorded", "read_report"]
+__all__ = ["read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
 
 # As the Inspector names its files.
 _INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
@@ -56,6 +57,54 @@ def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspecte
         found = inspected({source: lines})
         return found.report, found
     return _decoded(content, source, ("report",), ranks).body, None
+
+
+def read_dumps(path: str) -> tuple[Recorded, Inspected | None] | None:
+    """What dumps of NCCL's RAS or PyTorch's flight recorder tell, a file or a folder of them; else None.
+
+    The second is what their timed collectives tell. Raises DataError for a dump that cannot be read.
+    """
+    from exec.benchmark.foreign.flight_recorder import (
+        flight_calls,
+        flight_recorded,
+        is_flight_pickle,
+        is_flight_text,
+        timed_calls,
+    )
+    from exec.benchmark.foreign.nccl_inspector import of_calls
+    from exec.benchmark.foreign.nccl_ras import is_ras, ras_recorded
+
+    # What comes through a pipe is gone once it was looked at.
+    if path == "-" or not (is_folder(path) or Path(path).is_file()):
+        return None
+    names = [path]
+    if is_folder(path):
+        names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
+    files = {name: inflated(*read_input(name)) for name in names}
+    if ras := {name: content for name, content in files.items() if is_ras(content)}:
+        return ras_recorded(ras), None
+    flight = {
+        name: content
+        for name, content in files.items()
+        if is_flight_pickle(content) or is_flight_text(content)
+    }
+    if flight:
+        return flight_recorded(flight), of_calls(timed_calls(flight_calls(flight)), "flight-recorder")
+    return None
+
+
+def read_sent(path: str) -> tuple[SentMessages, str]:
+    """(messages between two ranks that the Inspector or the flight recorder timed, whose they are)."""
+    from exec.benchmark.foreign.lateness import SentMessages
+    from exec.benchmark.foreign.nccl_inspector import is_inspector_text, sends_of
+
+    if (dumps := read_dumps(path)) is not None:
+        return dumps[0].sent, dumps[0].tool
+    names = [path]
+    if path != "-" and is_folder(path):
+        names = sorted(str(one) for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
+    files = {name: inflated(*read_input(name)) for name in names}
+    return SentMessages(*sends_of({n: c for n, c in files.items() if is_inspector_text(c)})), "NCCL Inspector"
 
 
 def _decoded(

@@ -43,6 +43,10 @@ EXAMPLES = (
         "ccctl explain nccl-inspector/ --network dgx-h100",
         "what NCCL's Inspector recorded of a job: the network, or waiting for a late rank?",
     ),
+    (
+        "ccctl explain flight/",
+        "dumps of PyTorch's flight recorder, or of ncclras -f json: which rank do the others wait for?",
+    ),
     ("ccctl explain hosts.log --network dgx-a100/4x200", "each host a DGX A100 with 4 NICs of 200G"),
     (
         "ccctl explain nccl.log --at-least 60% --junit explain.xml",
@@ -78,7 +82,8 @@ def explain(
         typer.Argument(
             metavar="FILE",
             help="What nccl-tests, rccl-tests, or osu_allreduce and its like printed; nccl-tests' -J; a "
-            "report of bench; a file of NCCL's Inspector, or the folder of them all; - is stdin.",
+            "report of bench; a file of NCCL's Inspector, of ncclras -f json or of PyTorch's flight "
+            "recorder, or the folder of them all; - is stdin.",
         ),
     ],
     network: Annotated[
@@ -143,6 +148,15 @@ def explain(
             "--junit", metavar="FILE", callback=_writable, help="Write a test case for each row; - is stdout."
         ),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            callback=_writable,
+            help="Write what recorded sends between two ranks took as a profile of these links.",
+        ),
+    ] = None,
     timeout: TimeoutSeconds = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -154,19 +168,31 @@ def explain(
     tree, or direct sends, could carry over these links and ports by bytes alone, whatever starting them
     takes. A row is normal from two thirds of the slower one on. Without --network the machine is known by
     its GPUs, where the report is of one host. Of a job that NCCL's Inspector recorded it says how long ranks
-    waited for the last one, which is no fault of the network. --timeout limits the search of --synth.
+    waited for the last one, which is no fault of the network. Of dumps of NCCL's RAS and PyTorch's flight
+    recorder it says which ranks hold others up (exit 1). --timeout limits the search of --synth.
     """
     from ccctl.arguments.networks import network_of
-    from ccctl.artifacts.foreign import read_recorded, read_report
+    from ccctl.artifacts.foreign import read_dumps, read_recorded, read_report
     from ccctl.summaries.explained import Explained
     from exec.benchmark.judgement import judged
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
+    if profile is not None:
+        _passive(path, profile)
+    dumps = read_dumps(path)
+    if dumps is not None:
+        from ccctl.summaries import dumps as recordings
+
+        recordings.tell(path, *dumps, json=json)
+        if dumps[1] is None or network is None or json:
+            recordings.judge(path, dumps[0])
+            return
     least = None if at_least is None else _share(at_least)
     source = "stdin" if path == "-" else path
     declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
-    report, recorded = read_recorded(path, lambda: declared().ranks)
+    timed = dumps[1] if dumps is not None else None
+    report, recorded = (timed.report, timed) if timed else read_recorded(path, lambda: declared().ranks)
     before = read_report(baseline, lambda: declared().ranks).body if baseline is not None else None
     if report.hosts:
         on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
@@ -188,9 +214,24 @@ def explain(
         recorded=recorded,
     )
     _tell(told, json, markdown, junit)
+    if dumps is not None:
+        recordings.judge(path, dumps[0])
     if told.failures:
         raise FoundProblem("\n".join(told.failures))
     console.next_step(f"ccctl synth --network {network or on.name}")
+
+
+def _passive(path: str, output: str) -> None:
+    """Write the profile of what was sent between two ranks; raises UsageError where nothing was."""
+    from ccctl.artifacts import codec
+    from ccctl.artifacts.foreign import read_sent
+
+    sent, library = read_sent(path)
+    found = sent.profile(library)
+    if found is None:
+        raise UsageError(f"--profile: {path} has no timed message between two ranks")
+    codec.write(output, "profile", found)
+    console.note(f"{output}: {len(found.links.src)} links that carried messages")
 
 
 def _declared(

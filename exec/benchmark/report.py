@@ -85,7 +85,9 @@ class Report:
 
     ranks: int
     hosts: tuple[str, ...]
-    executor: Literal["mpi", "sockets", "cuda", "reference", "nccl-tests", "nccl-inspector", "osu"]
+    executor: Literal[
+        "mpi", "sockets", "cuda", "reference", "nccl-tests", "nccl-inspector", "flight-recorder", "osu"
+    ]
     library: str
     warmup: int
     iterations: int

@@ -113,6 +113,17 @@ def folder(tmp_path_factory, samples):
     (place / "nccl-inspector").mkdir()
     for rank in range(8):
         (place / "nccl-inspector" / f"gpu01-pid{rank}.log").write_text(inspector_record(rank))
+    (place / "flight").mkdir()
+    for rank in range(2):
+        dump = {"pg_config": {}, "entries": [], "rank": rank}
+        entry = {
+            "process_group": ["0", ""],
+            "collective_seq_id": 1,
+            "profiling_name": "nccl:all_reduce",
+            "state": "completed",
+        }
+        dump["entries"].append(entry)
+        (place / "flight" / f"nccl_trace_rank_{rank}").write_text(json.dumps(dump))
     (place / "trace.csv").write_text("0,0.001,0.05\n0.002,0,0.004\n")
     rows = np.arange(4096, dtype=np.float32).reshape(4, 1024)
     np.save(place / "x.npy", rows)

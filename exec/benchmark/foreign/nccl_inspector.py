@@ -13,6 +13,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -21,8 +22,9 @@ from exec.benchmark.runner import busbw_factor
 from probes.errors import DataError
 from synth.collective import Kind
 
-__all__ = ["Inspected", "Waiting", "inspected", "is_inspector_text"]
+__all__ = ["Inspected", "TimedCall", "Waiting", "inspected", "is_inspector_text", "of_calls", "sends_of"]
 
+Executor = Literal["nccl-inspector", "flight-recorder"]
 _NAMED: dict[str, Kind] = {
     "AllReduce": "all_reduce",
     "AllGather": "all_gather",
@@ -57,11 +59,32 @@ class _Collective(msgspec.Struct):
     coll_exec_time_us: float
 
 
+class _Transfer(msgspec.Struct):
+    p2p: str = ""
+    p2p_peer: int = -1
+    p2p_msg_size_bytes: int = 0
+    p2p_exec_time_us: float = 0.0
+
+
 class _Record(msgspec.Struct):
     header: _Header
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    # Sends between two ranks have a record of another name.
     coll_perf: _Collective | None = None
+    p2p_perf: _Transfer | None = None
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One rank's part in a collective: of which communicator and call, the buffer as nccl-tests counts it."""
+
+    communicator: str
+    ranks: int
+    rank: int
+    host: str
+    kind: Kind
+    number: int
+    size_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -124,16 +147,57 @@ def inspected(files: Mapping[str, bytes]) -> Inspected:
 
     Raises DataError where a line is none of its records, or nothing in them is a collective.
     """
+    calls = [
+        call
+        for source, content in files.items()
+        for record in _records(content, source)
+        if (call := _call(record, source)) is not None
+    ]
+    found = of_calls(calls)
+    if found is None:
+        raise DataError(next(iter(files), ""), ["expected collectives of NCCL's Inspector, found none"])
+    return found
+
+
+def of_calls(calls: Iterable[TimedCall], executor: Executor = "nccl-inspector") -> Inspected | None:
+    """What timed calls tell together, whoever recorded them; None where there are none of two ranks.
+
+    Raises DataError where a communicator has two numbers of ranks.
+    """
     found: dict[str, _Communicator] = {}
-    for source, content in files.items():
-        for record in _records(content, source):
-            _add(found, record, source)
-    source = next(iter(files), "")
+    for call in calls:
+        _add(found, call)
     if not found:
-        raise DataError(source, ["expected collectives of NCCL's Inspector, found none"])
+        return None
     most = max(one.ranks for one in found.values())
     chosen = max((one for one in found.values() if one.ranks == most), key=lambda one: one.spent_s)
-    return Inspected(_report(chosen), tuple(_waits(chosen)), len(chosen.hosts), len(found) - 1)
+    return Inspected(_report(chosen, executor), tuple(_waits(chosen)), len(chosen.hosts), len(found) - 1)
+
+
+def sends_of(
+    files: Mapping[str, bytes],
+) -> tuple[dict[tuple[int, int], dict[int, list[float]]], dict[int, str]]:
+    """Seconds of sends by (rank from, rank to) and bytes in the largest communicator, and hosts by rank."""
+    records = [one for source, content in files.items() for one in _records(content, source)]
+    most = max((one.header.n_ranks for one in records), default=0)
+    name = next((one.header.id for one in records if one.header.n_ranks == most), "")
+    found: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    hosts = {}
+    for one in records:
+        sent = one.p2p_perf
+        if one.header.id != name:
+            continue
+        hosts[one.header.rank] = one.metadata.hostname or f"rank{one.header.rank}"
+        if (
+            sent is not None
+            and sent.p2p == "Send"
+            and sent.p2p_msg_size_bytes > 0
+            and sent.p2p_exec_time_us > 0
+        ):
+            pair = (one.header.rank, sent.p2p_peer)
+            if 0 <= sent.p2p_peer < most and pair[0] != pair[1]:
+                found[pair][sent.p2p_msg_size_bytes].append(sent.p2p_exec_time_us * 1e-6)
+    return {pair: dict(sizes) for pair, sizes in found.items()}, hosts
 
 
 def _records(content: bytes, source: str) -> Iterable[_Record]:
@@ -153,10 +217,10 @@ def _records(content: bytes, source: str) -> Iterable[_Record]:
             ) from error
 
 
-def _add(found: dict[str, _Communicator], record: _Record, source: str) -> None:
+def _call(record: _Record, source: str) -> TimedCall | None:
     header, perf = record.header, record.coll_perf
     if perf is None or perf.coll not in _NAMED:
-        return
+        return None
     for name, value, most in (
         ("header.n_ranks", header.n_ranks, _MOST_RANKS),
         ("header.rank", header.rank, header.n_ranks - 1),
@@ -165,27 +229,34 @@ def _add(found: dict[str, _Communicator], record: _Record, source: str) -> None:
     ):
         if not 0 <= value <= most:
             raise DataError(source, [f"{name}: expected a number from 0 to {most:g}, found {value}"])
-    if header.n_ranks < 2:
-        return
     kind = _NAMED[perf.coll]
-    own = found.setdefault(
-        header.id, _Communicator(header.n_ranks, {}, defaultdict(lambda: defaultdict(dict)))
-    )
-    if own.ranks != header.n_ranks:
-        raise DataError(
-            source, [f"header.n_ranks: {header.id} has {own.ranks} ranks, found {header.n_ranks}"]
-        )
-    own.hosts[header.rank] = record.metadata.hostname or "?"
     size_bytes = perf.coll_msg_size_bytes * (header.n_ranks if kind in _OF_EACH_RANK else 1)
-    own.times_s[kind, size_bytes][perf.coll_sn][header.rank] = perf.coll_exec_time_us * 1e-6
+    host = record.metadata.hostname or "?"
+    seconds = perf.coll_exec_time_us * 1e-6
+    return TimedCall(header.id, header.n_ranks, header.rank, host, kind, perf.coll_sn, size_bytes, seconds)
 
 
-def _report(one: _Communicator) -> Report:
+def _add(found: dict[str, _Communicator], call: TimedCall) -> None:
+    if call.ranks < 2:
+        return
+    own = found.setdefault(
+        call.communicator, _Communicator(call.ranks, {}, defaultdict(lambda: defaultdict(dict)))
+    )
+    if own.ranks != call.ranks:
+        raise DataError(
+            call.communicator,
+            [f"header.n_ranks: {call.communicator} has {own.ranks} ranks, found {call.ranks}"],
+        )
+    own.hosts[call.rank] = call.host
+    own.times_s[call.kind, call.size_bytes][call.number][call.rank] = call.seconds
+
+
+def _report(one: _Communicator, executor: Executor) -> Report:
     rows = [_row(kind, size, calls, one.ranks) for (kind, size), calls in sorted(one.times_s.items())]
     return Report(
         ranks=one.ranks,
         hosts=tuple(dict.fromkeys(one.hosts[rank] for rank in sorted(one.hosts))),
-        executor="nccl-inspector",
+        executor=executor,
         library="NCCL",
         warmup=0,
         iterations=max(len(calls) for calls in one.times_s.values()),

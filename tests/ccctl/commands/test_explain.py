@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -279,3 +280,72 @@ def test_the_page_of_threads_says_what_is_said(row, machine, tmp_path, run_ccctl
     carried = [told["algorithms"][name]["busbw_gbs"] for name in ("ring", "tree")]
     assert carried == pytest.approx([float(one) for one in peers.split(", ")], abs=0.51)
     assert told["verdict"] == verdict
+
+
+@pytest.fixture
+def flight(tmp_path):
+    """Dumps of four ranks: the last has not begun the second all_reduce; rank 1 came last to the first."""
+    (tmp_path / "flight").mkdir()
+    for rank in range(4):
+        entries = [
+            {
+                "process_group": ["0", "default_pg"],
+                "collective_seq_id": number,
+                "profiling_name": "nccl:all_reduce",
+                "input_sizes": [[1 << 18]],
+                "input_dtypes": ["Float"],
+                "state": state,
+                "duration_ms": duration,
+            }
+            for number, state, duration in ((1, "completed", 1.0 if rank == 1 else 5.0), (2, "started", None))
+            if rank != 3 or number == 1
+        ]
+        sent = {
+            "process_group": ["0", "default_pg"],
+            "p2p_seq_id": 1,
+            "is_p2p": True,
+            "profiling_name": f"nccl:send {rank}->{(rank + 1) % 4}",
+            "input_sizes": [[1 << 18]],
+            "input_dtypes": ["Float"],
+            "state": "completed",
+            "duration_ms": 0.25,
+        }
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+        content = pickle.dumps(
+            {"version": "2.5", "pg_config": config, "entries": [*entries, sent]}, protocol=2
+        )
+        (tmp_path / "flight" / f"nccl_trace_rank_{rank}").write_bytes(content)
+
+
+def test_a_flight_recorder_tells_who_is_waited_for(flight, run_ccctl):
+    done = run_ccctl("explain", "flight")
+    assert done.returncode == 1 and "flight: 1 rank holds others up: 3" in done.stderr
+    assert "PyTorch's flight recorder: 4 ranks, 1 communicator" in done.stdout
+    assert "late: rank 3 of 0 has not begun nccl:all_reduce 2, in which 3 ranks wait" in done.stdout
+    assert "1 ms by itself, 4 ms waited for the last rank, rank 1 in 100.0 % of 1 call" in done.stdout
+    told = json.loads(run_ccctl("explain", "flight", "--json").stdout)
+    assert [(one["what"], one["rank"]) for one in told["late"]] == [("late", 3)]
+
+
+def test_a_flight_recorder_beside_its_network(flight, run_ccctl):
+    done = run_ccctl("explain", "flight", "--network", "switch:4", "--bandwidth", "10GB/s")
+    assert done.returncode == 1 and "all_reduce" in done.stdout and "holds others up" in done.stderr
+
+
+def test_recorded_sends_are_written_as_a_profile(flight, run_ccctl, tmp_path):
+    run_ccctl("explain", "flight", "--profile", "passive.json")
+    found = codec.read(str(tmp_path / "passive.json"), "profile").body
+    assert found.links.src.tolist() == [0, 1, 2, 3] and found.links.dst.tolist() == [1, 2, 3, 0]
+
+
+def test_without_sends_there_is_no_profile(well, run_ccctl):
+    done = run_ccctl("explain", well, "--profile", "passive.json")
+    assert done.returncode == 2 and "no timed message between two ranks" in done.stderr
+
+
+def test_a_pickle_that_is_a_program_is_refused(tmp_path, run_ccctl):
+    (tmp_path / "nccl_trace_rank_0").write_bytes(
+        b"\x80\x02cos\nsystem\nX\x0d\x00\x00\x00touch pwned  \x85R.profiling_name"
+    )
+    done = run_ccctl("explain", "nccl_trace_rank_0")
+    assert done.returncode == 65 and "plain data alone" in done.stderr and not (tmp_path / "pwned").exists()

@@ -1,0 +1,289 @@
+"""Dumps of PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE): who is late, and what transfers took.
+
+Each rank writes a file, ``nccl_trace_rank_3``, a pickle, or its JSON. A pickle is a program: it is read by an
+unpickler that knows no name but those of PyTorch's plain lists, so that none of it is carried out. Entries of
+one process group and sequence number are one call. Durations are there with TORCH_NCCL_ENABLE_TIMING=1 alone;
+a kernel runs from its rank's own start, so that, as with NCCL's Inspector, the shortest of a call is that of
+the rank that came last.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import PurePath
+from typing import Any
+
+from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
+from exec.benchmark.foreign.nccl_inspector import TimedCall
+from probes.errors import DataError
+from synth.collective import Kind
+
+__all__ = [
+    "Call",
+    "flight_calls",
+    "flight_recorded",
+    "is_flight_pickle",
+    "is_flight_text",
+    "late_ranks",
+    "timed_calls",
+]
+
+_NAMED = re.compile(r"rank_?([0-9]{1,6})")
+_PEERS = re.compile(r"^\w+:(send|recv) ([0-9]{1,6})(->|<-)([0-9]{1,6})")
+_BYTES = {
+    "Double": 8,
+    "Long": 8,
+    "ComplexFloat": 8,
+    "Float": 4,
+    "Int": 4,
+    "Half": 2,
+    "BFloat16": 2,
+    "Short": 2,
+}
+# As PyTorch names them, without the library and underscores; an all_gather's input is one rank's part.
+_KINDS: dict[str, Kind] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "all_gather_base": "all_gather",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "all_to_all": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+# A dump holds some thousand entries; of a job of many groups a name is told this often.
+_MOST_TOLD = 64
+_WAITING = frozenset({"scheduled", "started"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One rank's part in a call; ``seconds`` is None where nothing was timed, ``size_bytes`` its input."""
+
+    group: str
+    number: int
+    rank: int
+    name: str
+    size_bytes: int
+    state: str
+    seconds: float | None
+    members: tuple[int, ...]
+
+
+class _Plain(pickle.Unpickler):
+    """Reads lists, dicts and numbers; every name is refused but PyTorch's lists of numbers."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch.jit._pickle" and name in ("build_intlist", "build_doublelist", "build_boollist"):
+            return list
+        raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+
+    def persistent_load(self, _pid: Any) -> Any:
+        raise pickle.UnpicklingError("a tensor is no plain data")
+
+
+def is_flight_pickle(content: bytes) -> bool:
+    """Whether a file looks like a dump in the form of a pickle."""
+    return content[:1] == b"\x80" and b"profiling_name" in content[: 1 << 20]
+
+
+def is_flight_text(content: bytes) -> bool:
+    """Whether a file looks like a dump in the form of JSON."""
+    start = content[: 1 << 20]
+    return start.lstrip()[:1] == b"{" and (b'"pg_config"' in start or b'"profiling_name"' in start)
+
+
+def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
+    """What the dumps of a job, by the names of their files, tell together; raises DataError."""
+    calls = flight_calls(files)
+    if not calls:
+        raise DataError(
+            next(iter(files), ""), ["expected a dump of PyTorch's flight recorder: it has no entries"]
+        )
+    ranks = {one.rank for one in calls}
+    every = ranks | {rank for one in calls for rank in one.members}
+    groups = {one.group for one in calls}
+    lags = tuple(late_ranks(calls, ranks))
+    return Recorded(
+        "PyTorch's flight recorder", len(every), len(groups), lags, SentMessages(_sends(calls), {})
+    )
+
+
+def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
+    """All entries of all files; the rank of a file is in it, or in its name."""
+    found: list[Call] = []
+    for source, content in files.items():
+        document = _document(content, source)
+        rank = _rank_of(document, source)
+        members = {
+            str(group): _members(config.get("ranks"))
+            for group, config in _mapping(document.get("pg_config")).items()
+            if isinstance(config, dict)
+        }
+        entries = document.get("entries", [])
+        if not isinstance(entries, list):
+            raise DataError(source, ["entries: expected a list"])
+        for at, entry in enumerate(entries):
+            if not isinstance(entry, dict):
+                raise DataError(source, [f"entries[{at}]: expected a dict, found {type(entry).__name__}"])
+            found.append(_call(entry, rank, members, f"{source}: entries[{at}]"))
+    return found
+
+
+def _document(content: bytes, source: str) -> dict[str, Any]:
+    try:
+        pickled = content[:1] == b"\x80"
+        document = _Plain(io.BytesIO(content)).load() if pickled else json.loads(content)
+    except Exception as error:  # A damaged pickle raises whatever it comes upon.
+        raise DataError(
+            source, [f"expected a dump of PyTorch's flight recorder, plain data alone: {error}"]
+        ) from error
+    if not isinstance(document, dict):
+        raise DataError(source, ["expected a dump of PyTorch's flight recorder, a dict"])
+    return document
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _members(value: Any) -> tuple[int, ...]:
+    """The ranks of a group: PyTorch writes the list as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return ()
+    return tuple(one for one in value if isinstance(one, int)) if isinstance(value, list) else ()
+
+
+def _rank_of(document: dict[str, Any], source: str) -> int:
+    if isinstance(rank := document.get("rank"), int):
+        return rank
+    named = _NAMED.search(PurePath(source).name)
+    if named is None:
+        raise DataError(
+            source, ["whose dump this is cannot be told"], hint="Files are named nccl_trace_rank_0, _1, …"
+        )
+    return int(named[1])
+
+
+def _call(entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...]], where: str) -> Call:
+    group = entry.get("process_group", entry.get("pg_id", "0"))
+    name = str(group[0] if isinstance(group, (list, tuple)) and group else group)
+    numbers = [
+        entry.get(key) for key in ("p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id", "seq_id")
+    ]
+    number = next((one for one in numbers if isinstance(one, int)), None)
+    if number is None:
+        raise DataError(where, ["collective_seq_id: expected a number"])
+    duration = entry.get("duration_ms")
+    return Call(
+        group=name,
+        number=number,
+        rank=rank,
+        name=str(entry.get("profiling_name", "")),
+        size_bytes=_size(entry),
+        state=str(entry.get("state", "")),
+        seconds=duration * 1e-3 if isinstance(duration, (int, float)) and duration > 0 else None,
+        members=members.get(name, ()),
+    )
+
+
+def _size(entry: dict[str, Any]) -> int:
+    sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
+    kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(sizes or ())
+    total = 0
+    for shape, kind in zip(sizes if isinstance(sizes, list) else (), kinds, strict=False):
+        if isinstance(shape, list) and all(isinstance(one, int) and one >= 0 for one in shape):
+            total += prod(shape) * _BYTES.get(str(kind), 1)
+    return total
+
+
+def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> Iterator[Lag]:
+    """Ranks that have not begun what others wait in, that began something else, or wrote no dump."""
+    dumped, told = set(dumped), 0
+    by_call: dict[tuple[str, int], list[Call]] = defaultdict(list)
+    for one in calls:
+        if not _PEERS.match(one.name):
+            by_call[one.group, one.number].append(one)
+    last = {(one.group, one.rank): -1 for parts in by_call.values() for one in parts}
+    for (group, number), parts in by_call.items():
+        for one in parts:
+            last[group, one.rank] = max(last[group, one.rank], number)
+    for (group, number), parts in sorted(by_call.items()):
+        if told >= _MOST_TOLD:
+            return
+        names = Counter((one.name, one.size_bytes) for one in parts)
+        if len(names) > 1:
+            usual = names.most_common(1)[0][0]
+            for one in parts:
+                if (
+                    (one.name, one.size_bytes) != usual
+                    and "gather" not in one.name
+                    and "scatter" not in one.name
+                ):
+                    told += 1
+                    mine = f"{one.name} of {one.size_bytes} bytes"
+                    text = f"call {number} is {mine}, of others {usual[0]} of {usual[1]}"
+                    yield Lag("apart", group, one.rank, "", text)
+        waiting = [one for one in parts if one.state in _WAITING]
+        if not waiting:
+            continue
+        here = {one.rank for one in parts}
+        for rank in sorted(set(waiting[0].members) - here):
+            told += 1
+            name = waiting[0].name
+            if rank not in dumped:
+                text = f"wrote no dump; {len(waiting)} ranks wait in {name} {number}"
+                yield Lag("missing", group, rank, "", text)
+            elif last.get((group, rank), -1) < number:
+                begun = last.get((group, rank), -1)
+                done = f"its last call is {begun}" if begun >= 0 else "it has begun none"
+                text = f"has not begun {name} {number}, in which {len(waiting)} ranks wait; {done}"
+                yield Lag("late", group, rank, "", text)
+        if here >= set(waiting[0].members) and len(waiting) < len(parts):
+            for one in waiting:
+                told += 1
+                text = (
+                    f"is still in {one.name} {number}, which {len(parts) - len(waiting)} ranks have completed"
+                )
+                yield Lag("stuck", group, one.rank, "", text)
+
+
+def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]]]:
+    """Seconds of completed sends between two ranks; the name of the entry says which."""
+    found: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in calls:
+        named = _PEERS.match(one.name)
+        if named is None or one.seconds is None or one.size_bytes < 1 or named[1] != "send":
+            continue
+        peer = int(named[4])
+        # The ranks of a name are those within its group.
+        dst = one.members[peer] if peer < len(one.members) else peer
+        if dst != one.rank:
+            found[one.rank, dst][one.size_bytes].append(one.seconds)
+    return {pair: dict(sizes) for pair, sizes in found.items()}
+
+
+def timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
+    """The completed collectives that have a duration; the hosts of ranks are not known."""
+    for one in calls:
+        kind = _KINDS.get(one.name.partition(":")[2].strip("_"))
+        if kind is None or one.seconds is None or one.state != "completed" or len(one.members) < 2:
+            continue
+        if one.rank not in one.members or one.size_bytes < 1:
+            continue
+        ranks = len(one.members)
+        size_bytes = one.size_bytes * (ranks if kind == "all_gather" else 1)
+        place = one.members.index(one.rank)
+        yield TimedCall(one.group, ranks, place, "?", kind, one.number, size_bytes, one.seconds)
