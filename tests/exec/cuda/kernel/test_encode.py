@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.cuda.kernel.encode import BLOCK, encoded
+from exec.cuda.kernel.encode import BLOCK, encoded, wire_protocol_of
 from exec.cuda.kernel.rows import DOES, STEP
 from exec.program.layout import Layout
 from probes.columns import ints
@@ -88,3 +88,12 @@ def test_a_copy_moves_twice_what_it_copies():
     # Each rank of two sends its half, adds what it received to its other half and the same again, copied.
     received_and_added, sent, received = 3 * 50, 2 * 50, 2 * 50
     assert table.moved_bytes == 2 * 4 * (sent + received_and_added + sent + received)
+
+
+def test_only_what_asks_for_ll_goes_by_ll():
+    program = lower(ring_all_reduce(2))
+    found = [wire_protocol_of(replace(program, protocol=name)) for name in ("Simple", "LL128", "LL")]
+    assert found == ["Simple", "Simple", "LL"]
+    simple, lines = (encoded(Layout(program, 301), 4, wire_protocol=by) for by in ("Simple", "LL"))
+    assert lines.slices == 1
+    assert lines.place_bytes == 2 * simple.place_bytes
