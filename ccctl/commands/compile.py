@@ -280,6 +280,7 @@ def _refuse_for_traces(to: str, given: Sequence[object], fuse: bool) -> None:
 
 def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> None:
     """MSCCL XML of a selection, a file for each range of sizes, named by where it begins."""
+    from ccctl.arguments.dsl_file import is_algorithm
     from ccctl.arguments.proven import refuse_unproven
     from ccctl.launching import Drawn
     from ccctl.render.text.selection import draw_runtime, runtime_summary
@@ -288,6 +289,10 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     from synth.msccl.write import write_xml
     from synth.portfolio.runtime_sweep import runtime_sweep
 
+    if is_algorithm(path):
+        raise UsageError(
+            f"--to msccl: {path} is one program, not a selection", hint="Write its XML with -o FILE.xml."
+        )
     if output == "-":
         raise UsageError(
             "-o -: a selection is a file for each range of sizes", hint="Name a folder: -o xmls."
