@@ -33,8 +33,8 @@ What you just saw
   schedule.json   an all-reduce synthesized for exactly those links, proven, with its bound
   program.json    the same as instructions for each rank
   report.json     its times beside the MPI library's own Allreduce, every element checked
-"ours" is how many times faster than the library it was, and than predicted: from the profile, for
-ranks that do not share cores ($(nproc) here for $ranks ranks).
+"ours" is how many times faster than the library it was, and than predicted from the profile: from what the
+ranks copy and add on the cores that there are ($(nproc) here for $ranks ranks).
 
 What to do next
   ccctl show $out/schedule.json

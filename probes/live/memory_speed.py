@@ -24,8 +24,8 @@ Floats32 = NDArray[np.float32]
 
 # From the innermost caches to beyond the largest; of an operand, of which a sum has three.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# As often as so many bytes need, and each so many times, of which the median counts.
-_BYTES, _TIMES = 4 << 20, 5
+# As often as so many bytes need, and each so many times, of which the median counts; beyond them fewer times.
+_BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
 # After so many bytes ranks that share cores take turns, as in a run: each finds caches as others left them.
 _TURN_BYTES = 512 << 10
 # Elements of what comes at once, to be added.
@@ -95,7 +95,7 @@ def _timed(
     turns = max(1, _BYTES // size_bytes) if before is None else 1
     at_once = max(1, _TURN_BYTES // size_bytes)
     taken_s = []
-    for _ in range(_TIMES if before is None else 2 * _TIMES):
+    for _ in range((_TIMES if size_bytes <= _BYTES else _FEWER_TIMES) * (1 if before is None else 2)):
         if before is not None:
             before()
         comm.Barrier()
