@@ -180,7 +180,7 @@ def ending(monkeypatch, capsys, raised):
                 raise raised
             return raised
 
-    monkeypatch.setattr(command_line.typer.main, "get_command", lambda _: Command())
+    monkeypatch.setattr(command_line, "command_line", Command)
     with pytest.raises(SystemExit) as left:
         command_line.main()
     return left.value.code, capsys.readouterr().err
@@ -217,7 +217,7 @@ def test_the_end_of_a_file_that_nobody_expected_is_no_interruption(monkeypatch, 
 
     app = command_line.typer.Typer(add_completion=False)
     app.command()(broken)
-    monkeypatch.setattr(command_line, "app", app)
+    monkeypatch.setattr(command_line, "command_line", lambda: command_line.typer.main.get_command(app))
     monkeypatch.setattr(sys, "argv", ["ccctl"])
     with pytest.raises(SystemExit) as left:
         command_line.main()

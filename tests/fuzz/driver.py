@@ -27,13 +27,6 @@ class Ended:
     stderr: str
 
 
-@functools.cache
-def _command_once(app: typer.Typer) -> object:
-    """The commands of the application, built once: that takes ten times as long as most mutants."""
-    return _build(app)
-
-
-_build = typer.main.get_command
 # typer reads the parameters of every callback anew at each call: a third of the time of a short command.
 typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
 
@@ -42,14 +35,11 @@ def call(*arguments: str, stdin: bytes = b"") -> Ended:
     """Run ``ccctl ARGUMENTS``."""
 
     def run() -> int:
-        typer.main.get_command = _command_once
         sys.argv = ["ccctl", *arguments]
         try:
             ccctl.main.main()
         except SystemExit as leaving:
             return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        finally:
-            typer.main.get_command = _build
         return 0
 
     return _captured(run, stdin)
