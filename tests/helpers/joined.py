@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+
+from warm_commands import WarmCommands
 
 __all__ = ["KEY", "exchange_through", "run_joined"]
 
 KEY = bytes(range(32))
 _PATIENCE_S = 200
-ROOT = Path(__file__).parents[2]
 
 _PREAMBLE = """
 import sys
@@ -53,25 +54,21 @@ def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s:
     ``arguments`` are ``sys.argv[4:]``. Raises AssertionError with what a rank said where one fails.
     """
     text = _PREAMBLE + textwrap.dedent(script)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-P", "-c", text, str(rank), str(size), str(folder), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests/helpers")))},
-        )
-        for rank in range(size)
-    ]
-    try:
-        found = [rank.communicate(timeout=timeout_s) for rank in ranks]
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
+
+    def run(rank: int) -> subprocess.CompletedProcess[str]:
+        words = [str(rank), str(size), str(folder), *arguments]
+        return _ranks().run(words, "", folder, timeout_s, text)
+
+    with ThreadPoolExecutor(size) as pool:
+        found = list(pool.map(run, range(size)))
     said = "\n".join(
-        f"rank {number}: {one.returncode}\n{out}{error}"
-        for number, (one, (out, error)) in enumerate(zip(ranks, found, strict=True))
+        f"rank {number}: {one.returncode}\n{one.stdout}{one.stderr}" for number, one in enumerate(found)
     )
-    assert all(one.returncode in (0, -9) for one in ranks), said
-    return [out for out, _ in found]
+    assert all(one.returncode in (0, -9) for one in found), said
+    return [one.stdout for one in found]
+
+
+@cache
+def _ranks() -> WarmCommands:
+    """The process that ranks are forked from; it ends with this one."""
+    return WarmCommands()

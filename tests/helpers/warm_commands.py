@@ -1,4 +1,4 @@
-"""Runs ccctl in processes that are forked from one which has imported what its commands import.
+"""Runs ccctl, or scripts, in processes that are forked from one which has imported what commands import.
 
 That is most of the time of a short command. Each is a process of its own, with its arguments, its folder and
 its streams, and the first one has done nothing but import and read the options of all commands. It ends as
@@ -19,6 +19,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 _MOST_BYTES = 1 << 20
 # What ranks, GPUs and frameworks need is left to those who need it.
@@ -32,18 +34,24 @@ class WarmCommands:
     def __init__(self):
         self._environment = _compared(os.environ)
         self._server = None
+        self._starting = threading.Lock()
 
-    def run(self, words, text, folder, timeout):
-        """As ``subprocess.run`` of ``ccctl WORDS`` in ``folder``, with ``text`` on its standard input."""
-        if self._server is None:
-            self._start()
+    def run(self, words, text, folder, timeout, script=None):
+        """As ``subprocess.run`` of ``ccctl WORDS`` in ``folder``, with ``text`` on its standard input.
+
+        With a ``script``, of ``python -P -c SCRIPT WORDS`` instead, which finds the helpers of tests.
+        """
+        with self._starting:
+            if self._server is None:
+                self._start()
+        variables = None if script is None else dict(os.environ)
         given, stdin = os.pipe()
         pipes = [os.pipe() for _ in range(2)]
         told, reply = socket.socketpair()
         with told:
             fds = [given, *(write for _, write in pipes), reply.fileno()]
             try:
-                socket.send_fds(self._control, [pickle.dumps((words, str(folder)))], fds)
+                socket.send_fds(self._control, [pickle.dumps((words, str(folder), script, variables))], fds)
             finally:
                 for fd in fds[:-1]:
                     os.close(fd)
@@ -137,7 +145,7 @@ def _main():
     import_module("ccctl.main").command_line()
     gc.collect()
     gc.freeze()
-    (words, folder), streams = _serve(control)
+    (words, folder, script, variables), streams = _serve(control)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -147,15 +155,25 @@ def _main():
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     os.chdir(folder)
-    sys.argv = ["ccctl", *words]
+    sys.argv = ["ccctl" if script is None else "-c", *words]
+    status = 0
     try:
-        runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
+        if script is None:
+            runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
+        else:
+            here = str(Path(__file__).parent)
+            sys.path.insert(0, here)
+            os.environ.clear()
+            os.environ.update(variables, PYTHONPATH=here)
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            exec(script, main.__dict__)
     except SystemExit as leaving:
-        threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(leaving.code)
+        status = leaving.code or 0
+    threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
