@@ -288,7 +288,8 @@ class Steps:
         fits = Fits(samples, self._places)
         beta = {pair: float(value) for pair, value in zip(fits.pairs, fits.column(""), strict=True)}
         contended = {fits.pairs[row]: gain for row, gain in fits.contended.items()}
-        return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples))
+        alone = frozenset(pair for pair in samples.again if pair in beta)
+        return Known(beta, contended, self._places, kept_waiting(fits.between_hosts, samples), alone)
 
     def _wants_trials(self, known: Known) -> bool:
         """Where nobody said: when links slow each other down, or a host has several ranks."""

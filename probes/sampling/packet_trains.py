@@ -12,6 +12,7 @@ buffer that stays in the cache, a copy looks twice as fast as it will be.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
 _AGREE, _TIMES = 1.03, 3
+# Those that differ by more wait for others: once more tells no more, what is held up is measured alone.
+_HELD_UP = 1.25
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
@@ -189,16 +192,16 @@ def receive(
             for arrived in rows:
                 found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
                 asked_s = float(arrived[-1])
-        if wanted or not is_slow(pace) or _agree(found):
+        if wanted or not is_slow(pace) or not _AGREE < _differ(found) < _HELD_UP:
             break
     comm.send(None, dest=peer, tag=_TAG)
     return found
 
 
-def _agree(found: Trains) -> bool:
-    """Whether several trains tell the same pace."""
+def _differ(found: Trains) -> float:
+    """How many times longer the slowest of several trains took than the fastest; of one, nobody knows."""
     paces = [value / size for size, values in found.seconds.items() for value in values]
-    return len(paces) > 1 and max(paces) < _AGREE * min(paces)
+    return max(paces) / min(paces) if len(paces) > 1 else math.inf
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,13 +14,21 @@ from probes.sampling.prober import Flow, Prober
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 
-__all__ = ["MOST_TRIALS", "SHARED", "Known", "SpentError", "Trial", "Trials", "attempts", "carries"]
+__all__ = [
+    "GLANCE",
+    "MOST_TRIALS",
+    "SHARED",
+    "Known",
+    "SpentError",
+    "Sure",
+    "Trial",
+    "Trials",
+    "attempts",
+    "carries",
+]
 
 # Flows that take equally long alone; each host takes part in one of them only.
 Trial = tuple[Pair, ...]
-Try = Callable[[Sequence[Trial]], Sequence[float]]
-# The bytes of each flow, seconds until all are through.
-Carry = Callable[[Mapping[Pair, float]], float]
 
 MOST_TRIALS = 64
 # How many times longer flows take together than alone: 1 where they share nothing, 2 where of two one at a
@@ -27,10 +36,13 @@ MOST_TRIALS = 64
 SHARED = 1.29
 # Below this nothing held the flows up.
 _DOUBTFUL = 1.1
+_AS_EXPECTED = 1.06
 _REPEATS, _FLOW_S = 2, 0.03
 # Where links are slow, flows last so long that what queues and shapers let through at once weighs little.
-_SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.08
+_SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
 _CARRY_S = 0.25
+# A trunk that carries what a trial told already needs no second look.
+_TOLD = 1.03
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
@@ -40,16 +52,36 @@ class SpentError(Exception):
 
 
 @dataclass(frozen=True)
+class Sure:
+    """Which slowdowns need no second look: up to ``below``, as a disturbance only adds, or near ``about``."""
+
+    below: float = _DOUBTFUL
+    about: float = math.inf
+
+    def holds(self, slowdown: float) -> bool:
+        return slowdown <= self.below or 1 / _AS_EXPECTED < slowdown / self.about < _AS_EXPECTED
+
+
+# One look, where another trial follows that tells whether it was disturbed.
+GLANCE = Sure(below=math.inf)
+Try = Callable[[Sequence[Trial], Sure], Sequence[float]]
+# The bytes of each flow, seconds until all are through.
+Carry = Callable[[Mapping[Pair, float]], float]
+
+
+@dataclass(frozen=True)
 class Known:
     """What the rounds told: seconds a byte of each measured link, and which are contended, how many times.
 
     ``kept_waiting`` are those that are faster alone than they mostly were in company: a sign, no proof.
+    ``alone`` are those that were measured alone: what they take in a trial is known before.
     """
 
     beta: Mapping[Pair, float]
     contended: Mapping[Pair, float]
     places: Sequence[Place]
     kept_waiting: Mapping[Pair, float] = field(default_factory=dict)
+    alone: frozenset[Pair] = frozenset()
 
     @cached_property
     def slow(self) -> bool:
@@ -79,7 +111,7 @@ class Trials:
     def left(self) -> int:
         return MOST_TRIALS - self.made
 
-    def slowdowns(self, trials: Sequence[Trial]) -> list[float]:
+    def slowdowns(self, trials: Sequence[Trial], sure: Sure = Sure()) -> list[float]:
         """How many times longer the flows of each trial take together than alone.
 
         Raises SpentError beyond the limit or the clock.
@@ -87,7 +119,7 @@ class Trials:
         if len(trials) > self.left:
             raise SpentError
         self.made += len(trials)
-        found = self.attempt(trials)
+        found = self.attempt(trials, sure)
         if np.isnan(found).any():
             raise SpentError
         return [max(1.0, float(value)) for value in found]
@@ -101,24 +133,26 @@ class Trials:
             raise SpentError
         self.made += 1
         wanted = {pair: rate * _CARRY_S for pair, rate in rates.items()}
-        taken_s = min(self.carry(wanted) for _ in range(_REPEATS))
+        taken_s = self.carry(wanted)
+        if not taken_s < _TOLD * _CARRY_S:
+            taken_s = min(taken_s, self.carry(wanted))
         if np.isnan(taken_s):
             raise SpentError
         return sum(wanted.values()) / taken_s
 
-    def shared(self, trials: Sequence[Trial]) -> list[bool]:
+    def shared(self, trials: Sequence[Trial], sure: Sure = Sure(below=SHARED)) -> list[bool]:
         """Whether the flows of each trial share a port; raises SpentError as `slowdowns` does."""
-        return [value > SHARED for value in self.slowdowns(trials)]
+        return [value > SHARED for value in self.slowdowns(trials, sure)]
 
 
 def attempts(prober: Prober, known: Known) -> Try:
     """How all ranks run trials together, those that have no host in common at the same time."""
     alone: dict[Pair, list[float]] = {}
 
-    def attempt(trials: Sequence[Trial]) -> list[float]:
+    def attempt(trials: Sequence[Trial], sure: Sure) -> list[float]:
         found: dict[Trial, float] = {}
         for wave in _apart(trials, known):
-            found |= _wave(prober, known, wave, alone)
+            found |= _wave(prober, known, wave, alone, sure)
         return [found[trial] for trial in trials]
 
     return attempt
@@ -137,13 +171,13 @@ def carries(prober: Prober, known: Known) -> Carry:
 
 
 def _wave(
-    prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]]
+    prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]], sure: Sure
 ) -> dict[Trial, float]:
     """How many times longer the flows of each trial take together than alone.
 
     Until all have ended, as of two that share a port one may well be let through first. A disturbance only
-    makes flows slower, so what is fast enough together is so; anything else is tried again. What a flow
-    takes ``alone`` is measured in its first trials only.
+    makes flows slower, so what is fast enough together is so; what is not ``sure`` is tried again. What a
+    flow takes ``alone`` is measured in its first trials only, of a slow link not even there if it is known.
     """
     together: dict[Trial, float] = {}
 
@@ -161,6 +195,10 @@ def _wave(
 
     out_of_time = dict.fromkeys(wave, float("nan"))
     repeats = _SLOW_REPEATS if known.slow else _REPEATS
+    for pair in {pair for trial in wave for pair in trial} & known.alone:
+        if is_slow(known.beta[pair]):
+            train = _sized(pair, known, _SLOW_FLOW_S / known.beta[pair]).train
+            alone.setdefault(pair, [train.messages * train.size_bytes * known.beta[pair]])
     if not at_once(wave, "shared ports, at once"):
         return out_of_time
     for turn in range(max(map(len, wave))):
@@ -172,7 +210,7 @@ def _wave(
             return out_of_time
         for pair, seconds in took.items():
             alone.setdefault(pair, []).append(seconds)
-    doubtful = [trial for trial in wave if slowdown(trial) > _DOUBTFUL]
+    doubtful = [trial for trial in wave if not sure.holds(slowdown(trial))]
     if doubtful and not at_once(doubtful, "shared ports, at once again"):
         return out_of_time
     return {trial: slowdown(trial) for trial in wave}

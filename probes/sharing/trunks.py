@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
-from probes.sharing.trials import SHARED, Known, SpentError, Trial, Trials
+from probes.sharing.trials import GLANCE, SHARED, Known, SpentError, Sure, Trial, Trials
 
 __all__ = ["one_at_a_time", "trunk_shares"]
 
@@ -26,6 +26,8 @@ _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
 # A host is tried where its flow, if it crosses the trunk, slows those down that do at least so many times.
 _LEAST_CONTRAST = 1.15
+# Where it does so more clearly, one look that finds just that is enough.
+_CLEAR_CONTRAST = 1.3
 _MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
 # A trunk that carries so much more than its fastest link has a rate of its own.
 _FASTER = 1.05
@@ -65,11 +67,11 @@ def trunk_shares(known: Known, trials: Trials) -> tuple[list[Share], list[str]]:
     left = {**known.kept_waiting, **known.contended}
     with contextlib.suppress(SpentError):
         while left and len(found) < _MOST_TRUNKS:
-            seed = _seed(left, known, trials)
-            if seed is None:
+            seed, slowdown = _seed(left, known, trials)
+            if not seed:
                 sure = {pair: gain for pair, gain in known.contended.items() if pair in left}
                 return found, [_unexplained(sure)] if len(sure) > 1 else []
-            found += (first := _through(seed, known, trials))
+            found += (first := _through(seed, slowdown, known, trials))
             found += _racks_within(first[0], found, known, trials) if first else ()
             covered = {pair for share in found for pair in share.pairs} | set(seed)
             left = {pair: gain for pair, gain in left.items() if pair not in covered}
@@ -88,18 +90,19 @@ def one_at_a_time(
     return first_fit(pairs, needed)
 
 
-def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> Trial | None:
-    """As few links as slow each other down although no two have a host in common; None if there are none.
+def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> tuple[Trial, float]:
+    """As few links as slow each other down although no two have a host in common, and how many times.
 
-    Tried twice, as a disturbance may make any look so.
+    Without any if there are none. A glance is enough on the way: the last trial tells of a disturbance.
     """
     for pair in sorted(contended, key=lambda pair: (-contended[pair], pair))[:_MOST_SEEDS]:
         for loaded in _loads(pair, contended, known):
-            if trials.shared([loaded])[0]:
+            if trials.shared([loaded], GLANCE)[0]:
                 seed = _fewest(loaded, known, trials)
-                if trials.shared([seed])[0]:
-                    return seed
-    return None
+                slowdown = trials.slowdowns([seed], Sure(below=SHARED))[0]
+                if slowdown > SHARED:
+                    return seed, slowdown
+    return (), 1.0
 
 
 def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
@@ -127,7 +130,7 @@ def _fewest(flows: Trial, known: Known, trials: Trials) -> Trial:
         first = 0
         while first < len(flows):
             rest = flows[:first] + flows[first + size :]
-            if len(rest) > 1 and trials.shared([rest])[0]:
+            if len(rest) > 1 and trials.shared([rest], GLANCE)[0]:
                 flows = rest
             else:
                 first += size
@@ -140,11 +143,16 @@ def _stride(pair: Pair, known: Known) -> int:
     return (order.index(known.host(pair[1])) - order.index(known.host(pair[0]))) % len(order)
 
 
-def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
-    """The trunk that the links of ``seed`` cross, and the one back."""
+def _through(
+    seed: Trial, slowdown: float, known: Known, trials: Trials, beyond: Sequence[str] = ()
+) -> list[Share]:
+    """The trunk that the links of ``seed`` cross, which slow each other down so much, and the one back.
+
+    The hosts ``beyond`` are known to be on its far side.
+    """
     near, far = ([known.host(pair[end]) for pair in seed] for end in (0, 1))
-    there = _Trunk(near, far, _rate(seed, known) / trials.slowdowns([seed])[0])
-    _find_sides(there, known, trials)
+    there = _Trunk(near, far, _rate(seed, known) / slowdown)
+    _find_sides(there, beyond, known, trials)
     back = _Trunk(there.far, there.near, there.rate)
     shares = []
     for trunk in (there, back):
@@ -152,8 +160,9 @@ def _through(seed: Trial, known: Known, trials: Trials) -> list[Share]:
         flows = _without_common_host(trunk.links(known), known)
         expected = trunk.slowdown(flows, known)
         if expected > _LEAST_CONTRAST:
-            found = trials.slowdowns([flows])[0]
-            if found > min(math.sqrt(expected), SHARED):
+            least = min(math.sqrt(expected), SHARED)
+            found = trials.slowdowns([flows], Sure(below=least, about=expected))[0]
+            if found > least:
                 trunk.rate = _rate(flows, known) / found
                 trunk.rate = trials.carried(_fair(flows, trunk.rate, known))
                 shares.append(trunk.share(known))
@@ -171,13 +180,14 @@ def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
     return found
 
 
-def _find_sides(trunk: _Trunk, known: Known, trials: Trials) -> None:
-    """Find the hosts that send through the port of a trunk, and those that receive through it.
+def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: Trials) -> None:
+    """Find the hosts that send through the port of a trunk, and those that receive through it, as ``beyond``.
 
     Beside links of the seed, which have that port in common and no other; where these do not show whether a
     slow host does, beside all that are known by then.
     """
     seed = replace(trunk, near=[*trunk.near], far=[*trunk.far])
+    trunk.far += [host for host in beyond if host not in trunk.far]
     for host in known.ranks_of():
         if host in (*trunk.near, *trunk.far):
             continue
@@ -211,33 +221,42 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Trials) -
     if not trial:
         return None
     # In the middle between what is to be expected if it does and if it does not.
-    return trials.slowdowns([trial])[0] > trunk.slowdown(company, known) * math.sqrt(contrast)
+    least = trunk.slowdown(company, known) * math.sqrt(contrast)
+    about = trunk.slowdown(trial, known) if contrast > _CLEAR_CONTRAST else math.inf
+    return trials.slowdowns([trial], Sure(least, about))[0] > least
 
 
 def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Trials) -> list[Share]:
-    """The trunks of racks that are on the same side of ``outer``."""
+    """The trunks of racks that are on the same side of ``outer``; its other side is beyond each of them."""
     inner: list[Share] = []
     sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]
     for here, there in (sides, sides[::-1]):
         order = [host for host in known.ranks_of() if host in here]
         for at, (one, other) in enumerate(pairwise(order if len(order) > 2 else [])):
-            stays = order[-1] if at < len(order) // 2 else order[0]
-            seed = _between(((one, stays), (other, there[-1])), known)
-            if seed is None or stays in (one, other) or any({*seed} <= {*share.pairs} for share in inner):
+            half = len(order) // 2
+            # Who is furthest comes first: it is in another rack, if there is any.
+            others = [
+                host
+                for host in (order[half:][::-1] if at < half else order[:half])
+                if host not in (one, other)
+            ]
+            stays, leaves = _fastest(one, others, known), _fastest(other, there[::-1], known)
+            if stays is None or leaves is None or any({stays, leaves} <= {*share.pairs} for share in inner):
                 continue
-            if len(found) + len(inner) < _MOST_TRUNKS and all(trials.shared([seed])[0] for _ in range(2)):
-                names = {share.name for share in (*found, *inner)}
-                inner += [share for share in _through(seed, known, trials) if share.name not in names]
+            seed = (stays, leaves)
+            if len(found) + len(inner) < _MOST_TRUNKS and trials.shared([seed], GLANCE)[0]:
+                slowdown = trials.slowdowns([seed], Sure(below=SHARED))[0]
+                if slowdown > SHARED:
+                    names = {share.name for share in (*found, *inner)}
+                    through = _through(seed, slowdown, known, trials, there)
+                    inner += [share for share in through if share.name not in names]
     return inner
 
 
-def _between(hosts: Sequence[tuple[str, str]], known: Known) -> Trial | None:
-    """The measured links between two pairs of hosts; None where there are none."""
-    links = [
-        next((pair for pair in known.beta if (known.host(pair[0]), known.host(pair[1])) == ends), None)
-        for ends in hosts
-    ]
-    return None if links[0] is None or links[1] is None else (links[0], links[1])
+def _fastest(src: str, hosts: Sequence[str], known: Known) -> Pair | None:
+    """The fastest of the measured links from one host to others, the first of those; None without any."""
+    found = [pair for pair in known.beta if known.host(pair[0]) == src and known.host(pair[1]) in hosts]
+    return min(found, key=lambda pair: (known.beta[pair], hosts.index(known.host(pair[1]))), default=None)
 
 
 def _rate(flows: Trial, known: Known) -> float:

@@ -8,7 +8,7 @@ import pytest
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
 from probes.sharing.nics import nic_shares
-from probes.sharing.trials import MOST_TRIALS, Known, SpentError, Trials, attempts
+from probes.sharing.trials import GLANCE, MOST_TRIALS, Known, SpentError, Sure, Trials, attempts
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
 
@@ -31,7 +31,7 @@ class Network:
     def __init__(self, ports, known=None, rate=1e9):
         self._ports, self._known, self._rate, self.asked = ports, known or {}, rate, []
 
-    def __call__(self, trials):
+    def __call__(self, trials, sure):
         self.asked += trials
         return [max(1.02, *(self._load(trial, port) for port in self._ports), 0.0) for trial in trials]
 
@@ -92,12 +92,15 @@ def test_without_time_nothing_is_refuted():
     where = places(3, 2)
     assert (
         nic_shares(
-            Known(links(where), {}, where), Trials(lambda trials: [float("nan")] * len(trials), no_carry)
+            Known(links(where), {}, where),
+            Trials(lambda trials, sure: [float("nan")] * len(trials), no_carry),
         )
         == []
     )
     with pytest.raises(SpentError):
-        Trials(lambda trials: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared([((0, 1), (2, 3))])
+        Trials(lambda trials, sure: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared(
+            [((0, 1), (2, 3))]
+        )
 
 
 def crossing(where, near, far):
@@ -178,7 +181,7 @@ def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
 def test_one_trial_alone_makes_no_trunk():
     where = places(4, 1)
     answers = iter([2.0])
-    trials = Trials(lambda asked: [next(answers, 1.0) for _ in asked], no_carry)
+    trials = Trials(lambda asked, sure: [next(answers, 1.0) for _ in asked], no_carry)
     assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
 
 
@@ -214,8 +217,8 @@ def test_links_through_trunks_are_measured_one_at_a_time_through_each():
 class Wires:
     """One rank that sees all flows: those of one ``port`` take as long as they do one after the other."""
 
-    def __init__(self, port, deadline=1 << 30):
-        self._port, self._left, self.flows = port, deadline, []
+    def __init__(self, port, deadline=1 << 30, beta=1e-9):
+        self._port, self._left, self._beta, self.flows = port, deadline, beta, []
         self.comm = self
 
     def stream(self, flows, step):
@@ -223,7 +226,7 @@ class Wires:
             return {}
         self._left -= 1
         self.flows.append([flow.pair for flow in flows])
-        alone_s = {flow.pair: flow.train.size_bytes * flow.train.messages * 1e-9 for flow in flows}
+        alone_s = {flow.pair: flow.train.size_bytes * flow.train.messages * self._beta for flow in flows}
         shared_s = sum(seconds for pair, seconds in alone_s.items() if pair in self._port)
         return {pair: shared_s if pair in self._port else seconds for pair, seconds in alone_s.items()}
 
@@ -239,19 +242,38 @@ def test_flows_share_a_port_when_they_take_as_long_as_one_after_the_other():
     wires = Wires({(0, 3), (1, 4)})
     tried = attempts(wires, Known(links(where), {}, where))
     shared, apart = ((0, 3), (1, 4)), ((0, 3), (2, 5))
-    assert tried([shared]) == [pytest.approx(2.0)]
+    assert tried([shared], Sure()) == [pytest.approx(2.0)]
     # Both at once, each alone, and as they looked slow, both again.
     assert wires.flows == [[*shared], [(0, 3)], [(1, 4)], [*shared]]
-    assert tried([apart]) == [pytest.approx(1.0)]
+    assert tried([apart], Sure()) == [pytest.approx(1.0)]
     assert wires.flows[4:] == [[*apart], [(0, 3)], [(2, 5)]]
     # What is known of a flow alone is not measured a third time.
-    assert tried([shared]) == [pytest.approx(2.0)]
+    assert tried([shared], Sure()) == [pytest.approx(2.0)]
     assert wires.flows[7:] == [[*shared], [(1, 4)], [*shared]]
+
+
+@pytest.mark.parametrize("sure", [GLANCE, Sure(below=2.1), Sure(about=1.95)])
+def test_what_is_sure_needs_no_second_look(sure):
+    where = places(6, 1)
+    shared = ((0, 3), (1, 4))
+    wires = Wires({*shared})
+    assert attempts(wires, Known(links(where), {}, where))([shared], sure) == [pytest.approx(2.0)]
+    assert wires.flows == [[*shared], [(0, 3)], [(1, 4)]]
+
+
+def test_of_a_slow_link_that_was_measured_alone_it_is_known_what_it_takes_alone():
+    where = places(6, 1)
+    slow = dict.fromkeys(links(where), 1e-7)
+    shared = ((0, 3), (1, 4))
+    wires = Wires({*shared}, beta=1e-7)
+    known = Known(slow, {}, where, alone=frozenset({(0, 3)}))
+    assert attempts(wires, known)([shared], GLANCE) == [pytest.approx(2.0)]
+    assert wires.flows == [[*shared], [(1, 4)]]
 
 
 @pytest.mark.parametrize("steps", range(4))
 def test_a_trial_that_time_cuts_short_has_no_verdict(steps):
     where = places(6, 1)
     wires = Wires({(0, 3), (1, 4)}, deadline=steps)
-    (found,) = attempts(wires, Known(links(where), {}, where))([((0, 3), (1, 4))])
+    (found,) = attempts(wires, Known(links(where), {}, where))([((0, 3), (1, 4))], Sure())
     assert found != found
