@@ -12,7 +12,6 @@ buffer that stays in the cache, a copy looks twice as fast as it will be.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ __all__ = [
     "Train",
     "Trains",
     "is_buffered",
+    "is_enough",
     "is_slow",
     "judged",
     "plan",
@@ -61,7 +61,7 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
 _AGREE, _TIMES = 1.03, 3
-# Those that differ by more wait for others: once more tells no more, what is held up is measured alone.
+# In company those that differ by more wait for others: once more tells no more, they are measured alone.
 _HELD_UP = 1.25
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
@@ -175,10 +175,13 @@ def receive(
     budget_s: float,
     wanted: Sequence[int] = (),
     between: Between = lambda: None,
+    *,
+    alone: bool = False,
 ) -> Trains:
     """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds.
 
-    ``between`` is called before each train: a sign that data still comes through.
+    ``between`` is called before each train: a sign that data still comes through. ``alone``: nothing else
+    is under way.
     """
     pace, round_trip_s = _speed(comm, peer)
     trains = plan(pace, budget_s, wanted, round_trip_s)
@@ -192,16 +195,19 @@ def receive(
             for arrived in rows:
                 found.add(judged(train.size_bytes, arrived, asked_s if bounded else None))
                 asked_s = float(arrived[-1])
-        if wanted or not is_slow(pace) or not _AGREE < _differ(found) < _HELD_UP:
+        if wanted or not is_slow(pace) or is_enough(found, alone=alone):
             break
     comm.send(None, dest=peer, tag=_TAG)
     return found
 
 
-def _differ(found: Trains) -> float:
-    """How many times longer the slowest of several trains took than the fastest; of one, nobody knows."""
+def is_enough(found: Trains, *, alone: bool) -> bool:
+    """Whether several trains tell the same pace, or that others are in their way."""
     paces = [value / size for size, values in found.seconds.items() for value in values]
-    return max(paces) / min(paces) if len(paces) > 1 else math.inf
+    if len(paces) < 2:
+        return False
+    apart = max(paces) / min(paces)
+    return apart < _AGREE or (apart > _HELD_UP and not alone)
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:

@@ -99,7 +99,7 @@ class Prober:
                 else:
                     packet_trains.send(self.comm, dst)
             elif self.rank == dst:
-                kept[src, dst] = self._receive(src, step)
+                kept[src, dst] = self._receive(src, step, alone=alone)
         self._keep(found)
         return found
 
@@ -125,7 +125,7 @@ class Prober:
         self._progress.waiting(-1, step)
         self._asleep(self.comm.Ibarrier())
 
-    def _receive(self, src: int, step: str) -> packet_trains.Trains:
+    def _receive(self, src: int, step: str, *, alone: bool) -> packet_trains.Trains:
         count = 0
 
         def alive() -> None:
@@ -136,7 +136,7 @@ class Prober:
         alive()
         if self.gpu and src in self._near:
             return cuda_copies.trains_from(self.comm, src, self.gpu, self.dose.trains_s, self.dose.sizes)
-        return packet_trains.receive(self.comm, src, self.dose.trains_s, self.dose.sizes, alive)
+        return packet_trains.receive(self.comm, src, self.dose.trains_s, self.dose.sizes, alive, alone=alone)
 
     def _copied_twice(self, gpu: GpuEnd, peer: int) -> list[float]:
         """As long as a round trip: copies there and back of as little."""

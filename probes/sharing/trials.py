@@ -40,7 +40,7 @@ _AS_EXPECTED = 1.06
 _REPEATS, _FLOW_S = 2, 0.03
 # Where links are slow, flows last so long that what queues and shapers let through at once weighs little.
 _SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
-_CARRY_S = 0.25
+_CARRY_S = 0.2
 # A trunk that carries what a trial told already needs no second look.
 _TOLD = 1.03
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16

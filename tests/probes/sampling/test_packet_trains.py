@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.sampling.packet_trains import HURRY, Trains, judged, plan, spacings
+from probes.sampling.packet_trains import HURRY, Trains, is_enough, judged, plan, spacings
 
 EAGER = 64 << 10
 
@@ -69,6 +69,16 @@ def test_small_and_large_messages_are_never_in_one_fit():
     slow = Trains({1024: [1e-4], 131072: [1e-5], 262144: [2e-2]})
     assert sorted(slow.comparable()) == [1024]
     assert sorted(Trains({1024: [1e-6], 2048: [2e-6]}).comparable()) == [1024, 2048]
+
+
+@pytest.mark.parametrize(
+    ("paces", "in_company", "alone"),
+    [([1.0], False, False), ([1.0, 1.01], True, True), ([1.0, 1.1], False, False), ([1.0, 1.5], True, False)],
+)
+def test_trains_that_agree_are_enough_and_in_company_those_that_wait_for_others(paces, in_company, alone):
+    found = Trains({1000: [1000 * pace for pace in paces]})
+    assert is_enough(found, alone=False) == in_company
+    assert is_enough(found, alone=True) == alone
 
 
 def test_samples_of_two_passes_are_put_together():
