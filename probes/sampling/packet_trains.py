@@ -61,8 +61,8 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
 _AGREE, _TIMES = 1.03, 3
-# In company those that differ by more wait for others: once more tells no more, they are measured alone.
-_HELD_UP = 1.25
+# In company so many that differ by more wait for others: more tell no more, the link is measured alone.
+_HELD_UP, _TELL = 1.25, 4
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
@@ -207,7 +207,7 @@ def is_enough(found: Trains, *, alone: bool) -> bool:
     if len(paces) < 2:
         return False
     apart = max(paces) / min(paces)
-    return apart < _AGREE or (apart > _HELD_UP and not alone)
+    return apart < _AGREE or (apart > _HELD_UP and len(paces) >= _TELL and not alone)
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:

@@ -73,7 +73,13 @@ def test_small_and_large_messages_are_never_in_one_fit():
 
 @pytest.mark.parametrize(
     ("paces", "in_company", "alone"),
-    [([1.0], False, False), ([1.0, 1.01], True, True), ([1.0, 1.1], False, False), ([1.0, 1.5], True, False)],
+    [
+        ([1.0], False, False),
+        ([1.0, 1.01], True, True),
+        ([1.0, 1.5], False, False),
+        ([1.0, 1.1, 1.0, 1.1], False, False),
+        ([1.0, 1.5, 1.0, 1.5], True, False),
+    ],
 )
 def test_trains_that_agree_are_enough_and_in_company_those_that_wait_for_others(paces, in_company, alone):
     found = Trains({1000: [1000 * pace for pace in paces]})
