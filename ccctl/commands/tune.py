@@ -40,7 +40,7 @@ Tables = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-        help="For NCCL and RCCL: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and that many channels.",
+        help="For NCCL and its like: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and that many channels.",
     ),
 ]
 Library = Annotated[
@@ -49,7 +49,7 @@ Library = Annotated[
         "--for",
         metavar="LIBRARY",
         autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-        help="openmpi or mpich, which are measured here, nccl or rccl, whose tables are given.",
+        help="openmpi or mpich, which are measured here; nccl, rccl or ncclx, whose tables are given.",
     ),
 ]
 Collectives = Annotated[
@@ -77,8 +77,8 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="FORMAT",
-        autocompletion=words.one_of("csv", "env"),
-        help="For NCCL and RCCL: csv, a tuner file, or env, NCCL_ALGO and NCCL_PROTO; csv if not said.",
+        autocompletion=words.one_of("csv", "env", "json"),
+        help="For NCCL and its like: csv, a tuner file, or env, NCCL_ALGO and NCCL_PROTO; json for NCCLX.",
     ),
 ]
 File = Annotated[
@@ -114,8 +114,12 @@ def tune(
     if library not in words.TUNED_LIBRARIES:
         raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")
     measured = library in ("openmpi", "mpich")
-    if to not in (None, "csv", "env") or (to is not None and measured):
-        raise UsageError("--to: csv or env, for nccl and rccl")
+    if to not in (None, "csv", "env", "json") or (to is not None and measured):
+        raise UsageError("--to: csv or env, for nccl and rccl; json, too, for ncclx")
+    if library == "ncclx" and merge is not None:
+        raise UsageError("--merge: not for ncclx, whose file holds no other rules")
+    if to == "json" and library != "ncclx":
+        raise UsageError("--to json: only NCCLX reads it")
     if json and output in (None, "-"):
         raise UsageError("--json and the table: one of them to stdout", hint="Add -o FILE.")
     if output not in (None, "-"):
@@ -123,7 +127,9 @@ def tune(
     path = str(Path(str(output)).absolute())
     if measured:
         if tables:
-            raise UsageError("tables of nccl-tests are for --for nccl or rccl", hint="MPI is measured.")
+            raise UsageError(
+                "tables of nccl-tests are for --for nccl, rccl or ncclx", hint="MPI is measured."
+            )
         kinds = _kinds(collectives)
         # Read first, as what is no table should not be refused after minutes of measuring.
         write = (_openmpi if library == "openmpi" else _mpich)(merge)
@@ -238,19 +244,22 @@ def _mpich_table(old: mpich.Table | None, found: Sweep) -> str:
 
 
 def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[str, dict[str, object]]:
-    from exec.library_rules import nccl
+    from exec.library_rules import nccl, ncclx
     from probes.files.bounded_read import read_text
 
     tried = [_tried(text) for text in tables]
     new = nccl.lines_of(tried)
     old = nccl.read_lines(read_text(merge), merge) if merge else {}
+    variable = "NCCLX_TUNER_CONFIG_FILE" if library == "ncclx" else "NCCL_TUNER_CONFIG_FILE"
     notes = [
-        f"Tuner file for {library.upper()}: NCCL_TUNER_CONFIG_FILE names it"
+        f"Tuner file for {library.upper()}: {variable} names it"
         + (", NCCL_TUNER_PLUGIN the example plugin." if library == "nccl" else "."),
         *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
     ]
     if to == "env":
         text = "\n".join(nccl.environment(new)) + "\n"
+    elif library == "ncclx":
+        text = ncclx.json_text(new) if to == "json" else ncclx.csv_text(new, notes)
     else:
         text = nccl.write_lines(nccl.merged(old, new), notes)
     return text, {"library": library, "lines": [line for lines in new.values() for line in lines]}

@@ -5,5 +5,6 @@ come rules from size to algorithm, and the files that the unmodified libraries l
 
 - ``choice``: times with their noise → rules; which size to measure next.
 - ``sweep``: the measurement on ranks, few sizes first, then where the choice changes.
-- ``openmpi``: Open MPI's dynamic rules, read, merged, written; ``nccl``: tuner files of NCCL and RCCL.
+- ``openmpi``: Open MPI's dynamic rules, read, merged, written; ``nccl``: tuner files of NCCL and RCCL;
+  ``ncclx``: the same for NCCLX.
 """
