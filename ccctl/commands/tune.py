@@ -40,7 +40,7 @@ Tables = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-        help="For NCCL and its like: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and that many channels.",
+        help="For NCCL and its like: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and so many channels.",
     ),
 ]
 Library = Annotated[

@@ -25,7 +25,7 @@ from synth.networks.shortest_paths import shortest_paths
 from synth.rank_order.algorithms import Pattern
 from synth.simulation.max_min_fairness import Flows, carry, next_s, share
 
-__all__ = ["Costs", "Messages", "Paths", "paths_of", "price"]
+__all__ = ["Costs", "Messages", "Paths", "both_ways", "paths_of", "price"]
 
 # Rounds that repeat are followed until so many messages, then taken to go on as they did.
 _MOST_MESSAGES = 4096
@@ -67,6 +67,26 @@ def paths_of(network: Network, size_bytes: int) -> Paths:
         shared = sorted({one for row in way for one in held[row]})
         crossed[src, dst, : len(shared)] = shared
     return Paths(alpha, beta, crossed, capacity)
+
+
+def both_ways(paths: Paths, host_of: Indices, share: float) -> Paths:
+    """The paths where two ranks of different hosts that send to each other carry ``share`` times one way.
+
+    Each such pair is one more resource, of ``share`` times its faster direction: what is sent one way at a
+    time is not held up by it.
+    """
+    ranks, first = len(paths.alpha_s), len(paths.capacity)
+    pairs = [(a, b) for a in range(ranks) for b in range(a) if host_of[a] != host_of[b]]
+    crossed = np.full((ranks, ranks, paths.crossed.shape[2] + 1), -1, dtype=np.int64)
+    crossed[:, :, :-1] = paths.crossed
+    known = (paths.crossed >= 0).sum(axis=2)
+    capacity = np.empty(len(pairs))
+    for number, (a, b) in enumerate(pairs):
+        fastest = min(paths.beta_s_per_byte[a, b], paths.beta_s_per_byte[b, a])
+        capacity[number] = share / max(float(fastest), 1e-18)
+        for src, dst in ((a, b), (b, a)):
+            crossed[src, dst, known[src, dst]] = first + number
+    return paths._replace(crossed=crossed, capacity=np.concatenate([paths.capacity, capacity]))
 
 
 def _routed(network: Network, size_bytes: int) -> dict[tuple[int, int], list[int]]:

@@ -12,7 +12,7 @@ from synth.bounds.bounds import bounds
 from synth.collective import collective
 from synth.network import Network
 from synth.rank_order.algorithms import Algorithm, pattern
-from synth.rank_order.costs import Costs, paths_of
+from synth.rank_order.costs import Costs, Paths, both_ways, paths_of
 from synth.rank_order.relaxation import least_s
 from synth.rank_order.search import every_order, improved_orders
 
@@ -22,6 +22,11 @@ __all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
 MOST_RANKS = 512
 # An order that is predicted to gain less than this is not worth another one than all other jobs have.
 _LEAST_GAIN = 1.02
+# Open MPI over TCP: what two ranks send each other at once, over what one of them sends alone, between that
+# of doubling (1.3) and of Rabenseifner's algorithm (1.1), 4 hosts of 100 Mbit/s (benchmarks/order_lab.py).
+_BOTH_WAYS = 1.18
+# Each pair of ranks is one more thing that is shared.
+_MOST_PAIRED = 64
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed:
         raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")
     hosts = _hosts(network)
     sizes = {len(ranks) for ranks in hosts}
-    paths, inner = paths_of(network, size_bytes), not algorithm.by_hosts and max(sizes) > 1
+    paths, inner = _paths(network, algorithm, size_bytes), not algorithm.by_hosts and max(sizes) > 1
     # Places of a host move with the sizes of those before it: a pattern by hosts would be another each time.
     if len(sizes) > 1 and algorithm.by_hosts:
         raise UsageError(f" {algorithm}: only for hosts of equally many ranks", argument="for")
@@ -102,6 +107,13 @@ def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed:
     return RankOrder(
         network.name, algorithm, size_bytes, before, after, came_s, best_s, min(least, best_s), exact
     )
+
+
+def _paths(network: Network, algorithm: Algorithm, size_bytes: int) -> Paths:
+    """The paths as the library's messages use them."""
+    paths = paths_of(network, size_bytes)
+    over_tcp = algorithm.library == "openmpi" and network.queues and network.ranks <= _MOST_PAIRED
+    return both_ways(paths, network.host_of.astype(np.int64), _BOTH_WAYS) if over_tcp else paths
 
 
 def _hosts(network: Network) -> list[Indices]:

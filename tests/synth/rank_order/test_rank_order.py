@@ -1,6 +1,7 @@
 """Orders of ranks: the messages of libraries, what they cost, the search and its bounds."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from probes.errors import UsageError
 from synth.network import Link, build
 from synth.rank_order.algorithms import LIBRARIES, algorithm_of, pattern
-from synth.rank_order.costs import Costs, paths_of
+from synth.rank_order.costs import Costs, both_ways, paths_of
 from synth.rank_order.planner import plan_order
 from synth.rank_order.relaxation import least_s
 from synth.rank_order.search import every_order, improved_orders
@@ -235,3 +236,44 @@ def test_doubling_of_all_gather_wants_a_power_of_two():
         pattern(algorithm_of("openmpi:recursive_doubling", "all_gather"), [1] * 6)
     found = pattern(algorithm_of("openmpi:recursive_doubling", "all_gather"), [1] * 8)
     assert float(found.share.sum()) == pytest.approx(7)
+
+
+def test_an_exchange_over_tcp_shares_what_one_direction_has():
+    network = replace(racked(4, 1, trunk=RATE), queues=True)
+    paths = paths_of(network, 1 << 20)
+    shared = both_ways(paths, network.host_of.astype(np.int64), 1.25)
+    order = np.arange(4)
+
+    def times(name):
+        algorithm = algorithm_of(f"openmpi:{name}", "all_reduce")
+        return [Costs(pattern(algorithm, [1] * 4), one, 1 << 24).time_s(order) for one in (paths, shared)]
+
+    # A ring sends between two ranks one way alone; doubling exchanges in every round.
+    ring, ring_shared = times("ring")
+    assert ring_shared == pytest.approx(ring)
+    doubling, doubling_shared = times("recursive_doubling")
+    assert doubling_shared == pytest.approx(doubling * 2 / 1.25, rel=1e-2)
+
+
+def test_only_open_mpi_over_a_network_that_queues_exchanges_so():
+    network = racked(4, 1, trunk=RATE)
+    queued = replace(network, queues=True)
+
+    def as_it_comes_s(where, library):
+        return plan_order(
+            where, algorithm_of(f"{library}:recursive_doubling", "all_reduce"), 1 << 24
+        ).as_it_comes_s
+
+    assert as_it_comes_s(queued, "openmpi") > 1.5 * as_it_comes_s(network, "openmpi")
+    assert as_it_comes_s(queued, "mpich") == pytest.approx(as_it_comes_s(network, "mpich"))
+
+
+def test_ranks_of_one_host_exchange_freely():
+    network = racked(2, 1, trunk=RATE, ranks=2)
+    paths = paths_of(network, 1 << 20)
+    shared = both_ways(paths, network.host_of.astype(np.int64), 1.25)
+    resources = len(paths.capacity)
+    for a in range(4):
+        for b in range(4):
+            if a != b:
+                assert (shared.crossed[a, b] >= resources).any() == (network.hosts[a] != network.hosts[b])
