@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 __all__ = ["deferred", "hear_interrupts", "told_to_end", "unwinding"]
 
 _heard: list[int] = []
+# Until then code in C that has swallowed an exception has mostly returned.
+_AGAIN_S = 0.05
+_before: list[Callable[[Any], object]] = []
 
 
 def hear_interrupts() -> None:
-    """Let ``told_to_end`` know of Ctrl-C from here on, and of nothing that was before."""
+    """Let ``told_to_end`` know of Ctrl-C from here on, and of nothing that was before.
+
+    What raises in a function that C calls, as the compiler of loops does, is swallowed: it is sent again.
+    """
     _heard.clear()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+        if sys.unraisablehook is not _swallowed:
+            _before.append(sys.unraisablehook)
+            sys.unraisablehook = _swallowed
 
 
 def told_to_end() -> int:
@@ -26,6 +38,15 @@ def told_to_end() -> int:
     A library in C that is interrupted while it is loaded, such as SciPy's solver, raises ImportError instead.
     """
     return 128 + _heard[0] if _heard else 0
+
+
+def _swallowed(unraisable: Any) -> None:
+    if not _heard or not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
+        _before[-1](unraisable)
+        return
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _heard[-1]))
+    again.daemon = True
+    again.start()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

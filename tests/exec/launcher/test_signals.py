@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -62,3 +64,29 @@ def test_in_a_thread_no_handler_is_touched():
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+IN_A_CALLBACK = """
+import ctypes, signal, time
+from exec.launcher.signals import hear_interrupts, unwinding
+
+@ctypes.CFUNCTYPE(None)
+def called():
+    signal.raise_signal(signal.NUMBER)
+
+hear_interrupts()
+with unwinding():
+    called()
+    time.sleep(20)
+    print("nobody heard")
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [("SIGINT", -signal.SIGINT), ("SIGTERM", 128 + signal.SIGTERM)]
+)
+def test_a_signal_that_a_callback_from_c_swallows_is_heard_when_it_has_returned(number, status):
+    code = IN_A_CALLBACK.replace("NUMBER", number)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "Exception ignored" not in done.stderr

@@ -1,0 +1,92 @@
+"""Completion as it is typed: TAB in bash, zsh and fish on a terminal, scripts where a wheel puts them."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from ccctl.completion.scripts import SHELLS
+
+ROOT = Path(__file__).parents[3]
+READY = "RE''ADY", "READY"
+# How a user who has changed nothing starts each, and what finds the files below share/.
+STARTED = {
+    "bash": (["--norc", "--noprofile", "-i"], "source SHARE/bash-completion/completions/ccctl; PS1="),
+    "zsh": (
+        ["-f", "-i"],
+        "PROMPT=; fpath=(SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -u -D",
+    ),
+    "fish": (["-i"], "function fish_prompt; end"),
+}
+PLACES = {
+    "bash": ("bash-completion/completions/ccctl", "ccctl.bash"),
+    "zsh": ("zsh/site-functions/_ccctl", "_ccctl"),
+    "fish": ("fish/vendor_completions.d/ccctl.fish", "ccctl.fish"),
+}
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A prefix with ccctl in bin/ and its completions under share/, and a user's empty home."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ccctl").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
+    (tmp_path / "bin" / "ccctl").chmod(0o755)
+    for place, name in PLACES.values():
+        (tmp_path / "share" / place).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "completions" / name, tmp_path / "share" / place)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "profile.json").write_text("{}")
+    (home / "hosts.txt").write_text("gpu1 slots=4\nnode7 slots=4\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("ccctl sche", "ccctl schema "),
+        ("ccctl bench --collec", "ccctl bench --collective"),
+        ("ccctl synth --network tor", "ccctl synth --network torus:"),
+        ("ccctl synth --network pro", "ccctl synth --network profile.json"),
+        ("ccctl bench -n 4 --collective all_red", "ccctl bench -n 4 --collective all_reduce"),
+        ("ccctl synth --method halv", "ccctl synth --method halving_doubling"),
+        ("ccctl bench x.json --vs glo", "ccctl bench x.json --vs gloo"),
+        ("ccctl lab run --traf", "ccctl lab run --traffic"),
+        ("ccctl help schem", "ccctl help schema"),
+        ("ccctl bench --hostfile hosts.txt --hosts nod", "ccctl bench --hostfile hosts.txt --hosts node7"),
+    ],
+)
+def test_tab_completes_what_was_typed(installed, shell, typed, completed):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    arguments, prepared = STARTED[shell]
+    share = installed / "share"
+    environment = {
+        "PATH": f"{installed / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(installed / "home"),
+        "XDG_DATA_DIRS": f"{share}{os.pathsep}/usr/share",
+        "PYTHONPATH": str(ROOT),
+        "TERM": "dumb",
+        "LC_ALL": "C.UTF-8",
+    }
+    child = pexpect.spawn(
+        shell,
+        arguments,
+        env=environment,
+        cwd=environment["HOME"],
+        timeout=60,
+        encoding="utf-8",
+        dimensions=(40, 400),
+    )
+    try:
+        child.sendline(f"{prepared.replace('SHARE', str(share))}; echo {READY[0]}")
+        child.expect_exact(READY[1])
+        child.send(f"{typed}\t")
+        # What was typed is echoed; only what the shell adds can complete it.
+        child.expect_exact(completed)
+    finally:
+        child.close(force=True)
