@@ -153,6 +153,8 @@ class Proxy:
     def begin(self) -> None:
         """Carry what one more launch moves."""
         self._goal += 1
+        if not self._ends:
+            return
         self._thread = Thread(target=self._run, name="proxy of a NIC", daemon=True)
         self._thread.start()
 
@@ -170,7 +172,7 @@ class Proxy:
         self.end()
 
     def close(self) -> None:
-        """Take back the receives that were posted ahead of their messages."""
+        """Take back the receives whose messages never came, as after a stop."""
         for end in self._ends:
             while end.under_way:
                 request = end.under_way.popleft()
