@@ -15,6 +15,8 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.lab.toml import read_lab
 from exec.lab import lifecycle
+from probes.detection.declared import hold
+from probes.topology import Host, Nic, Topology
 
 pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone]
 NUMBERS = count()
@@ -203,3 +205,33 @@ def test_ranks_leave_by_their_own_nic_and_the_profile_knows_it(lab):
         }
     inferred = [row for row, flags in enumerate(profile.links.flags) if flags == "inferred"]
     assert all(profile.links.samples[row] == 0 for row in inferred)
+
+
+def declared(hosts, mbit):
+    """Hosts with one NIC each of the speeds that are declared for them."""
+    return Topology(
+        tuple(
+            Host(name, "test", nics=(Nic("eth1", "test", physical=True, speed_mbit=mbit.get(name, 100)),))
+            for name in hosts
+        )
+    )
+
+
+def test_what_was_declared_of_nics_is_held_against_what_the_lab_carries(lab):
+    here = lab("gpu[1-4]", gpu3=25)
+    done, profile = here.profile()
+    assert done.returncode == 0, done.stderr
+    names = [f"gpu{number}" for number in range(1, 5)]
+    # gpu3's NIC is slower than declared, and nothing is wrong with a file that says so.
+    found = hold(declared(names, {}), profile)
+    assert [(edit.what, edit.host) for edit in found.edits] == [("nic", "gpu3")] and not found.unexplained
+    assert 20 < found.topology.hosts[2].nics[0].speed_mbit < 27
+    right = declared(names, {"gpu3": 25})
+    assert hold(right, profile).findings == () and hold(right, profile).pairs == 12
+
+
+def test_a_slow_way_in_the_lab_is_no_slow_nic(lab):
+    done, profile = lab("gpu[1-4]", **{"gpu1 -> gpu2": 20}).profile()
+    assert done.returncode == 0, done.stderr
+    found = hold(declared([f"gpu{number}" for number in range(1, 5)], {}), profile)
+    assert found.edits == () and [one.where for one in found.unexplained] == ["gpu1/eth1"]

@@ -1,9 +1,12 @@
 import xml.etree.ElementTree as ET
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gpu_boxes import ODD, box
 from machine_changes import MACHINES, edited, recorded, renumbered
+from nccl_parser import TOPOLOGY, parse
 
 from probes.detection import merge
 from probes.diff.compare import compare
@@ -151,3 +154,33 @@ def test_other_buses_make_another_file_of_the_same_shape():
 def test_an_unknown_numa_node_is_told():
     warnings = export(recorded("linux-hyperv-h100").hosts[0]).warnings
     assert any("the NUMA node of" in warning for warning in warnings)
+
+
+def seen(node):
+    """How many elements of each name NCCL's parser kept."""
+    return Counter(one.name for one in every(node))
+
+
+def every(node):
+    yield node
+    for one in node.inside:
+        yield from every(one)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_nccls_parser_sees_every_element(name):
+    content = export(box(**ODD[name])).content
+    root = parse(content, TOPOLOGY, MOST_NODES)
+    assert root.attributes["version"] == "1"
+    assert seen(root) == Counter(one.tag for one in ET.fromstring(content).iter())
+    for one in every(root):
+        # Of each it reads these, or ends: src/graph/topo.cc.
+        needed = {"pci": {"busid", "class", "link_speed", "link_width"}, "gpu": {"rank", "sm", "dev", "gdr"}}
+        assert needed.get(one.name, set()) <= set(one.attributes)
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="the shared topology files are not beside this checkout")
+@pytest.mark.parametrize("name", READABLE)
+def test_nccls_parser_reads_what_was_exported(name):
+    done = export(read((FILES / name).read_bytes(), name).hosts[0])
+    assert sum(seen(parse(done.content, TOPOLOGY, 8192)).values()) == done.nodes

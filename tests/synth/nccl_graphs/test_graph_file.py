@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from gpu_boxes import box
+from gpu_boxes import ODD, box
+from nccl_parser import RefusedError, parse
 
 from probes.errors import DataError, UsageError
 from synth.nccl_graphs.channels import MOST_CHANNELS
@@ -28,6 +29,41 @@ def test_what_is_written_is_read_again():
     for channel, (nets, gpus) in zip(graphs.ring.channels, ring.channels, strict=True):
         assert gpus == tuple(graphs.gpu_numbers[at] for at in channel.gpus)
         assert nets == (graphs.net_numbers[channel.nic],) * 2
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("between_hosts", [False, True])
+def test_nccls_parser_sees_all_of_it(name, between_hosts):
+    graphs, content = written(box(**ODD[name]), between_hosts=between_hosts)
+    root = parse(content)
+    assert (root.name, root.attributes["version"], len(root.inside)) == ("graphs", "1", 2)
+    for node, graph in zip(root.inside, (graphs.ring, graphs.tree), strict=True):
+        # Without one of them NCCL ends, or takes 0.
+        assert {"id", "pattern", "crossnic", "nchannels", "speedintra", "speedinter", "latencyinter"} <= set(
+            node.attributes
+        )
+        assert {"typeintra", "typeinter", "samechannels"} <= set(node.attributes)
+        assert int(node.attributes["nchannels"]) == len(node.inside) == len(graph.channels)
+        for channel, planned in zip(node.inside, graph.channels, strict=True):
+            gpus = [int(one.attributes["dev"], 16) for one in channel.inside if one.name == "gpu"]
+            nets = [int(one.attributes["dev"], 16) for one in channel.inside if one.name == "net"]
+            assert gpus == [graphs.gpu_numbers[at] for at in planned.gpus]
+            assert nets == ([graphs.net_numbers[planned.nic]] * 2 if between_hosts else [])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'<?xml version="1.0"?>\n<graphs version="1"/>',
+        b'<graphs version="1">\n\t<graph id="0"/>\n</graphs>',
+        b'<graphs version="1"\n  name="x"/>',
+        b"<graphs version=1/>",
+        b'<graphs version="1">',
+    ],
+)
+def test_what_xml_allows_and_nccl_refuses(content):
+    with pytest.raises(RefusedError):
+        parse(content)
 
 
 def test_the_parser_that_knows_only_spaces_and_line_feeds_can_read_it():
