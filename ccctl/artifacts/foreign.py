@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
 
+# JSON, perhaps with a mark of its encoding, or compressed.
+_ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")
 # As the Inspector names its files.
 _INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
 
@@ -110,7 +112,18 @@ def read_sent(path: str) -> tuple[SentMessages, str]:
 def _decoded(
     content: bytes, source: str, kinds: tuple[str, ...], ranks: Callable[[], int] | None
 ) -> Artifact:
-    return _foreign(content, source, ranks) or codec.decode(content, source, *kinds)
+    if found := _foreign(content, source, ranks):
+        return found
+    if kinds == ("report",) and content.strip() and not content.lstrip().startswith(_ARTIFACT_BEGINS):
+        raise DataError(
+            source,
+            [
+                "expected a report of ccctl, or what nccl-tests, rccl-tests, the OSU benchmarks or NCCL's "
+                "Inspector wrote, found none of these"
+            ],
+            hint="Give all that they print: lines that begin with # name the columns.",
+        )
+    return codec.decode(content, source, *kinds)
 
 
 def _foreign(content: bytes, source: str, ranks: Callable[[], int] | None) -> Artifact | None:

@@ -60,6 +60,9 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
             hint="Give it -n or --hosts, or an ARTIFACT from ccctl synth.",
         )
     cache = ArtifactCache()
+    if wanted.profile is None:
+        # What is wrong with it is said before minutes of measuring.
+        _request(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     found = _selected(wanted, profile, cache)
     if wanted.timeout_s is None:
@@ -83,8 +86,6 @@ def _profile(wanted: Wanted, cache: ArtifactCache) -> Artifact:
     what = f"the links between {plural(ranks, 'rank')} on {hosts}"
 
     def measured() -> Any:
-        if ranks < 2:
-            raise UsageError("-n 1: a collective needs two ranks at least")
         console.note(f"profile: measuring {what}")
         effort = Effort(quick=ranks > _THOROUGH_RANKS, device=device)  # type: ignore[arg-type]
         measurement = Measurement(effort, replace(wanted.world, ranks=ranks), wanted.timeout_s)
@@ -101,7 +102,7 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
     from synth.networks.measured import from_profile
 
     network = from_profile(profile.body, "the measured network")
-    request = _request(wanted, network)
+    request = _request(wanted, network.ranks)
     key = {
         "profile": profile.sha256,
         "collective": request.kind,
@@ -150,15 +151,17 @@ def _kept(
     return artifact
 
 
-def _request(wanted: Wanted, network: Network) -> CollectiveRequest:
-    found = parse_collectives(wanted.collective, network.ranks, root=wanted.root)
+def _request(wanted: Wanted, ranks: int) -> CollectiveRequest:
+    if ranks < 2:
+        raise UsageError("-n 1: a collective needs two ranks at least")
+    found = parse_collectives(wanted.collective, ranks, root=wanted.root)
     if len(found) > 1 or found[0].members or found[0].sets is not None:
         raise UsageError(
             f"--collective {wanted.collective}: expected one collective of all ranks",
             hint="Synthesize others with ccctl synth, and give the file.",
         )
-    if found[0].root >= network.ranks:
-        raise UsageError(f"-r {found[0].root}: there is no such rank among {network.ranks}")
+    if found[0].root >= ranks:
+        raise UsageError(f"-r {found[0].root}: there is no such rank among {ranks}")
     return found[0]
 
 

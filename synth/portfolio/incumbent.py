@@ -30,6 +30,8 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
+# Times that are told as equal.
+_ALIKE = 5e-5
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ class Choice:
         if not others:
             return f"the fastest of {len(timed)} that it was tried with"
         time_s, name = min(others)
+        if time_s < self.best_s * (1 + _ALIKE):
+            return f"as fast as {name}, the next best"
         return f"{_percent(time_s, self.best_s)} faster than {name}, the next best"
 
     def _must_gain(self, sends: int) -> float:

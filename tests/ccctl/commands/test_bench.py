@@ -102,6 +102,14 @@ WRONG = {
         ["-n", 4, "--placement", "up"],
         "--placement: expected out",
     ),
+    "another collective, before links are measured": (
+        ["-n", 4, "--collective", "allredoce"],
+        "all_reduce",
+    ),
+    "a root that is not there, before links are measured": (
+        ["-n", 4, "--collective", "broadcast", "-r", 4],
+        "rank",
+    ),
     "nothing to run": ([], "expected an ARTIFACT, or how many ranks to measure and to run on"),
     "a collective beside an artifact": (
         ["schedule.json", "--collective", "reduce"],

@@ -104,3 +104,7 @@ def test_the_reason_names_the_next_best(few):
     assert choice.why() == "50 % faster than tree, the next best"
     choice.take(plan_of("ring"), few, 1.0)
     assert choice.why() == "it reaches the bound"
+    alike = Choice(0.5)
+    alike.take(plan_of("ring"), replace(few, method="ring"), 2.0)
+    alike.take(plan_of("tree"), replace(few, method="tree"), 2.000_001)
+    assert alike.why() == "as fast as tree, the next best"
