@@ -1,7 +1,8 @@
 """NCCL's parser of XML, step by step as src/graph/xml.cc of NCCL 2.30.7 has it, with what it refuses.
 
 It is no parser of XML: only spaces and line feeds divide, an element's attributes follow one space each, a
-value ends at its quote whatever it holds, and there is neither a declaration nor an entity. RCCL's is the same.
+value ends at its quote whatever it holds, and there is neither a declaration nor an entity. RCCL's is the
+same.
 """
 
 from dataclasses import dataclass, field
