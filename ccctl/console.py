@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ __all__ = [
     "flush",
     "hear_libraries",
     "hushed",
+    "loading",
     "next_step",
     "note",
     "progress",
@@ -50,6 +52,8 @@ _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Where nothing can be drawn, a line of progress comes after so many seconds each.
 _PLAIN_S = 60.0
+# Nobody wonders sooner why nothing is said.
+_LOADING_S = 1.0
 _doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
 # The progress bars that are drawn now.
@@ -271,6 +275,19 @@ class _Plain:
             self._told_s = now_s
             share = 100 * done / self._total if self._total else 100.0
             note(f"{self._label}: {share:.0f} %{f', {text}' if text else ''}")
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Tell who watches that libraries are loaded, where the block takes so long that one would wonder."""
+    timer = threading.Timer(_LOADING_S, note, ("loading libraries; the first time takes seconds",))
+    timer.daemon = True
+    if _is_terminal(sys.stderr):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

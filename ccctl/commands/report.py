@@ -66,7 +66,8 @@ def report(
     gathered = gather(paths)
     found = findings(gathered)
     if output is not None:
-        content = _page(", ".join(paths), gathered, found).encode()
+        named = [path if Path(path).name else Path(path).absolute().name for path in paths]
+        content = _page(", ".join(named), gathered, found).encode()
         if output == "-":
             console.raw(content)
         else:

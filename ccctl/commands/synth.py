@@ -146,8 +146,9 @@ def synth(
     schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
     that is possible.
     """
-    from synth.portfolio.synthesize import warm
-    from synth.portfolio.worker_pool import cores
+    with console.loading():
+        from synth.portfolio.synthesize import warm
+        from synth.portfolio.worker_pool import cores
 
     loaded, digests = load_network(
         network,

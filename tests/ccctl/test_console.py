@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -175,3 +176,14 @@ def test_quiet_leaves_errors_what_fails_and_what_was_asked_for_as_data(capsys):
 def test_what_is_quoted_does_not_steer_the_terminal(capsys):
     console.error("a\x1b[2Jb\x9b\td\x00", "e\x07")
     assert capsys.readouterr().err == "ccctl: a\\x1b[2Jb\\x9b\td\\x00\nhint: e\\x07\n"
+
+
+@pytest.mark.parametrize(("terminal", "said"), [(True, 1), (False, 0)])
+def test_who_watches_is_told_that_libraries_are_loaded(monkeypatch, capsys, terminal, said):
+    monkeypatch.setattr(console, "_LOADING_S", 0.0)
+    monkeypatch.setattr(console, "_is_terminal", lambda stream: terminal)
+    with console.loading():
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join()
+    assert capsys.readouterr().err.count("loading libraries") == said
