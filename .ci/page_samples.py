@@ -17,12 +17,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[1]
+CCCTL = f'#!/bin/sh\nexec "{sys.executable}" -P -m ccctl "$@"\n'
 _BLOCK = re.compile(
     r"^(?:<!-- needs: (?P<needs>[\w ]+) -->\n+)?(?P<varies><!-- varies -->\n+)?"
     r"```(?P<kind>\w+)(?: title=\"(?P<file>[^\"]+)\")?\n(?P<body>.*?)^```$",
@@ -84,10 +86,15 @@ def lacking(needs: tuple[str, ...]) -> str:
 
 
 @contextmanager
-def shell() -> Iterator[Shell]:
-    """An empty folder to run commands in, removed afterwards."""
+def shell(
+    ccctl: str = CCCTL, variables: Mapping[str, str] = MappingProxyType({}), descriptors: Sequence[int] = ()
+) -> Iterator[Shell]:
+    """An empty folder to run commands in, removed afterwards.
+
+    ``ccctl`` is the script of that name there; what it needs, commands inherit.
+    """
     with tempfile.TemporaryDirectory(prefix="ccctl-page-") as folder:
-        opened = Shell(Path(folder))
+        opened = Shell(Path(folder), ccctl, variables, descriptors)
         try:
             yield opened
         finally:
@@ -97,7 +104,9 @@ def shell() -> Iterator[Shell]:
 class Shell:
     """Runs commands in one folder, as somebody who has just installed ccctl; compiled loops are there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, script: str, variables: Mapping[str, str], descriptors: Sequence[int]
+    ) -> None:
         from synth.kernels.loop_store import cache_folder
 
         self.work = folder / "work"
@@ -107,7 +116,7 @@ class Shell:
             loops.mkdir(parents=True, exist_ok=True)
             (folder / "home/.cache/ccctl/numba").symlink_to(loops)
         ccctl = folder / "bin" / "ccctl"
-        ccctl.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m ccctl "$@"\n')
+        ccctl.write_text(script)
         ccctl.chmod(0o755)
         python = folder / "bin" / "python"
         python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -118,7 +127,9 @@ class Shell:
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder / "home"),
             "TERM": "dumb",
+            **variables,
         }
+        self._descriptors = descriptors
 
     def take(self, file: File) -> None:
         """Write a file of the page."""
@@ -144,6 +155,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            pass_fds=self._descriptors,
         )
         if done.returncode != 0:
             raise RuntimeError(f"{command} ended with {done.returncode}:\n{done.stdout}")

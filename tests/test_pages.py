@@ -32,8 +32,8 @@ def comparable(command, lines):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("page", PAGES["pages"](), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_what_a_page_shows_is_what_its_commands_print_today(page, subtests):
-    with PAGES["shell"]() as shell:
+def test_what_a_page_shows_is_what_its_commands_print_today(page, subtests, _warm_commands):
+    with PAGES["shell"](*_warm_commands.for_shells()) as shell:
         for step in PAGES["steps"](page.read_text()):
             if isinstance(step, PAGES["File"]):
                 shell.take(step)

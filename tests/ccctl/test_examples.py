@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,7 +91,7 @@ def lines():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, samples):
+def folder(tmp_path_factory, samples, _warm_commands):
     """A folder with an artifact of each kind, which the examples replace by real ones as they run."""
     place = tmp_path_factory.mktemp("examples")
     for kind, body in samples.items():
@@ -136,7 +135,7 @@ def folder(tmp_path_factory, samples):
         np.save(place / f"x{rank}.npy", row)
     (place / "bin").mkdir()
     script = place / "bin" / "ccctl"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
+    script.write_text(_warm_commands.for_shells()[0])
     script.chmod(0o755)
     # Compiled loops stay those of the user.
     (place / "cache" / "ccctl").mkdir(parents=True)
@@ -149,11 +148,13 @@ def folder(tmp_path_factory, samples):
 
 
 @pytest.mark.parametrize("line", list(lines()))
-def test_the_example_runs(line, folder):
+def test_the_example_runs(line, folder, _warm_commands):
     # What another example measured would be a baseline only of a machine that is as busy now as it was then.
     shutil.copy(folder / "slow.json", folder / "report.json")
+    _, variables, descriptors = _warm_commands.for_shells()
     environment = {
         **os.environ,
+        **variables,
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "CCCTL_LAB": LAB,
         "XDG_CACHE_HOME": str(folder / "cache"),
@@ -165,6 +166,7 @@ def test_the_example_runs(line, folder):
         capture_output=True,
         text=True,
         timeout=180,
+        pass_fds=descriptors,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -303,7 +303,7 @@ def test_interruption_is_status_130_without_a_traceback(tmp_path):
         text=True,
     )
     # Reading stdin is the only thing that leaves this command asleep.
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 100
     while not asleep(waiting.pid) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     waiting.send_signal(signal.SIGINT)

@@ -137,7 +137,7 @@ def rank_tasks(tmp_path, monkeypatch):
 
 def left_processes(mark):
     """Processes, apart from this one, that carry the mark of a test in their environment."""
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 60
     while (found := list(marked(mark))) and time.monotonic() < deadline_s:
         time.sleep(0.1)
     return found

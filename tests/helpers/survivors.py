@@ -26,7 +26,7 @@ def dies(comm, arguments, progress):
         if arguments["how"]:
             os.kill(os.getpid(), arguments["how"])
         os._exit(3)
-    lost = [told.get(timeout=30) for _ in arguments["dying"]]
+    lost = [told.get(timeout=100) for _ in arguments["dying"]]
     given = progress.exchange(b"%d" % rank)
     if rank not in arguments.get("silent", ()):
         return rank, sorted(one.rank for one in lost), [one.how for one in lost], given
@@ -54,8 +54,8 @@ def fences(comm, arguments, progress):
     if rank == 0:
         time.sleep(0.3)
         progress.fence(1)
-    how = told.get(timeout=30).how
-    deadline_s = time.monotonic() + 10
+    how = told.get(timeout=100).how
+    deadline_s = time.monotonic() + 60
     while (left := runs(pid)) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     if rank == 0 and not arguments["agent"]:

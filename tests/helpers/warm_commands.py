@@ -41,9 +41,7 @@ class WarmCommands:
 
         With a ``script``, of ``python -P -c SCRIPT WORDS`` instead, which finds the helpers of tests.
         """
-        with self._starting:
-            if self._server is None:
-                self._start()
+        self._start()
         variables = None if script is None else dict(os.environ)
         given, stdin = os.pipe()
         pipes = [os.pipe() for _ in range(2)]
@@ -79,7 +77,20 @@ class WarmCommands:
             self._server.wait()
             self._server = None
 
+    def for_shells(self):
+        """What a shell needs: the text of a script that does what ``ccctl`` does, variables, descriptors."""
+        self._start()
+        client = Path(__file__).with_name("warm_client.py")
+        script = f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "$@"\n'
+        fd = self._control.fileno()
+        return script, {"CCCTL_TESTS_CONTROL": str(fd)}, (fd,)
+
     def _start(self):
+        with self._starting:
+            if self._server is None:
+                self._start_now()
+
+    def _start_now(self):
         self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
         with far:
@@ -156,6 +167,9 @@ def _main():
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     os.chdir(folder)
     sys.argv = ["ccctl" if script is None else "-c", *words]
+    if variables is not None:
+        os.environ.clear()
+        os.environ.update(variables)
     status = 0
     try:
         if script is None:
@@ -163,8 +177,7 @@ def _main():
         else:
             here = str(Path(__file__).parent)
             sys.path.insert(0, here)
-            os.environ.clear()
-            os.environ.update(variables, PYTHONPATH=here)
+            os.environ["PYTHONPATH"] = here
             main = sys.modules["__main__"] = ModuleType("__main__")
             exec(script, main.__dict__)
     except SystemExit as leaving:

@@ -48,7 +48,7 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
         assert isinstance(said(command), Finished)
     finally:
         reporter.close()
-        serving.join(5)
-        beating.join(5)
+        serving.join(60)
+        beating.join(60)
         command.close()
         own.close()

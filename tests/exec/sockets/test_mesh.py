@@ -25,7 +25,7 @@ def test_a_rank_that_arrives_while_another_is_still_being_made_is_not_turned_awa
         def exchange(mine):
             number = next(rounds)
             said[number, rank] = mine
-            meeting.wait(30)
+            meeting.wait(100)
             return [said[number, one] for one in range(2)]
 
         return exchange

@@ -22,7 +22,7 @@ def meshes(size, spares=()):
         def exchange(mine):
             number = next(rounds)
             said[number, rank] = mine
-            meeting.wait(30)
+            meeting.wait(100)
             return [said[number, one] for one in range(size)]
 
         made[rank] = Mesh(rank, size + len(spares), exchange, KEY, spares)
@@ -36,7 +36,7 @@ def meshes(size, spares=()):
 
 
 def until(true):
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 100
     while not true():
         assert time.monotonic() < deadline_s
         time.sleep(0.005)

@@ -12,7 +12,7 @@ import pytest
 from synth.portfolio.worker_pool import Crew, cores
 
 
-def gone(pids, within_s=20.0):
+def gone(pids, within_s=100.0):
     until = time.monotonic() + within_s
     while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < until:
         time.sleep(0.05)
