@@ -24,12 +24,12 @@ run:
 	@.ci/venv
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh out
 
-# What starts ranks or hosts mostly waits, so twice as many of those go on at once; a few measure, and come last.
+# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
-	$(PYTEST) -n $$((2 * $$(nproc))) --dist worksteal -m '(mpi or netns) and not alone'
+	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone'
 	$(PYTEST) -m alone
 else
 	$(PYTEST) $(ARGS)
@@ -40,7 +40,7 @@ coverage:
 	@.ci/venv dev
 	$(BIN)/coverage erase
 	-$(COVERED) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
-	-$(COVERED) -n $$((2 * $$(nproc))) --dist worksteal -m '(mpi or netns) and not alone'
+	-$(COVERED) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone'
 	-$(COVERED) -m alone
 	-NUMBA_DISABLE_JIT=1 $(COVERED) -n $$(nproc) --dist worksteal --deselect tests/synth/kernels/test_compiled.py tests/synth
 	$(BIN)/coverage combine --quiet

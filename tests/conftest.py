@@ -53,6 +53,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 def pytest_configure(config):
     # Tests run beside each other, and must not wait for each other's locks.
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Ranks of other tests want the cores on which those of MPI poll.
+        os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     # Compiled loops stay those of the user; what else is kept goes.
     loops = cache_folder()
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")

@@ -120,6 +120,10 @@ class Prober:
                 found[flow.pair] = time.perf_counter() - began_s
         return found
 
+    def says(self, step: str) -> None:
+        """Say what this rank is at."""
+        self._progress.waiting(-1, step)
+
     def waits_for_all(self, step: str) -> None:
         """Say that a collective call comes, and wait for all ranks, asleep."""
         self._progress.waiting(-1, step)
