@@ -22,24 +22,30 @@ from typing import Any
 
 from probes.errors import UsageError, quoted
 from probes.numbers import decimal, whole
+from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
+from synth.networks.dimensions import require_links
 
-__all__ = ["hosts_named", "is_pod", "pod", "pod_names", "pods_of", "threadblock_bytes_per_s"]
+__all__ = ["Machine", "hosts_named", "is_pod", "machine_of", "pod", "pod_names", "pods_of", "threadblock_bytes_per_s"]
 
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
 _NIC_ALPHA_S = 1.7e-6
-_MOST_MACHINES = 128
+_MOST_MACHINES = MOST_RANKS >> 1
 _NIC_GBIT = (0.1, 6400.0)
 
 
 @dataclass(frozen=True)
-class _Machine:
+class Machine:
+    """A host: its GPUs, the pairs of them that links join and how many, or none where a switch does; its NICs."""
+
     gpus: int
     link_gbs: float
     links: tuple[tuple[int, int, int], ...]
     nics: int
     nic_gbs: float
+    link_alpha_s: float = _LINK_ALPHA_S
+    nic_alpha_s: float = _NIC_ALPHA_S
 
 
 def pod_names() -> tuple[str, ...]:
@@ -77,13 +83,14 @@ def _gpu_of(values: dict[str, Any]) -> str:
 
 def pod(spec: str, *, hold_alpha: bool = False) -> Network:
     """The network of ``dgx-a100:2``; raises UsageError with what is wrong."""
-    machine = _machine(spec)
-    count = _count(spec)
+    machine, count = machine_of(spec)
+    inside = 2 * sum(parallel for *_, parallel in machine.links) or machine.gpus * (machine.gpus - 1)
+    require_links(spec, count * (inside + (count - 1) * machine.gpus**2))
     hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
     return build(spec, hosts, _links(machine, count), hold_alpha=hold_alpha)
 
 
-def _links(machine: _Machine, count: int) -> Iterator[Link]:
+def _links(machine: Machine, count: int) -> Iterator[Link]:
     for host in range(count):
         yield from _inside(machine, host)
         for other in range(count):
@@ -91,12 +98,12 @@ def _links(machine: _Machine, count: int) -> Iterator[Link]:
                 yield from _between(machine, host, other)
 
 
-def _inside(machine: _Machine, host: int) -> Iterator[Link]:
+def _inside(machine: Machine, host: int) -> Iterator[Link]:
     first, beta = host * machine.gpus, 1e-9 / machine.link_gbs
     for a, b, parallel in machine.links:
         for _ in range(parallel):
-            yield Link(first + a, first + b, _LINK_ALPHA_S, beta)
-            yield Link(first + b, first + a, _LINK_ALPHA_S, beta)
+            yield Link(first + a, first + b, machine.link_alpha_s, beta)
+            yield Link(first + b, first + a, machine.link_alpha_s, beta)
     if machine.links:
         return
     ranks = range(first, first + machine.gpus)
@@ -104,10 +111,10 @@ def _inside(machine: _Machine, host: int) -> Iterator[Link]:
         for dst in ranks:
             if src != dst:
                 ports = (f"rank {src} switch egress", f"rank {dst} switch ingress")
-                yield Link(src, dst, _LINK_ALPHA_S, beta, ports)
+                yield Link(src, dst, machine.link_alpha_s, beta, ports)
 
 
-def _between(machine: _Machine, host: int, other: int) -> Iterator[Link]:
+def _between(machine: Machine, host: int, other: int) -> Iterator[Link]:
     for a in range(machine.gpus):
         for b in range(machine.gpus):
             ports = (
@@ -115,7 +122,7 @@ def _between(machine: _Machine, host: int, other: int) -> Iterator[Link]:
                 f"n{other} nic{b * machine.nics // machine.gpus} ingress",
             )
             src, dst = host * machine.gpus + a, other * machine.gpus + b
-            yield Link(src, dst, _NIC_ALPHA_S, 1e-9 / machine.nic_gbs, ports)
+            yield Link(src, dst, machine.nic_alpha_s, 1e-9 / machine.nic_gbs, ports)
 
 
 def _count(spec: str) -> int:
@@ -128,11 +135,15 @@ def _count(spec: str) -> int:
     return found
 
 
-def _machine(spec: str) -> _Machine:
+def machine_of(spec: str) -> tuple[Machine, int]:
+    """(the machine, how many of them) of ``dgx-a100:2``; raises UsageError with what is wrong."""
     values = _table()[_plain(spec)]
     links = tuple((int(a), int(b), int(parallel)) for a, b, parallel in values["links"])
     nics, nic_gbs = _nics(spec, values)
-    return _Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs)
+    count, most = _count(spec), MOST_RANKS // values["gpus"]
+    if count > most:
+        raise UsageError(f"network {spec[:60]}: expected at most {most} of these machines, {MOST_RANKS} ranks")
+    return Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs), count
 
 
 def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:

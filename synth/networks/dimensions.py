@@ -10,7 +10,7 @@ from synth.collective import MOST_RANKS
 
 __all__ = ["MOST_LINKS", "parse_dimensions", "require_links"]
 
-MOST_LINKS = 4_000_000
+MOST_LINKS = 1 << 22
 _MOST_DIMENSIONS = 32
 _SHOWN = 60
 

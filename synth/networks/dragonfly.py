@@ -6,17 +6,12 @@ from collections.abc import Iterator
 
 from synth.network import Link
 
-__all__ = ["count", "hosts", "links"]
+__all__ = ["count", "links"]
 
 
 def count(groups: int, ranks: int) -> int:
     """How many links there are: local ones, then one global link an ordered pair of groups."""
     return groups * ranks * (ranks - 1) + groups * (groups - 1)
-
-
-def hosts(groups: int, ranks: int) -> list[str]:
-    """A group is a host."""
-    return [f"n{rank // ranks}" for rank in range(groups * ranks)]
 
 
 def links(

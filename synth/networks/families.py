@@ -31,7 +31,7 @@ from synth.network import Link, Network, build
 from synth.networks import dragonfly, fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links
 
-__all__ = ["FAMILIES", "family", "is_family", "names"]
+__all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "shape_of"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,65 @@ def names() -> tuple[str, ...]:
     return (*FAMILIES, *_SHORT)
 
 
+@dataclass(frozen=True)
+class Shape:
+    """A name of a network taken apart: its family, its dimensions, the lowest digit of a rank first.
+
+    ``oversubscription`` is that of a fat tree.
+    """
+
+    family: str
+    dimensions: tuple[Dimension, ...]
+    oversubscription: int = 1
+
+    @property
+    def sizes(self) -> list[int]:
+        return [dimension.size for dimension in self.dimensions]
+
+    @property
+    def ranks_per_host(self) -> int:
+        """A switch joins hosts: ranks that differ only in the dimensions before it share one."""
+        joins_hosts = len(self.dimensions) > 1 and self.dimensions[-1].kind in ("switch", "global")
+        return math.prod(self.sizes[:-1]) if joins_hosts else 1
+
+
+def shape_of(
+    spec: str, alpha_s: Sequence[float], bandwidth_bytes_per_s: Sequence[float], unwind: Sequence[int] = ()
+) -> Shape:
+    """What ``spec`` means, such as ``torus:4x4x4``; raises UsageError with what is wrong."""
+    name, _, shape = spec.partition(":")
+    name = _SHORT.get(name, name)
+    kinds = FAMILIES.get(name) or _hierarchy(name)
+    if kinds is None:
+        raise UsageError(
+            f"network {spec}: unknown family {name!r}",
+            hint=f"known: {', '.join(names())}, and hierarchies of {', '.join(_PAIRS)} such as fc_ring",
+        )
+    oversubscription = 1
+    if name == "fat_tree":
+        sizes, oversubscription = fat_tree.shape(spec, shape)
+        _degrees(spec, kinds, unwind)
+        costs = 1
+    else:
+        sizes = _sizes(spec, name, shape)
+        costs = len(sizes)
+    if kinds[-1] in ("...", "tree"):
+        kinds = (kinds[0],) * len(sizes)
+    if len(kinds) != len(sizes):
+        example = f"{name}:{'x'.join(['4'] * len(kinds))}"
+        raise UsageError(
+            f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
+        )
+    alphas = _per_dimension("alpha", alpha_s, costs) * (len(sizes) // costs)
+    bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs) * (len(sizes) // costs)
+    degrees = [0] * len(sizes) if name == "fat_tree" else _degrees(spec, kinds, unwind)
+    if name == "dragonfly":
+        # Groups are named first, and numbered by the high digit.
+        sizes.reverse()
+    dimensions = map(Dimension, kinds, sizes, alphas, bandwidths, degrees)
+    return Shape(name, tuple(dimensions), oversubscription)
+
+
 def family(
     spec: str,
     alpha_s: Sequence[float],
@@ -135,64 +194,24 @@ def family(
 
     ``unwind`` is empty, or one degree for all switches, or one for each.
     """
-    name, _, shape = spec.partition(":")
-    name = _SHORT.get(name, name)
-    kinds = FAMILIES.get(name) or _hierarchy(name)
-    if kinds is None:
-        raise UsageError(
-            f"network {spec}: unknown family {name!r}",
-            hint=f"known: {', '.join(names())}, and hierarchies of {', '.join(_PAIRS)} such as fc_ring",
-        )
-    if name == "fat_tree":
-        return _fat_tree(spec, shape, alpha_s, bandwidth_bytes_per_s, hold_alpha=hold_alpha, unwind=unwind)
-    sizes = _sizes(spec, name, shape)
-    if kinds[-1] == "...":
-        kinds = (kinds[0],) * len(sizes)
-    if len(kinds) != len(sizes):
-        example = f"{name}:{'x'.join(['4'] * len(kinds))}"
-        raise UsageError(
-            f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
-        )
-    alphas = _per_dimension("alpha", alpha_s, len(sizes))
-    bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, len(sizes))
-    degrees = _degrees(spec, kinds, unwind)
-    if name == "dragonfly":
-        return _dragonfly(spec, sizes, alphas, bandwidths, hold_alpha=hold_alpha)
-    dimensions = [
-        Dimension(*values) for values in zip(kinds, sizes, alphas, bandwidths, degrees, strict=True)
-    ]
+    shape = shape_of(spec, alpha_s, bandwidth_bytes_per_s, unwind)
+    dimensions, sizes = shape.dimensions, shape.sizes
     ranks = math.prod(sizes)
-    require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
-    return build(spec, _hosts(dimensions), _links(dimensions), hold_alpha=hold_alpha)
-
-
-def _dragonfly(
-    spec: str, sizes: list[int], alphas: list[float], bandwidths: list[float], *, hold_alpha: bool
-) -> Network:
-    groups, ranks = sizes
-    require_links(spec, dragonfly.count(groups, ranks))
-    betas = (1.0 / bandwidths[0], 1.0 / bandwidths[1])
-    links = dragonfly.links(groups, ranks, (alphas[0], alphas[1]), betas)
-    return build(spec, dragonfly.hosts(groups, ranks), links, hold_alpha=hold_alpha)
-
-
-def _fat_tree(
-    spec: str,
-    shape: str,
-    alpha_s: Sequence[float],
-    bandwidth_bytes_per_s: Sequence[float],
-    *,
-    hold_alpha: bool,
-    unwind: Sequence[int],
-) -> Network:
-    sizes, oversubscription = fat_tree.shape(spec, shape)
-    ranks = math.prod(sizes)
-    require_links(spec, ranks * (ranks - 1))
-    _degrees(spec, ("tree",), unwind)
-    alpha = _per_dimension("alpha", alpha_s, 1)[0]
-    beta = 1.0 / _per_dimension("bandwidth", bandwidth_bytes_per_s, 1)[0]
-    links = fat_tree.links(sizes, oversubscription, alpha, beta)
-    return build(spec, [f"n{rank}" for rank in range(ranks)], links, hold_alpha=hold_alpha)
+    lowest, highest = dimensions[0], dimensions[-1]
+    links: Iterator[Link]
+    if shape.family == "dragonfly":
+        require_links(spec, dragonfly.count(highest.size, lowest.size))
+        alphas = (lowest.alpha_s, highest.alpha_s)
+        betas = (lowest.beta_s_per_byte, highest.beta_s_per_byte)
+        links = dragonfly.links(highest.size, lowest.size, alphas, betas)
+    elif shape.family == "fat_tree":
+        require_links(spec, ranks * (ranks - 1))
+        links = fat_tree.links(sizes, shape.oversubscription, lowest.alpha_s, lowest.beta_s_per_byte)
+    else:
+        require_links(spec, sum(ranks // dim.size * dim.pair_count for dim in dimensions))
+        links = _links(dimensions)
+    hosts = [f"n{rank // shape.ranks_per_host}" for rank in range(ranks)]
+    return build(spec, hosts, links, hold_alpha=hold_alpha)
 
 
 def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int]:
@@ -227,14 +246,6 @@ def _per_dimension(argument: str, values: Sequence[float], dimensions: int) -> l
         expected = "1 value" if dimensions == 1 else f"1 or {dimensions} values"
         raise UsageError(f": expected {expected}, found {len(values)}", argument=argument)
     return list(values) * dimensions if len(values) == 1 else list(values)
-
-
-def _hosts(dimensions: Sequence[Dimension]) -> list[str]:
-    """A switch joins hosts: ranks that differ only in the dimensions before it share one."""
-    ranks = math.prod(dimension.size for dimension in dimensions)
-    joins_hosts = len(dimensions) > 1 and dimensions[-1].kind == "switch"
-    per_host = ranks // dimensions[-1].size if joins_hosts else 1
-    return [f"n{rank // per_host}" for rank in range(ranks)]
 
 
 def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:

@@ -69,9 +69,9 @@ def test_names_are_read_loosely():
     assert not is_pod("dgx-9")
 
 
-@pytest.mark.parametrize("count", ["0", "x", "", "200"])
+@pytest.mark.parametrize("count", ["0", "x", "", "40000"])
 def test_refuses_a_count_that_makes_no_sense(count):
-    with pytest.raises(UsageError, match="1 to 128"):
+    with pytest.raises(UsageError, match="1 to 32768"):
         pod(f"dgx-a100:{count}")
 
 
@@ -91,3 +91,10 @@ def test_other_nics_are_written_behind_the_name():
 def test_refuses_nics_that_make_no_sense(nics):
     with pytest.raises(UsageError, match="NICs of"):
         pod(f"dgx-a100/{nics}:2")
+
+
+def test_refuses_more_than_fit() -> None:
+    with pytest.raises(UsageError, match="at most 8192 of these machines"):
+        pod("dgx-a100:9000")
+    with pytest.raises(UsageError, match="links are more than"):
+        pod("dgx-a100:512")

@@ -1,0 +1,148 @@
+"""Proven lower bounds on collectives of all ranks of a symmetric network, from one link of each orbit.
+
+Blocks are the ranks that agree in all digits from some digit on: a rank, a host, a group, a leaf and all below
+a switch. Translations take blocks to blocks, so what enters one is counted once for all like it:
+
+- *ingress*, *egress*, *cut*: what the ranks of a block need from outside comes in over its links and ports
+  (ForestColl, Sec. 4); what is summed up outside goes out over them.
+- *partition*: an all_reduce crosses between k blocks at least 2(k - 1) times for each byte (Nash-Williams,
+  Tutte; with blocks of one rank Patarasuk and Yuan).
+- *distance*: an all_to_all keeps links busy for as long as the shortest ways between all pairs take.
+- *latency*: the farthest rank is so many alphas away.
+
+Every link is charged to itself or to one of its ports, which any schedule must respect; so all hold for every
+schedule, symmetric or not, that reduces at ranks only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from probes.columns import Floats, Indices, spans
+from synth.collective import Kind
+from synth.networks.symmetric import SymmetricNetwork
+from synth.schedule import Bound
+
+__all__ = ["symmetric_bounds"]
+
+# Links among which shortest ways are looked for.
+_MOST_LINKS = 1 << 22
+
+
+def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> list[Bound]:
+    """Every kind of bound at its largest, the largest first; at least one.
+
+    ``size_bytes`` is nccl-tests' size: of an all_gather what a rank ends with, of an all_to_all what it has for
+    all. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and of shortest ways O(links).
+    """
+    found: dict[str, Bound] = {}
+    turned = network.transposed()
+    alpha_s, part = float(network.alpha_s.min(initial=math.inf)), size_bytes / network.ranks
+    for level in range(len(network.sizes)):
+        block = math.prod(network.sizes[:level])
+        blocks = network.ranks // block
+        if blocks < 2 or (level and network.sizes[level - 1] == 1):
+            continue
+        into, out = _into_blocks(network, level), _into_blocks(turned, level)
+        ways = {"all_gather": into, "reduce_scatter": out}.get(kind, np.minimum(into, out))
+        needed = part * (network.ranks - block)
+        if kind == "all_to_all":
+            needed *= block
+        elif kind == "all_reduce":
+            needed = float(size_bytes)
+        least = float(ways.min())
+        what = "one rank" if block == 1 else f"{block} ranks of {network.ranks}"
+        name = {"all_gather": "ingress", "reduce_scatter": "egress"}.get(kind, "cut") if block == 1 else "cut"
+        _keep(found, Bound(name, alpha_s + _over(needed, least), f"into or out of {what}"))
+        if kind == "all_reduce":
+            each = blocks // len(into)
+            total = each * min(float(into.sum()), float(out.sum()))
+            time_s = alpha_s + _over(2 * (blocks - 1) * float(size_bytes), total)
+            _keep(found, Bound("partition", time_s, f"between {blocks} blocks of {what}"))
+    for bound in _of_ways(network, turned, kind, part):
+        _keep(found, bound)
+    return sorted(found.values(), key=lambda bound: -bound.time_s)
+
+
+def _keep(found: dict[str, Bound], bound: Bound) -> None:
+    if bound.name not in found or bound.time_s > found[bound.name].time_s:
+        found[bound.name] = bound
+
+
+def _over(size_bytes: float, bytes_per_s: float) -> float:
+    return size_bytes / bytes_per_s if bytes_per_s else math.inf
+
+
+def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
+    """What enters a block at most, in bytes per second; a value for each orbit of blocks."""
+    block = math.prod(network.sizes[:level])
+    inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
+    src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
+    rows = np.flatnonzero(src // block != dst // block)
+    # Links of an orbit that enter one block start at translates within a block, and so do ports there.
+    orbit_of = network.cell_of(np.arange(0, network.ranks, block))
+    orbits, of_block = np.unique(orbit_of, return_inverse=True)
+    rate = 1.0 / network.beta_s_per_byte[rows]
+    entry, row = _ports_there(network, rows, block)
+    port = network.link_port[entry] + of_block[dst[rows[row]] // block] * len(network.ports)
+    asked, most = np.zeros((2, len(orbits) * len(network.ports)))
+    np.add.at(asked, port, rate[row])
+    np.maximum.at(most, port, rate[row])
+    # Each link counts at the port that is asked for most, for what it can give.
+    over = np.divide(asked, most, out=np.zeros_like(asked), where=most > 0)
+    order = np.lexsort((-over[port], row))
+    first = np.unique(row[order], return_index=True)[1]
+    charged, at = row[order][first], port[order][first]
+    worth = over[at] > 1
+    charged, at = charged[worth], at[worth]
+    ports = np.zeros_like(asked)
+    np.add.at(ports, at, rate[charged])
+    alone = np.ones(len(rows), bool)
+    alone[charged] = False
+    found = np.zeros(len(orbits))
+    np.add.at(found, of_block[dst[rows[alone]] // block], rate[alone])
+    if len(network.ports):
+        found = found + np.minimum(ports, most).reshape(len(orbits), -1).sum(axis=1)
+    return np.asarray(found * inner)
+
+
+def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[Indices, Indices]:
+    """(entry of ``link_port``, which of ``rows``) of the ports that lie in the block where their link ends."""
+    counts = np.diff(network.link_port_start)[rows]
+    entry = spans(network.link_port_start[:-1][rows], counts)
+    row = np.repeat(np.arange(len(rows)), counts)
+    there = network.link_port_at[entry] // block == network.shift_of(network.dst[rows[row]]) // block
+    return entry[there], row[there]
+
+
+def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:
+    """Bounds by shortest ways; where links are too many to list, the farthest rank is one of them away."""
+    alpha_s = float(network.alpha_s.min(initial=math.inf))
+    if network.links > _MOST_LINKS:
+        return [Bound("latency", alpha_s, "of one link")]
+    on = turned if kind == "reduce_scatter" else network
+    found = [Bound("latency", float(_ways_s(on, on.alpha_s).max()), "of the farthest rank")]
+    if kind == "all_to_all" and not len(network.ports):
+        busy_s = _ways_s(network, network.beta_s_per_byte).sum() * part
+        time_s = alpha_s + float(busy_s) / max(1, len(network.src))
+        found.append(Bound("distance", time_s, "of all pairs, over all links"))
+    return found
+
+
+def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
+    """(cells, ranks): the least cost from a rank of each orbit to each rank."""
+    link = np.repeat(np.arange(len(network.src)), network.translations)
+    shift = np.tile(network.shifts, len(network.src))
+    src, dst = network.moved(network.src[link], shift), network.moved(network.dst[link], shift)
+    # Of parallel links the cheapest; to the solver a cost of 0 would be no link.
+    order = np.lexsort((cost_s[link], dst, src))
+    key = (src * network.ranks + dst)[order]
+    order = order[np.diff(key, prepend=-1) != 0]
+    least = max(float(cost_s.max(initial=0.0)) * 1e-12, 1e-300)
+    cost = np.maximum(cost_s[link[order]], least)
+    graph = csr_array((cost, (src[order], dst[order])), shape=(network.ranks, network.ranks))
+    return np.asarray(dijkstra(graph, indices=network.cells))

@@ -1,0 +1,242 @@
+"""Synthesizes symmetric schedules: one chunk of each orbit is scheduled, translations give all others.
+
+For as many ranks as no table of sends can list. An all_gather spreads the chunks of one rank of each orbit, a
+reduce_scatter is one backwards in time, an all_reduce both, one after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.columns import Indices, bytes_of, ints, spans
+from probes.errors import UsageError
+from probes.progress import SILENT, Progress
+from synth.bounds.symmetric import symmetric_bounds
+from synth.check.symmetric import check_symmetric
+from synth.collective import Collective, Kind, collective
+from synth.errors import NotApplicableError
+from synth.networks.symmetric import SymmetricNetwork
+from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
+from synth.portfolio.incumbent import Attempt
+from synth.portfolio.memory_limits import peak_bytes
+from synth.schedule import COPY, REDUCE, Bound, Outcome
+from synth.scheduling.symmetric_spreading import spread
+from synth.simulation.schedule import replay
+from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
+
+__all__ = ["SymmetricRequest", "SymmetricSynthesis", "is_large", "synthesize_symmetric"]
+
+# Plain schedules of more deliveries take longer than a minute, or more memory than there is.
+_MOST_DELIVERIES = 1 << 20
+_MOST_LOOKS = 200_000_000
+_NEAR = 0.995
+_NOTICEABLE = 0.002
+# So many cuts in a row may gain nothing before no finer one is tried.
+_PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class SymmetricRequest:
+    """What to synthesize: either ``size_bytes``, or ``chunk_bytes`` and ``chunks`` as a plain request has them."""
+
+    network: SymmetricNetwork
+    kind: Kind
+    size_bytes: int | None = None
+    chunk_bytes: int | None = None
+    chunks: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SymmetricSynthesis:
+    """A symmetric schedule, proven and bounded, with what was tried and why it was kept, as in `Synthesis`."""
+
+    schedule: SymmetricSchedule
+    attempts: tuple[Attempt, ...]
+    synthesis_s: float
+    proof_s: float
+    why: str
+    peak_bytes: int
+    workers_bytes: int = 0
+
+
+def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
+    """Whether the collective is one of symmetric schedules, and too large for plain ones."""
+    return kind in SYMMETRIC and network.ranks**2 > _MOST_DELIVERIES
+
+
+def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT) -> SymmetricSynthesis:
+    """The fastest symmetric schedule of a collective of all ranks, proven, with its bounds.
+
+    Of a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for other
+    collectives and where links do not lead everywhere, UsageError where chunks cannot be dealt out evenly,
+    RuntimeError if the judge refuses what was made, which would be a bug.
+    """
+    if request.kind not in SYMMETRIC:
+        raise NotApplicableError(f"symmetric schedules are made for {', '.join(SYMMETRIC)}")
+    begun_s = time.perf_counter()
+    best: SymmetricSchedule | None = None
+    best_s = bound_s = float("inf")
+    attempts: list[Attempt] = []
+    patience = _PATIENCE
+    for number, (shape, chunk_bytes) in enumerate(_cuts(request)):
+        progress.update(number, number + 1, f"{shape.chunks} chunks")
+        proven = _bounds(request, shape, chunk_bytes)
+        bound_s = min(bound_s, proven[0].time_s)
+        before_s = best_s
+        for made in _made(request, shape, chunk_bytes):
+            time_s = replay(made.quotient).time_s
+            attempts.append(Attempt(made.method, shape.chunks, time_s, "", made.sends))
+            if time_s < best_s:
+                best, best_s = made, time_s
+        patience = _PATIENCE if best_s < before_s * (1 - _NOTICEABLE) else patience - 1
+        if not patience or bound_s > _NEAR * best_s:
+            break
+    assert best is not None
+    found_s = time.perf_counter()
+    proven = _bounds(request, best.collective, best.chunk_bytes)
+    schedule = proven_symmetric(best, proven)
+    row = len(best.chunk)
+    why = f"{row} sends are listed, each for {best.network.translations} that start with it"
+    return SymmetricSynthesis(
+        schedule, tuple(attempts), found_s - begun_s, time.perf_counter() - found_s, why, peak_bytes()
+    )
+
+
+def proven_symmetric(made: SymmetricSchedule, proven: tuple[Bound, ...]) -> SymmetricSchedule:
+    """``made``, judged and timed, with these bounds; RuntimeError if the judge refuses it: a bug."""
+    timing = replay(made.quotient)
+    if findings := check_symmetric(made, timing):
+        raise RuntimeError(f"symmetric made a wrong schedule: {findings[0]}")
+    outcome = Outcome(timing.time_s, proven)
+    status = "optimal" if outcome.percent_of_optimal > 100 * (1 - 1e-9) else "feasible"
+    return replace(made, outcome=replace(outcome, status=status))
+
+
+def _bounds(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> tuple[Bound, ...]:
+    size_bytes = request.size_bytes or shape.total_bytes(chunk_bytes)
+    return tuple(symmetric_bounds(request.network, request.kind, size_bytes))
+
+
+def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
+    """(collective, bytes of a chunk), from coarse to fine."""
+    ranks, kind = request.network.ranks, request.kind
+    if request.chunk_bytes is not None:
+        shape = collective(kind, ranks, request.chunks or 1)
+        if shape.chunks % ranks:
+            raise UsageError(
+                f": an all_reduce by symmetry gives each of {ranks} ranks as many, found {shape.chunks}",
+                argument="chunks",
+            )
+        yield shape, request.chunk_bytes
+        return
+    assert request.size_bytes is not None
+    share = 1
+    while True:
+        shape = collective(kind, ranks, share * ranks if kind == "all_reduce" else share)
+        if kind in ("reduce_scatter", "all_to_all"):
+            shape = collective(kind, ranks, share * ranks)
+        chunk_bytes = max(1, -(-request.size_bytes // shape.total_bytes(1)))
+        # Every link looks at each chunk that comes to its source.
+        looks = share * ranks * len(request.network.src)
+        if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or looks > _MOST_LOOKS):
+            return
+        yield shape, chunk_bytes
+        share *= 2
+
+
+def _made(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> Iterator[SymmetricSchedule]:
+    network = request.network
+    if shape.kind == "all_to_all":
+        raise NotApplicableError("all_to_all")
+    equal = len(np.unique(network.beta_s_per_byte)) == 1
+    # On links that cost the same nothing is preferred, and both are the same.
+    for strict in (True,) if equal else (True, False):
+        whole = SymmetricSchedule(
+            network, shape, chunk_bytes, "symmetric", request.seed, *(ints([]),) * 3, bytes_of([])
+        )
+        opposite = _opposite(network)
+        summed = spreading = _spreading(whole, network, strict)
+        if opposite is None and shape.kind != "all_gather":
+            summed = _spreading(whole, network.transposed(), strict)
+        if shape.kind == "all_gather":
+            yield spreading
+        elif shape.kind == "reduce_scatter":
+            yield _backwards(summed, whole, opposite)
+        else:
+            yield _one_after_the_other(_backwards(summed, whole, opposite), spreading)
+
+
+def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool) -> SymmetricSchedule:
+    """An all_gather on ``network`` of the chunks of ``whole``."""
+    shape = collective("all_gather", network.ranks, whole.share)
+    chunk, link, shift = spread(network, whole.chunk_bytes, whole.share, strict=strict)
+    if len(chunk) < len(network.cells) * whole.share * (network.ranks - 1):
+        raise NotApplicableError(f"{network.name}: links do not lead from each rank to all others")
+    return replace(
+        whole,
+        network=network,
+        collective=shape,
+        chunk=ints(chunk),
+        link=ints(link),
+        shift=ints(shift),
+        op=bytes_of(np.full(len(chunk), COPY)),
+    )
+
+
+def _backwards(
+    made: SymmetricSchedule, whole: SymmetricSchedule, opposite: Indices | None
+) -> SymmetricSchedule:
+    """An all_gather backwards in time: over the ``opposite`` links, or of the transposed network if None."""
+    order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
+    link, shift = made.link[order], made.shift[order]
+    network = whole.network
+    if opposite is None:
+        shift = network.moved(shift, network.back(network.shift_of(network.dst))[link])
+    else:
+        shift = network.turned(link, shift)
+        link = ints(opposite[link])
+    return replace(
+        whole,
+        chunk=made.chunk[order],
+        link=link,
+        shift=ints(shift),
+        op=bytes_of(np.full(len(order), REDUCE)),
+    )
+
+
+def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
+    """The sends of both; each resource carries those of ``first`` before those of ``second``."""
+    columns = {
+        name: np.concatenate([getattr(first, name), getattr(second, name)])
+        for name in ("chunk", "link", "shift", "op")
+    }
+    return replace(first, **columns)
+
+
+def _opposite(network: SymmetricNetwork) -> Indices | None:
+    """For each orbit of links one the other way that costs the same; None where there is not one for each.
+
+    Ports, the last first, must be as many and belong together one to one.
+    """
+    turned = network.transposed()
+    here, there = (
+        np.lexsort((one.beta_s_per_byte, one.alpha_s, one.dst, one.src)) for one in (network, turned)
+    )
+    for name in ("src", "dst", "alpha_s", "beta_s_per_byte"):
+        if not np.array_equal(getattr(network, name)[here], getattr(turned, name)[there]):
+            return None
+    found = np.empty(len(here), np.int64)
+    found[there] = here
+    counts = np.diff(network.link_port_start)
+    if not np.array_equal(counts, counts[found]):
+        return None
+    first = network.link_port.astype(np.int64)
+    rising = spans(np.zeros_like(counts), counts)
+    second = network.link_port[np.repeat(network.link_port_start[1:][found] - 1, counts) - rising]
+    pairs = len(np.unique(first * max(1, len(network.ports)) + second))
+    return found if pairs == len(np.unique(first)) == len(np.unique(second)) else None
