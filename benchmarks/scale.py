@@ -2,11 +2,12 @@
 
     python benchmarks/scale.py [--limit-s 300] [--memory-gib 16] [--growth 512] [FILTER ...]
 
-Rows whose name contains a FILTER, or all of them; then families of 64 … ``--growth`` ranks, and the exponent
-to which their seconds grow with ranks and with links (least squares over logarithms). Each row has a process
-of its own, with a limit of time and of memory, so that a row that does not end is said to. Seconds are those
-of a clock on the wall, of the network and of the search with bounds and proof, once loops are compiled;
-memory is the most that the process held. A row meets its goal where both seconds and percent do.
+Rows whose name contains a FILTER, or all of them; then families from 64 to ``--growth`` ranks by symmetry,
+and the exponent to which their seconds grow with ranks and with links (least squares over logarithms). Each
+row has a process of its own, with a limit of time and of memory, so that a row that does not end is said to.
+Seconds are those of a clock on the wall, of the network and of the search with bounds and proof, once loops
+are compiled; memory is the most that the process held. A row meets its goal where both seconds and percent
+do.
 
 Others report: TACOS 512 NPUs 6.09 min, 40,000 NPUs 2.52 h; SyCCL 512 GPUs tens of minutes; PCCL all_to_all of
 512 ranks 11.68 min.
@@ -29,14 +30,20 @@ import numpy as np
 from probes.columns import floats
 from probes.errors import CcctlError
 from synth.collective import Kind
+from synth.kernels.compiled import all_compiled
 from synth.network import Network
 from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures, survivors, without
 from synth.networks.families import family
+from synth.networks.symmetric import SymmetricNetwork
+from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.periodic import synthesize_periodic
+from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.schedule import Schedule
+from synth.symmetric_schedule import SymmetricSchedule
 
 MESH, GLOBAL, NIC = "53.687", "400,200", "50"
 GIB, MIB = 1 << 30, 1 << 20
@@ -48,7 +55,8 @@ class Row:
 
     ``bandwidth`` is in GB/s, of each dimension. Rank 0 has ``share`` of the others' bandwidth. ``gone`` are
     ranks that have failed, ``cut_links`` ordered pairs whose links have. With ``chunks`` the buffer is cut
-    into so many, otherwise as the search finds best; ``periodic`` schedules instead of plain ones.
+    into so many, otherwise as the search finds best; ``periodic`` schedules instead of plain ones, or
+    ``symmetric`` ones whatever the number of ranks.
     """
 
     kind: Kind
@@ -60,6 +68,7 @@ class Row:
     cut_links: tuple[tuple[int, int], ...] = ()
     chunks: int | None = None
     periodic: bool = False
+    symmetric: bool = False
     most_s: float = math.inf
     least_percent: float = 0.0
 
@@ -73,13 +82,25 @@ class Row:
         size = f"{self.size_bytes >> 20} MiB" if self.size_bytes < GIB else f"{self.size_bytes >> 30} GiB"
         return f"{self.kind} {self.network} {size}{more}"
 
+    @property
+    def rates(self) -> list[float]:
+        """Bytes per second of each dimension."""
+        return [float(value) * 1e9 for value in self.bandwidth.split(",")]
+
+    def folded(self) -> SymmetricNetwork | None:
+        """The network by one link of each orbit, where it is whole and no plain schedule would end."""
+        if self.share < 1 or self.gone or self.cut_links or self.chunks or self.periodic:
+            return None
+        found = (
+            symmetric_pod(self.network)
+            if is_pod(self.network)
+            else symmetric_family(self.network, [5e-7], self.rates)
+        )
+        return found if found is not None and (self.symmetric or is_large(found, self.kind)) else None
+
     def made(self) -> Network:
         """The network, with its slow rank and without what has failed."""
-        if is_pod(self.network):
-            found = pod(self.network)
-        else:
-            rates = [float(value) * 1e9 for value in self.bandwidth.split(",")]
-            found = family(self.network, [5e-7], rates)
+        found = pod(self.network) if is_pod(self.network) else family(self.network, [5e-7], self.rates)
         if self.share < 1:
             slow = (found.src == 0) | (found.dst == 0)
             beta = np.where(slow, found.beta_s_per_byte / self.share, found.beta_s_per_byte)
@@ -130,16 +151,58 @@ ROWS = (
     *_everywhere("torus:16x16x64", MESH),
     *_everywhere("torus:64x32x32", MESH),
     *_everywhere("fat_tree:32x32x16", NIC),
+    *_everywhere("fat_tree:64x32x32", NIC),
     *_everywhere("dragonfly:129x127", GLOBAL),
     Row("all_to_all", "torus:16x16x16", MESH, most_s=120, least_percent=95),
 )
+TORI = tuple(
+    [
+        "4x4x4",
+        "8x4x4",
+        "8x8x4",
+        "8x8x8",
+        "16x8x8",
+        "16x16x8",
+        "16x16x16",
+        "32x16x16",
+        "32x32x16",
+        "32x32x32",
+        "64x32x32",
+    ]
+)
+FAT_TREES = tuple(
+    [
+        "8x8",
+        "8x16",
+        "8x8x4",
+        "8x8x8",
+        "16x8x8",
+        "16x16x8",
+        "16x16x16",
+        "32x16x16",
+        "32x32x16",
+        "32x32x32",
+        "64x32x32",
+    ]
+)
+DRAGONFLIES = (
+    "9x8",
+    "16x8",
+    "17x16",
+    "33x16",
+    "65x16",
+    "65x32",
+    "65x64",
+    "129x64",
+    "129x127",
+)
 GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (
-    ("all_gather", "torus", MESH, ("4x4x4", "8x4x4", "8x8x4", "8x8x8", "16x8x8", "16x16x8", "16x16x16")),
-    ("all_reduce", "torus", MESH, ("4x4x4", "8x4x4", "8x8x4", "8x8x8", "16x8x8", "16x16x8", "16x16x16")),
-    ("all_gather", "fat_tree", NIC, ("8x8", "8x16", "8x8x4", "8x8x8", "16x8x8")),
-    ("all_reduce", "fat_tree", NIC, ("8x8", "8x16", "8x8x4", "8x8x8", "16x8x8")),
-    ("all_gather", "dragonfly", GLOBAL, ("9x8", "16x8", "17x16", "33x16", "65x16")),
-    ("all_reduce", "dragonfly", GLOBAL, ("9x8", "16x8", "17x16", "33x16", "65x16")),
+    ("all_gather", "torus", MESH, TORI),
+    ("all_reduce", "torus", MESH, TORI),
+    ("all_gather", "fat_tree", NIC, FAT_TREES),
+    ("all_reduce", "fat_tree", NIC, FAT_TREES),
+    ("all_gather", "dragonfly", GLOBAL, DRAGONFLIES),
+    ("all_reduce", "dragonfly", GLOBAL, DRAGONFLIES),
 )
 
 
@@ -161,17 +224,34 @@ class Measured:
         return not self.why and self.seconds <= row.most_s and self.percent >= row.least_percent
 
 
+def warm_symmetric(kind: Kind) -> None:
+    """Load or compile the loops on a small torus."""
+    small = symmetric_family("torus:4x4", [5e-7], [5e10])
+    assert small is not None
+    with all_compiled():
+        synthesize_symmetric(SymmetricRequest(small, kind, MIB))
+
+
 def measured_here(row: Row, memory_gib: float) -> Measured:
     """The row, carried out in this process, which from now on may hold no more than ``memory_gib``."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     try:
         begun_s = time.perf_counter()
-        network = row.made()
+        folded = row.folded()
+        network = folded or row.made()
         network_s = time.perf_counter() - begun_s
-        warm(network.ranks)
+        if isinstance(network, SymmetricNetwork):
+            warm_symmetric(row.kind)
+        else:
+            warm(network.ranks)
         begun_s = time.perf_counter()
-        asked = row.request(network)
-        schedule = synthesize_periodic(asked) if row.periodic else synthesize(asked).schedule
+        schedule: Schedule | PeriodicSchedule | SymmetricSchedule
+        if isinstance(network, SymmetricNetwork):
+            schedule = synthesize_symmetric(SymmetricRequest(network, row.kind, row.size_bytes)).schedule
+        elif row.periodic:
+            schedule = synthesize_periodic(row.request(network))
+        else:
+            schedule = synthesize(row.request(network)).schedule
     except CcctlError as error:
         return Measured(" ".join(str(error).split())[:160])
     except MemoryError:
@@ -235,7 +315,7 @@ def growth(wanted: Sequence[str], most_ranks: int, limit_s: float, memory_gib: f
             continue
         done: list[Measured] = []
         for shape in shapes:
-            row = Row(kind, f"{name}:{shape}", bandwidth)
+            row = Row(kind, f"{name}:{shape}", bandwidth, symmetric=True)
             if math.prod(map(int, shape.split("x"))) > most_ranks:
                 break
             found = measured_apart(row, limit_s, memory_gib)

@@ -84,6 +84,8 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
+    (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
+    (f"synth --network torus:4x4 {_COST} --method symmetric --collective all_to_all",),
     *(
         (f"synth --network {name} {_COST} --method periodic -o {file}", f"simulate {file}")
         for name, file in (

@@ -14,6 +14,7 @@ from probes.progress import SILENT, Progress
 from synth.check.periodic import check_periodic
 from synth.check.program import judge
 from synth.check.schedule import check, check_selection
+from synth.check.symmetric import check_symmetric
 from synth.collective import Kind, kind_of
 from synth.compiler.lower import lower
 from synth.errors import NotProvenError
@@ -30,6 +31,7 @@ from synth.simulation.fifo_order import FIFO_DEPTH
 from synth.simulation.program import Costs, ProgramTiming, simulate_program
 from synth.simulation.relocate import moved_to
 from synth.simulation.schedule import Timing, replay
+from synth.symmetric_schedule import SymmetricSchedule
 
 if TYPE_CHECKING:
     from synth.lang import Algorithm
@@ -94,12 +96,13 @@ def synthesize(
 
 
 def verify(
-    made: Schedule | PeriodicSchedule | Selection | Program, fifo_depth: int = FIFO_DEPTH
+    made: Schedule | PeriodicSchedule | SymmetricSchedule | Selection | Program, fifo_depth: int = FIFO_DEPTH
 ) -> list[str]:
     """Return what is wrong with a schedule, a selection or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
-    what the collective asks; a periodic one for any number of periods. A program is followed step by step
+    what the collective asks; a periodic one for any number of periods, a symmetric one for
+    all translates of what it lists. A program is followed step by step
     (GC3, Sec. 4): no race, no unwritten slot, every contribution exactly once, no deadlock with
     ``fifo_depth`` messages in a connection. The judge shares nothing with what makes schedules and programs.
     O(sends), and O(steps) for most programs.
@@ -113,6 +116,8 @@ def verify(
         return check(made)
     if isinstance(made, PeriodicSchedule):
         return check_periodic(made)
+    if isinstance(made, SymmetricSchedule):
+        return check_symmetric(made)
     if isinstance(made, Selection):
         return check_selection(made)
     return judge(made, fifo_depth)

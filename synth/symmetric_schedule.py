@@ -4,19 +4,19 @@ A translation takes a rank to another, so a chunk to that which the other rank o
 translated chunk over the translated link. Listed is one of each orbit. On 65,536 ranks an all_gather has
 4·10⁹ sends and 65,535 rows.
 
-Links and ports of an orbit are used alike, each by one translate of every listed send over the orbit. So
-what holds of the *quotient*, the listed sends on a network in which the links of an orbit take turns, holds of
-the whole: ``synth.check.symmetric`` proves it there, and replaying it gives the time.
+Links and ports of an orbit are used alike, each by one translate of every listed send over the orbit. So what
+holds of the *quotient*, the listed sends on a network in which the links of an orbit take turns, holds of the
+whole: ``synth.check.symmetric`` proves it there, and replaying it gives the time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from probes.columns import Bytes, Indices, Ints, bytes_of, ints
+from probes.columns import Bytes, Floats, Indices, Ints, bytes_of, ints
 from synth.collective import Collective, custom
 from synth.networks.symmetric import SymmetricNetwork
 from synth.rank_sets import RankSets, each, every
@@ -34,8 +34,8 @@ class SymmetricSchedule:
 
     Listed are the chunks that the ranks in ``network.cells`` own, which are their sources or, where chunks
     are summed up, their owners: number ``cell · share + lap``, cells numbered through. Of an all_to_all it is
-    ``(cell · ranks + target) · share + lap``. ``share`` is that of ``collective``; of an all_reduce the chunks
-    of a rank. ``op`` is COPY or REDUCE, as in a schedule.
+    ``(cell · ranks + target) · share + lap``. ``share`` is that of ``collective``; of an all_reduce the
+    chunks of a rank. ``op`` is COPY or REDUCE, as in a schedule.
     """
 
     network: SymmetricNetwork
@@ -79,7 +79,7 @@ class SymmetricSchedule:
 
     @cached_property
     def quotient(self) -> Schedule:
-        """The listed sends as a plain schedule, where links of an orbit share one port, and its ports are one."""
+        """The listed sends as a plain schedule; links of an orbit share one port, and its ports are one."""
         network = self.network
         key = self.link.astype(np.int64) * network.ranks + self.shift
         known, row = np.unique(key, return_inverse=True)
@@ -88,6 +88,21 @@ class SymmetricSchedule:
         return Schedule(
             on, self.listed, self.chunk_bytes, self.method, self.seed, self.chunk, ints(row), self.op
         )
+
+    @property
+    def busy_s(self) -> Floats:
+        """How long a link of each orbit is held in all, then a port of each."""
+        uses = np.bincount(self.link, minlength=len(self.network.src))
+        held_s = uses * self.network.hold_s(self.chunk_bytes)
+        ports_s = np.zeros(len(self.network.ports))
+        user = np.repeat(np.arange(len(uses)), np.diff(self.network.link_port_start))
+        np.add.at(ports_s, self.network.link_port, held_s[user])
+        return np.concatenate([held_s, ports_s])
+
+    def of_size(self, size_bytes: int) -> SymmetricSchedule:
+        """The same with chunks so large that the buffer is of ``size_bytes``; what it takes is not told."""
+        chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
+        return replace(self, chunk_bytes=chunk_bytes, outcome=None)
 
     def chunk_at(self, chunk: Indices, shift: Indices) -> Indices:
         """The number, in ``collective``, of the translates of listed chunks."""
@@ -99,7 +114,9 @@ class SymmetricSchedule:
             return np.asarray((owner * ranks + network.moved(target, shift)) * share + lap)
         owner = network.moved(network.cells[rest], shift)
         # Of an all_reduce the ranks own chunks in turn.
-        return np.asarray(lap * ranks + owner if self.collective.kind == "all_reduce" else owner * share + lap)
+        return np.asarray(
+            lap * ranks + owner if self.collective.kind == "all_reduce" else owner * share + lap
+        )
 
     def expanded(self) -> Schedule:
         """The plain schedule of all sends, on the network of the links that it uses."""

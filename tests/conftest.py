@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from racked_networks import racked
+from symmetric_samples import made
 from warm_commands import WarmCommands
 
 from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
@@ -254,6 +255,7 @@ def samples(schedule):
         "periodic": synthesize_periodic(
             Request(family("ring:3", [1e-6], [1e9]), "all_reduce", size_bytes=1 << 16)
         ),
+        "symmetric": made("torus:3x2", "all_reduce"),
         "selection": Selection(schedule.network, (algorithm,), (Range(1, 1 << 20, 0),), (point,)),
         "program": program,
         "report": Report(2, ("host",), "mpi", "Open MPI", 1, 2, (row,)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from probes.topology import Topology
     from synth.network import Network
     from synth.networks.failures import Failures
+    from synth.networks.symmetric import SymmetricNetwork
 
-__all__ = ["load_network", "network_of", "parse_failures", "parse_racks", "parse_ranks"]
+__all__ = ["load_network", "load_symmetric", "network_of", "parse_failures", "parse_racks", "parse_ranks"]
 
 _LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
@@ -115,11 +116,42 @@ def _whole(
     return _from_artifact(spec, hold_alpha)
 
 
+def load_symmetric(
+    spec: str,
+    alpha: str | None,
+    bandwidth: str | None,
+    *,
+    hold_alpha: bool = False,
+    unwind: str | None = None,
+) -> SymmetricNetwork | None:
+    """The same network by one link of each orbit; None where no translation keeps it, or it has no name.
+
+    Raises UsageError as `load_network` does.
+    """
+    from synth.networks.dgx import is_pod
+    from synth.networks.families import is_family
+    from synth.networks.symmetric_families import symmetric_family, symmetric_pod
+
+    if exists(spec):
+        return None
+    if is_family(spec):
+        return symmetric_family(**_words_of_family(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
+    if is_pod(spec) and alpha is None and bandwidth is None and unwind is None:
+        return symmetric_pod(spec, hold_alpha=hold_alpha)
+    return None
+
+
 def _family(
     spec: str, alpha: str | None, bandwidth: str | None, hold_alpha: bool, unwind: str | None
 ) -> Network:
     from synth.networks.families import family
 
+    return family(**_words_of_family(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
+
+
+def _words_of_family(
+    spec: str, alpha: str | None, bandwidth: str | None, unwind: str | None
+) -> dict[str, Any]:
     if bandwidth is None:
         raise UsageError(
             f"--network {spec}: a family needs the bandwidth of its links",
@@ -128,7 +160,7 @@ def _family(
     alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))
     degrees = _degrees(unwind) if unwind is not None else ()
     rates = parse_rates(bandwidth, "--bandwidth")
-    return family(spec, alphas, rates, hold_alpha=hold_alpha, unwind=degrees)
+    return {"spec": spec, "alpha_s": alphas, "bandwidth_bytes_per_s": rates, "unwind": degrees}
 
 
 def _degrees(text: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from synth.periodic_schedule import PeriodicSchedule
     from synth.program import Program
     from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = [
     "Proven",
@@ -28,6 +29,7 @@ __all__ = [
     "proven_schedule",
     "refuse_parameters",
     "refuse_unproven",
+    "unfolded",
 ]
 
 _ENOUGH = 20
@@ -55,13 +57,13 @@ def proven_program(
 ) -> Proven:
     """Read a schedule, plain or periodic, a program or a file in the chunk language ("-": stdin), compile it.
 
-    A periodic schedule gets as many periods as carry ``size_bytes``; nothing else is of a size. ``how`` are
-    options of the compiler. Raises FoundProblem with the findings against it.
+    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks as large; nothing
+    else is of a size. ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
-        found = codec.read(path, *(kinds or ("schedule", "periodic", "program")))
-        if size_bytes is not None and found.kind == "periodic":
+        found = codec.read(path, *(kinds or ("schedule", "periodic", "symmetric", "program")))
+        if size_bytes is not None and found.kind in ("periodic", "symmetric"):
             found = replace(found, body=found.body.of_size(size_bytes))
         elif size_bytes is not None:
             _refuse_size(path)
@@ -74,14 +76,19 @@ def proven_program(
 
 
 def _refuse_size(path: str) -> None:
-    raise UsageError(f"--size: {path} is for any size; only periodic schedules are repeated for one")
+    raise UsageError(
+        f"--size: {path} is for any size; only periodic and symmetric schedules are made for one"
+    )
 
 
 def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
-    """The same of what has been read; of a periodic schedule all periods are listed."""
+    """The same of what has been read; of a periodic or symmetric schedule all sends are listed."""
     inputs = {found.kind: found.sha256}
     if found.kind == "periodic":
         return proven_schedule(expanded(found.body, found.source), found.source, inputs, **how)
+    if found.kind == "symmetric":
+        plain = unfolded(found.body, found.source)
+        return proven_schedule(plain, found.source, inputs, **how)
     if found.kind == "schedule":
         return proven_schedule(found.body, found.source, inputs, **how)
     if found.body.input_chunks:
@@ -117,6 +124,20 @@ def expanded(made: PeriodicSchedule, source: str) -> Schedule:
             f"{source}: its {made.periods} periods have {made.sends} sends, expected at most {_MOST_SENDS} "
             "to list one by one",
             hint=f"{hint} chunks make fewer.",
+        )
+    return made.expanded()
+
+
+def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
+    """The plain schedule of all orbits; raises FoundProblem where it is wrong, UsageError where too long."""
+    from synth.check.symmetric import check_symmetric
+
+    refuse_unproven(source, check_symmetric(made))
+    if made.sends > _MOST_SENDS:
+        raise UsageError(
+            f"{source}: it stands for {made.sends} sends on {made.network.ranks} ranks, expected at most "
+            f"{_MOST_SENDS} to list one by one",
+            hint="It says what the network allows; programs are made for up to several hundred ranks.",
         )
     return made.expanded()
 

@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "profile": ("probes.link_costs:Profile", 1),
     "schedule": ("synth.schedule:Schedule", 1),
     "periodic": ("synth.periodic_schedule:PeriodicSchedule", 1),
+    "symmetric": ("synth.symmetric_schedule:SymmetricSchedule", 1),
     "selection": ("synth.selection:Selection", 1),
     "program": ("synth.program:Program", 1),
     "report": ("exec.benchmark.report:Report", 1),

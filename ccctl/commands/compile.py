@@ -65,8 +65,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         str,
         typer.Argument(
             metavar="PROGRAM.py|SCHEDULE|XML",
-            help="A file in the chunk language (file.py:function where it has several), a schedule, plain or "
-            "periodic, MSCCL XML, or a selection with --to msccl; - reads stdin.",
+            help="A file in the chunk language (file.py:function where it has several), a schedule, plain, "
+            "periodic or symmetric, MSCCL XML, or a selection with --to msccl; - reads stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -84,7 +84,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         typer.Option(
             "--size",
             metavar="SIZE",
-            help="Of a periodic schedule: with as many periods as this buffer needs. [its own]",
+            help="Of a periodic schedule: with as many periods as this buffer needs; of a symmetric one with "
+            "chunks as large. [its own]",
         ),
     ] = None,
     network: Annotated[
@@ -153,8 +154,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
     other runtimes load, proven by their own rules, or what other simulators read.
 
-    Of a periodic schedule all periods are listed, those of its own size or of --size; it is refused where
-    they have more than half a million sends.
+    Of a periodic schedule all periods are listed, those of its own size or of --size, of a symmetric one all
+    translates; it is refused where they are more than half a million sends.
     """
     if to not in ("chakra", "msccl") and output not in (None, "-"):
         refuse_unwritable(Path(output))

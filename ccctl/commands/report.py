@@ -32,6 +32,7 @@ _SECTIONS = {
     "topology": "Machines",
     "schedule": "Schedules",
     "periodic": "Schedules",
+    "symmetric": "Schedules",
     "program": "Programs",
     "selection": "Schedules",
     "report": "Benchmarks",

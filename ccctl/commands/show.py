@@ -26,7 +26,8 @@ EXAMPLES = (
     ("ccctl show report.json nccl.txt", "put our report beside what nccl-tests printed"),
 )
 
-_JUDGED = ("schedule", "periodic", "selection", "groups")
+_LISTED = ("schedule", "periodic", "symmetric", "program")
+_JUDGED = ("schedule", "periodic", "symmetric", "selection", "groups")
 # What their files say of times and bounds.
 _CLAIMS = ("outcome", "points", "rho", "distance", "predicted_s")
 
@@ -50,8 +51,9 @@ def show(
 ) -> None:
     """Draw an artifact as text or, with -o FILE.svg or FILE.png, as pictures: those of ccctl report.
 
-    It takes every kind: topology, profile, schedule, periodic, selection, program, report, history, model,
-    fusion, tuning, groups and training. What nccl-tests wrote, text or JSON, is a report, too.
+    It takes every kind: topology, profile, schedule, periodic, symmetric, selection, program, report,
+    history, model, fusion, tuning, groups and training. What nccl-tests wrote, text or JSON, is a report,
+    too.
 
     Pictures show, of a topology, the devices of each host below its NUMA nodes and PCIe switches, and its
     NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule,
@@ -85,7 +87,7 @@ def show(
         console.summary({"kind": found.kind, "sha256": found.sha256, **told})
         return
     picture = importlib.import_module(module_of(found.kind, "text"))
-    limit: dict[str, Any] = {"lines": lines} if found.kind in ("schedule", "periodic", "program") else {}
+    limit: dict[str, Any] = {"lines": lines} if found.kind in _LISTED else {}
     if found.kind in _JUDGED:
         limit["proven"] = not findings
     if findings:

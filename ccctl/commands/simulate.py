@@ -67,7 +67,7 @@ def simulate(
         str,
         typer.Argument(
             metavar="ARTIFACT",
-            help="A schedule, plain or periodic, a program, MSCCL XML or a file.py; - is stdin.",
+            help="A schedule, plain, periodic or symmetric, a program, MSCCL XML or a file.py; - is stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -132,13 +132,14 @@ def simulate(
 ) -> None:
     """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
 
-    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify
-    does. A schedule brings its network and size along. Of a selection every size of its sweep is timed
-    again, or with --size the schedule that it chooses for that size. Of a program, which needs both,
-    threadblocks, channels, FIFO slots and the overhead of instructions are simulated too, and what binds is
-    said. A periodic schedule is timed at any --size, on its own network only: a few of its periods are
-    replayed, and each further one adds as much. How busy links and shared ports are is told by class, with
-    the ten that are busiest; --trace tells it of every moment.
+    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify does.
+    A schedule brings its network and size along. Of a selection every size of its sweep is timed again, or
+    with --size the schedule that it chooses for that size. Of a program, which needs both, threadblocks,
+    channels, FIFO slots and the overhead of instructions are simulated too, and what binds is said. A
+    periodic schedule is timed at any --size, on its own network only: a few of its periods are replayed, and
+    each further one adds as much. Of a symmetric one, with larger or smaller chunks, one send of each orbit
+    is replayed. How busy links and shared ports are is told by class, with the ten that are busiest; --trace
+    tells it of every moment.
 
     --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
     python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
@@ -149,7 +150,7 @@ def simulate(
     if is_algorithm(schedule):
         read = codec.Artifact("program", compiled_algorithm(schedule, parameters)[0], schedule, "")
     else:
-        read = codec.read(schedule, "schedule", "periodic", "selection", "program")
+        read = codec.read(schedule, "schedule", "periodic", "symmetric", "selection", "program")
     asked = _Asked(size, trace, json, judge is not None)
     if read.kind == "selection":
         if size is None:
@@ -157,17 +158,17 @@ def simulate(
             return
         chosen = read.body.choose(parse_size(size, "--size"))
         read = codec.Artifact("schedule", chosen, read.source, read.sha256)
-    if read.kind == "periodic":
+    if read.kind in ("periodic", "symmetric"):
         elsewhere = {"--network": network, "--without": without}
         named = [name for name, value in elsewhere.items() if value is not None]
         if named or hold_alpha:
             raise UsageError(
-                f"{(named or ['--hold-alpha'])[0]}: a periodic schedule keeps to times of its own network",
+                f"{(named or ['--hold-alpha'])[0]}: a {read.kind} schedule keeps to times of its own network",
                 hint="Make one for the other with ccctl synth.",
             )
         if asked.in_simgrid:
-            raise UsageError(f"--with simgrid: only plain schedules can be judged, {schedule} is periodic")
-        _periodic(read, asked)
+            raise UsageError(f"--with simgrid: only plain schedules can be judged, {schedule} is {read.kind}")
+        (_periodic if read.kind == "periodic" else _symmetric)(read, asked)
         return
     if read.kind == "schedule":
         on: Network = read.body.network
@@ -396,6 +397,39 @@ def _periodic(read: Artifact, asked: _Asked) -> None:
 
     draw(made)
     _close(values, asked)
+
+
+def _symmetric(read: Artifact, asked: _Asked) -> None:
+    from ccctl.arguments.proven import refuse_unproven
+    from ccctl.render.text.symmetric import draw
+    from synth.bounds.symmetric import symmetric_bounds
+    from synth.check.symmetric import check_symmetric
+    from synth.simulation.schedule import replay
+
+    if asked.trace is not None:
+        raise UsageError(f"--trace: {read.source} is symmetric; only schedules that list all sends have one")
+    made = read.body
+    if asked.size is not None:
+        made = made.of_size(parse_size(asked.size, "--size"))
+    timing = replay(made.quotient)
+    refuse_unproven(read.source, check_symmetric(made, timing))
+    size_bytes, time_s = made.collective.total_bytes(made.chunk_bytes), timing.time_s
+    bound = symmetric_bounds(made.network, made.collective.kind, size_bytes)[0]
+    values = {
+        "time_s": time_s,
+        "bound_s": bound.time_s,
+        "binding_bound": bound.name,
+        "percent_of_optimal": 100.0 * min(1.0, bound.time_s / time_s) if time_s else 100.0,
+        "size_bytes": size_bytes,
+        "busiest_link_percent": 100.0 * float(made.busy_s.max(initial=0.0)) / time_s if time_s else 0.0,
+        "sends": made.sends,
+        "listed": len(made.chunk),
+        "translations": made.network.translations,
+    }
+    if _told(values, asked):
+        return
+    draw(made)
+    console.data(f"{values['percent_of_optimal']:.1f} % of optimal, bound: {bound.name}")
 
 
 def _values(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.collectives import parse_collectives
-from ccctl.arguments.networks import load_network, parse_failures
+from ccctl.arguments.networks import load_network, load_symmetric, parse_failures
 from ccctl.arguments.options import (
     Alpha,
     Bandwidth,
@@ -53,8 +53,11 @@ from ccctl.summaries.synth import describe, summary_of
 
 if TYPE_CHECKING:
     from synth.network import Network
+    from synth.networks.symmetric import SymmetricNetwork
     from synth.portfolio.collective_request import CollectiveRequest
-    from synth.portfolio.synthesize import Request
+    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+    from synth.portfolio.symmetric import SymmetricSynthesis
+    from synth.portfolio.synthesize import Request, Synthesis
     from synth.schedule import Schedule
     from synth.tacos_ilp.horizon_search import Mechanism
 
@@ -89,6 +92,10 @@ EXAMPLES = (
     (
         "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o large.json",
         "on 1,024 ranks no table fills the pipelines of 1 GiB: a periodic schedule does",
+    ),
+    (
+        "ccctl synth --network torus:16x16x64 --bandwidth 50GB/s --alpha 0.5us --size 1G -o huge.json",
+        "16,384 ranks: the sends of one chunk stand for all their translates",
     ),
     (
         "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 4 -o table.json",
@@ -145,11 +152,23 @@ def synth(
     An all_reduce whose pipelines no table of sends could fill, as of 1G on mesh:32x32, becomes a periodic
     schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
     that is possible.
+
+    On more than a thousand ranks of a family or of machines that translations carry into themselves (tori,
+    switches, fat trees, dragonflies, dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
+    becomes a symmetric schedule: the sends of one chunk of each orbit stand for all their translates.
+    --method symmetric makes one on any such network.
     """
     with console.loading():
         from synth.portfolio.synthesize import warm
         from synth.portfolio.worker_pool import cores
 
+    for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
+        if given and method == "symmetric":
+            raise UsageError(f"{option}: symmetric schedules are of all ranks and one size, and not raced")
+    if method in ("auto", "symmetric") and not (race or sizes or without or ranks or topology):
+        folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
+        if _symmetric(folded, network, collective, method, (size, chunk, chunks), seed, output, json):
+            return
     loaded, digests = load_network(
         network,
         alpha,
@@ -198,6 +217,53 @@ def _mechanism(name: str | None, method: str) -> Mechanism:
     if name == "time-clustering":
         return "time-clustering"
     raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
+
+
+def _symmetric(
+    network: SymmetricNetwork | None,
+    spec: str,
+    collective: str,
+    method: str,
+    cut: tuple[str | None, str | None, int | None],
+    seed: int,
+    output: str | None,
+    json: bool,
+) -> bool:
+    """Make a symmetric schedule where that is asked for, or nothing else would come to an end."""
+    from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+
+    if network is None:
+        if method == "symmetric":
+            raise UsageError(
+                f"--method symmetric: no translation carries {spec} into itself",
+                hint="Tori, switches, fat trees, dragonflies and machines such as dgx-a100:4 have some.",
+            )
+        return False
+    asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
+    if method == "auto" and not (
+        len(asked) == 1 and not asked[0].members and is_large(network, asked[0].kind)
+    ):
+        return False
+    if len(asked) > 1 or asked[0].members or asked[0].sets:
+        raise UsageError("--method symmetric: expected one collective, of all ranks")
+    size, chunk, chunks = cut
+    _refuse_cuts(size, chunk, chunks)
+    if method == "auto":
+        console.note(
+            f"{network.ranks} ranks: one chunk is scheduled for all {network.translations} of its kind"
+        )
+    request = SymmetricRequest(
+        network,
+        asked[0].kind,
+        parse_size(size or "16M", "--size") if chunk is None else None,
+        parse_size(chunk, "--chunk") if chunk is not None else None,
+        chunks,
+        seed,
+    )
+    with console.progress("synth", 1.0) as bar:
+        found = synthesize_symmetric(request, Drawn(bar))
+    _tell(found, "symmetric", output, json, {})
+    return True
 
 
 def _step_s(text: str | None) -> float | None:
@@ -267,8 +333,17 @@ def _once(
         found = synthesize_either(request, Drawn(bar), keep, settle=soonest if flows else None)
     if course is not None and isinstance(found, Synthesis):
         found = course.fastest(found, kept, request)
+    _tell(found, "schedule" if isinstance(found, Synthesis) else "periodic", output, json, digests)
+
+
+def _tell(
+    found: Synthesis | PeriodicSynthesis | SymmetricSynthesis,
+    kind: str,
+    output: str | None,
+    json: bool,
+    digests: dict[str, str],
+) -> None:
     if output is not None:
-        kind = "schedule" if isinstance(found, Synthesis) else "periodic"
         codec.write(output, kind, found.schedule, digests)
     if json and output != "-":
         console.summary(summary_of(found))
@@ -297,12 +372,7 @@ def _request(
 ) -> Request:
     from synth.portfolio.synthesize import Request
 
-    if size is not None and chunk is not None:
-        raise UsageError(
-            "--size and --chunk exclude each other: --size chooses the chunks, --chunk fixes them"
-        )
-    if chunks is not None and chunk is None:
-        raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")
+    _refuse_cuts(size, chunk, chunks)
     return Request(
         network=network,
         kind=collectives[0].kind,
@@ -313,3 +383,12 @@ def _request(
         method=method,
         seed=seed,
     )
+
+
+def _refuse_cuts(size: str | None, chunk: str | None, chunks: int | None) -> None:
+    if size is not None and chunk is not None:
+        raise UsageError(
+            "--size and --chunk exclude each other: --size chooses the chunks, --chunk fixes them"
+        )
+    if chunks is not None and chunk is None:
+        raise UsageError("--chunks says how many chunks of --chunk each rank starts with; add --chunk")

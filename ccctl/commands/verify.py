@@ -33,8 +33,8 @@ def verify(
         str,
         typer.Argument(
             metavar="ARTIFACT",
-            help="A schedule, plain or periodic, program, MSCCL XML, plan of MSCCL++, file.py or groups; "
-            "- is stdin.",
+            help="A schedule, plain, periodic or symmetric, program, MSCCL XML, plan of MSCCL++, file.py or "
+            "groups; - is stdin.",
         ),
     ],
     parameters: Parameters = None,
@@ -71,7 +71,8 @@ def verify(
 
     A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
     once, every rank ends with what it wants. A periodic schedule: the same of one period, and no link or
-    port carries two of whatever periods at once, which proves it for any number of them. A program: it is
+    port carries two of whatever periods at once, which proves it for any number of them. A symmetric one: one
+    chunk of each orbit, on links that take turns as all links of an orbit do, proves all. A program: it is
     replayed as emitted, with bounded FIFOs; no two threadblocks race. What is right but worth knowing is a
     caution, and the exit status stays 0: scratch that nothing uses, and sums that ranks add up in different
     orders, so that floating-point results differ in their last bits. --same-bits makes the latter a
@@ -84,6 +85,7 @@ def verify(
     judges = {
         "schedule": _schedule,
         "periodic": _periodic,
+        "symmetric": _symmetric,
         "selection": _selection,
         "groups": _groups,
         "plan": _plan,
@@ -109,7 +111,11 @@ def verify(
         from probes.wording import plural
 
         count = plural(len(verdict.findings), "finding")
-        names = {"groups": "these groups are", "periodic": "this periodic schedule is"}
+        names = {
+            "groups": "these groups are",
+            "periodic": "this periodic schedule is",
+            "symmetric": "this symmetric schedule is",
+        }
         wrong = names.get(read.kind, f"this {read.kind} is")
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind in ("schedule", "periodic"):
@@ -118,7 +124,7 @@ def verify(
 
 def _read(path: str, parameters: list[str] | None) -> Artifact:
     if not is_algorithm(path):
-        return codec.read(path, "schedule", "periodic", "selection", "program", "groups", "plan")
+        return codec.read(path, "schedule", "periodic", "symmetric", "selection", "program", "groups", "plan")
     program, inputs = compiled_algorithm(path, parameters)
     return codec.Artifact("program", program, path, inputs["algorithm"])
 
@@ -152,6 +158,18 @@ def _periodic(read: Artifact) -> _Verdict:
         f"proven: {len(made.chunk)} sends a period do {made.collective.label} on {made.network.ranks} ranks, "
         f"repeated {made.periods} times or any other number: every send is causal, every link and port "
         "exclusive, every result complete",
+    )
+
+
+def _symmetric(read: Artifact) -> _Verdict:
+    from synth.check.symmetric import check_symmetric
+
+    made = read.body
+    return _Verdict(
+        tuple(check_symmetric(made)),
+        f"proven: {len(made.chunk)} sends, one of each orbit, do {made.collective.label} on "
+        f"{made.network.ranks} ranks with their {made.network.translations} translates: every send is "
+        "causal, every link and port exclusive, every result complete",
     )
 
 

@@ -104,6 +104,7 @@ METHODS = (
     "adapcc_published",
     "taccl",
     "periodic",
+    "symmetric",
 )
 SOLVERS = ("cbc", "highs")
 PEERS = ("mpi", "gloo", "nccl", "mpi:all")

@@ -53,11 +53,14 @@ def unproven(artifact: Artifact) -> list[str]:
     from synth.check.groups import examine_groups
     from synth.check.periodic import check_periodic
     from synth.check.schedule import check, check_selection
+    from synth.check.symmetric import check_symmetric
 
     if artifact.kind == "schedule":
         return check(artifact.body)
     if artifact.kind == "periodic":
         return check_periodic(artifact.body)
+    if artifact.kind == "symmetric":
+        return check_symmetric(artifact.body)
     if artifact.kind == "groups":
         return list(examine_groups(artifact.body).findings)
     return check_selection(artifact.body) if artifact.kind == "selection" else []

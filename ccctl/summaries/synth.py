@@ -13,21 +13,26 @@ if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.periodic_schedule import PeriodicSchedule
     from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+    from synth.portfolio.symmetric import SymmetricSynthesis
     from synth.portfolio.synthesize import Synthesis
     from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["describe", "summary_of"]
 
 
-def summary_of(found: Synthesis | PeriodicSynthesis) -> dict[str, Any]:
+def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dict[str, Any]:
     """What ``synth --json`` prints of a schedule: plain values with units in their names."""
+    from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
 
     schedule = found.schedule
     outcome = schedule.outcome
     assert outcome is not None
     whole = _whole(schedule)
-    periodic = None if isinstance(schedule, Schedule) else schedule
+    periodic = schedule if isinstance(schedule, PeriodicSchedule) else None
+    symmetric = schedule if isinstance(schedule, SymmetricSchedule) else None
     race = schedule.race if isinstance(schedule, Schedule) else None
     return {
         "method": schedule.method,
@@ -39,6 +44,7 @@ def summary_of(found: Synthesis | PeriodicSynthesis) -> dict[str, Any]:
         "chunks": whole.chunks,
         "periods": None if periodic is None else periodic.periods,
         "period_s": None if periodic is None else periodic.period_s,
+        "translations": None if symmetric is None else symmetric.network.translations,
         "sends": schedule.sends,
         "checked": True,
         "time_s": outcome.time_s,
@@ -61,11 +67,13 @@ def summary_of(found: Synthesis | PeriodicSynthesis) -> dict[str, Any]:
     }
 
 
-def describe(found: Synthesis | PeriodicSynthesis, say: Callable[[str], None]) -> None:
+def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Callable[[str], None]) -> None:
     """The same in lines for people: every method's best time, why the winner won, how near its bound."""
     from ccctl.render.units import about, seconds
     from probes.wording import plural
+    from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
 
     schedule = found.schedule
     outcome = schedule.outcome
@@ -96,7 +104,12 @@ def describe(found: Synthesis | PeriodicSynthesis, say: Callable[[str], None]) -
     if outcome.gap is not None:
         whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
         say(f"{outcome.status}: {whose} integer programs leave a gap of {100 * outcome.gap:.2g} %")
-    if not isinstance(schedule, Schedule):
+    if isinstance(schedule, SymmetricSchedule):
+        say(
+            f"symmetric: {len(schedule.chunk)} sends, one of each orbit, with "
+            f"{schedule.network.translations} translates each"
+        )
+    if isinstance(schedule, PeriodicSchedule):
         say(
             f"periodic: {len(schedule.chunk)} sends, repeated {schedule.periods} times, every "
             f"{seconds(schedule.period_s)}"
@@ -108,10 +121,10 @@ def describe(found: Synthesis | PeriodicSynthesis, say: Callable[[str], None]) -
     )
 
 
-def _whole(schedule: Schedule | PeriodicSchedule) -> Collective:
+def _whole(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Collective:
     """The collective with the chunks of all periods."""
-    from synth.schedule import Schedule
+    from synth.periodic_schedule import PeriodicSchedule
 
-    if isinstance(schedule, Schedule):
+    if not isinstance(schedule, PeriodicSchedule):
         return schedule.collective
     return replace(schedule.collective, chunks=schedule.chunks)

@@ -1,7 +1,7 @@
 """Proven lower bounds on collectives of all ranks of a symmetric network, from one link of each orbit.
 
-Blocks are the ranks that agree in all digits from some digit on: a rank, a host, a group, a leaf and all below
-a switch. Translations take blocks to blocks, so what enters one is counted once for all like it:
+Blocks are the ranks that agree in all digits from some digit on: a rank, a host, a group, a leaf and all
+below a switch. Translations take blocks to blocks, so what enters one is counted once for all like it:
 
 - *ingress*, *egress*, *cut*: what the ranks of a block need from outside comes in over its links and ports
   (ForestColl, Sec. 4); what is summed up outside goes out over them.
@@ -36,8 +36,9 @@ _MOST_LINKS = 1 << 22
 def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> list[Bound]:
     """Every kind of bound at its largest, the largest first; at least one.
 
-    ``size_bytes`` is nccl-tests' size: of an all_gather what a rank ends with, of an all_to_all what it has for
-    all. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and of shortest ways O(links).
+    ``size_bytes`` is nccl-tests' size: of an all_gather what a rank ends with, of an all_to_all what it has
+    for all. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and of shortest ways
+    O(links).
     """
     found: dict[str, Bound] = {}
     turned = network.transposed()
@@ -111,7 +112,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
 
 
 def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[Indices, Indices]:
-    """(entry of ``link_port``, which of ``rows``) of the ports that lie in the block where their link ends."""
+    """(entry of ``link_port``, which of ``rows``) of the ports in the block where their link ends."""
     counts = np.diff(network.link_port_start)[rows]
     entry = spans(network.link_port_start[:-1][rows], counts)
     row = np.repeat(np.arange(len(rows)), counts)
@@ -127,9 +128,16 @@ def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, pa
     on = turned if kind == "reduce_scatter" else network
     found = [Bound("latency", float(_ways_s(on, on.alpha_s).max()), "of the farthest rank")]
     if kind == "all_to_all" and not len(network.ports):
-        busy_s = _ways_s(network, network.beta_s_per_byte).sum() * part
-        time_s = alpha_s + float(busy_s) / max(1, len(network.src))
-        found.append(Bound("distance", time_s, "of all pairs, over all links"))
+        src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
+        ways = [(np.ones(len(src), bool), "over all links")]
+        for axis, (size, stride) in enumerate(zip(network.sizes, network.strides, strict=True)):
+            along = (src - dst) == (src // stride % size - dst // stride % size) * stride
+            ways.append((along, f"over links along digit {axis}"))
+        # Links that are not counted cost nothing.
+        for counted, what in ways:
+            if counted.any():
+                busy_s = _ways_s(network, np.where(counted, network.beta_s_per_byte, 0.0)).sum() * part
+                found.append(Bound("distance", alpha_s + float(busy_s) / int(counted.sum()), what))
     return found
 
 
@@ -142,7 +150,8 @@ def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
     order = np.lexsort((cost_s[link], dst, src))
     key = (src * network.ranks + dst)[order]
     order = order[np.diff(key, prepend=-1) != 0]
-    least = max(float(cost_s.max(initial=0.0)) * 1e-12, 1e-300)
+    least = max(float(cost_s.max(initial=0.0)) * 1e-15, 1e-300)
     cost = np.maximum(cost_s[link[order]], least)
     graph = csr_array((cost, (src[order], dst[order])), shape=(network.ranks, network.ranks))
-    return np.asarray(dijkstra(graph, indices=network.cells))
+    # What was added lest it be no link is taken off again: no way has more links than there are ranks.
+    return np.asarray(np.maximum(0.0, dijkstra(graph, indices=network.cells) - network.ranks * least))

@@ -21,7 +21,7 @@ __all__ = ["check_symmetric"]
 
 
 def check_symmetric(made: SymmetricSchedule, timing: Timing | None = None) -> list[str]:
-    """Findings; an empty list proves all translates of all sends, at the times at which the quotient has them.
+    """Findings; an empty list proves all translates of all sends, at the times that the quotient has.
 
     O(listed sends · log of them), and for reducing collectives times ranks / 64.
     """

@@ -26,7 +26,16 @@ from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links
 
-__all__ = ["Machine", "hosts_named", "is_pod", "machine_of", "pod", "pod_names", "pods_of", "threadblock_bytes_per_s"]
+__all__ = [
+    "Machine",
+    "hosts_named",
+    "is_pod",
+    "machine_of",
+    "pod",
+    "pod_names",
+    "pods_of",
+    "threadblock_bytes_per_s",
+]
 
 # As nominal networks have them: NVLink and xGMI 0.7 µs, between hosts 1.7 µs.
 _LINK_ALPHA_S = 0.7e-6
@@ -37,7 +46,7 @@ _NIC_GBIT = (0.1, 6400.0)
 
 @dataclass(frozen=True)
 class Machine:
-    """A host: its GPUs, the pairs of them that links join and how many, or none where a switch does; its NICs."""
+    """A host: GPUs, the pairs of them that links join and how many, none where a switch does; NICs."""
 
     gpus: int
     link_gbs: float
@@ -142,7 +151,9 @@ def machine_of(spec: str) -> tuple[Machine, int]:
     nics, nic_gbs = _nics(spec, values)
     count, most = _count(spec), MOST_RANKS // values["gpus"]
     if count > most:
-        raise UsageError(f"network {spec[:60]}: expected at most {most} of these machines, {MOST_RANKS} ranks")
+        raise UsageError(
+            f"network {spec[:60]}: expected at most {most} of these machines, {MOST_RANKS} ranks"
+        )
     return Machine(values["gpus"], values["link_gbs"], links, nics, nic_gbs), count
 
 

@@ -1,12 +1,12 @@
 """Networks that translations carry into themselves, with one link of each orbit instead of all links.
 
-A rank is a number of several digits, ``sizes`` their bases, the lowest first. A translation adds to the digits
-of some ``axes``, each modulo its base, and leaves the others alone. These translations are a group that acts
-freely on ranks, links and ports: what one link may do and costs, all its translates may and do. So a torus of
-65,536 ranks has six rows, a fat tree one for each distance, whatever its number of pairs.
+A rank is a number of several digits, ``sizes`` their bases, the lowest first. A translation adds to the
+digits of some ``axes``, each modulo its base, and leaves the others alone. These translations are a group
+that acts freely on ranks, links and ports: what one link may do and costs, all its translates may and do. So
+a torus of 65,536 ranks has six rows, a fat tree one for each distance, whatever its number of pairs.
 
-A translation is written as its *shift*: the rank to which it takes rank 0. Symmetry and quotients of networks:
-Akers and Krishnamurthy, A Group-Theoretic Model for Symmetric Interconnection Networks (1989).
+A translation is written as its *shift*: the rank to which it takes rank 0. Symmetry and quotients of
+networks: Akers and Krishnamurthy, A Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class SymmetricNetwork:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
     def transposed(self) -> SymmetricNetwork:
-        """Every link turned round; the link of row e at shift h is that of row e there, at ``turned(e, h)``."""
+        """Every link turned round; that of row e at shift h is row e there at ``turned(e, h)``."""
         away = self.back(self.shift_of(self.dst))
         user = np.repeat(np.arange(len(self.src)), np.diff(self.link_port_start))
         return replace(
@@ -183,7 +183,9 @@ class SymmetricNetwork:
     def expanded(self) -> Network:
         """The plain network with all links; raises UsageError where they are too many."""
         require_links(self.name, self.links)
-        return self.part(np.repeat(np.arange(len(self.src)), self.translations), np.tile(self.shifts, len(self.src)))
+        return self.part(
+            np.repeat(np.arange(len(self.src)), self.translations), np.tile(self.shifts, len(self.src))
+        )
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
@@ -203,22 +205,28 @@ class SymmetricNetwork:
             found += [f"{name}[{row}]: there is no rank {column[row]}" for row in bad]
         if found or len(self.dst) != len(self.src):
             return [*found, *([] if found else [f"dst: expected {len(self.src)} values like src"])]
-        for name, column, part in (("src", self.src, self.cell_of), ("link_port_at", self.link_port_at, self.shift_of)):
+        for name, column, part in (
+            ("src", self.src, self.cell_of),
+            ("link_port_at", self.link_port_at, self.shift_of),
+        ):
             bad = np.flatnonzero(part(column) != column)[:5]
             wanted = "digits 0 along the axes" if name == "src" else "a shift along the axes"
             found += [f"{name}[{row}]: expected {wanted}, found {column[row]}" for row in bad]
-        return found or Network(
-            self.name,
-            ("",) * self.ranks,
-            self.src,
-            self.dst,
-            self.alpha_s,
-            self.beta_s_per_byte,
-            self.ports,
-            self.link_port_start,
-            self.link_port,
-            self.hold_alpha,
-        ).problems()
+        return (
+            found
+            or Network(
+                self.name,
+                ("",) * self.ranks,
+                self.src,
+                self.dst,
+                self.alpha_s,
+                self.beta_s_per_byte,
+                self.ports,
+                self.link_port_start,
+                self.link_port,
+                self.hold_alpha,
+            ).problems()
+        )
 
 
 def from_links(
@@ -233,7 +241,10 @@ def from_links(
     """A network from one link of each orbit; ports are numbered in the order their orbits are first named."""
     table = list(links)
     plain = build(
-        name, (), (Link(*link[:4], tuple(port for port, _ in link.ports)) for link in table), hold_alpha=hold_alpha
+        name,
+        (),
+        (Link(*link[:4], tuple(port for port, _ in link.ports)) for link in table),
+        hold_alpha=hold_alpha,
     )
     for link in table:
         if len(dict(link.ports)) < len(link.ports):

@@ -121,7 +121,10 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
                 uplink = dst % max(1, size // over)
                 if all_move:
                     # The translation takes switch and port 0 there: the digits above, and those of the port.
-                    ports += [(f"level {level} up", src // size * size + uplink), (f"level {level} down", dst)]
+                    ports += [
+                        (f"level {level} up", src // size * size + uplink),
+                        (f"level {level} down", dst),
+                    ]
                 else:
                     top = dst // below[-1] * below[-1]
                     inner = dst % below[-1] // size

@@ -17,13 +17,14 @@ from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.bounds.symmetric import symmetric_bounds
 from synth.check.symmetric import check_symmetric
-from synth.collective import Collective, Kind, collective
+from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
 from synth.networks.symmetric import SymmetricNetwork
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.schedule import COPY, REDUCE, Bound, Outcome
+from synth.scheduling.symmetric_paths import exchanged
 from synth.scheduling.symmetric_spreading import spread
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
@@ -41,7 +42,7 @@ _PATIENCE = 2
 
 @dataclass(frozen=True)
 class SymmetricRequest:
-    """What to synthesize: either ``size_bytes``, or ``chunk_bytes`` and ``chunks`` as a plain request has them."""
+    """What to synthesize: either ``size_bytes``, or ``chunk_bytes`` and ``chunks``, as of a `Request`."""
 
     network: SymmetricNetwork
     kind: Kind
@@ -53,7 +54,7 @@ class SymmetricRequest:
 
 @dataclass(frozen=True)
 class SymmetricSynthesis:
-    """A symmetric schedule, proven and bounded, with what was tried and why it was kept, as in `Synthesis`."""
+    """A symmetric schedule, proven and bounded, with what was tried and why it was kept."""
 
     schedule: SymmetricSchedule
     attempts: tuple[Attempt, ...]
@@ -135,27 +136,34 @@ def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
         yield shape, request.chunk_bytes
         return
     assert request.size_bytes is not None
-    share = 1
-    while True:
-        shape = collective(kind, ranks, share * ranks if kind == "all_reduce" else share)
-        if kind in ("reduce_scatter", "all_to_all"):
-            shape = collective(kind, ranks, share * ranks)
+    owners = ranks**2 if kind == "all_to_all" else ranks
+    for share in (1 << power for power in range(MOST_CHUNKS.bit_length())):
+        if share > 1 and share * owners > MOST_CHUNKS:
+            return
+        shape = collective(kind, ranks, share if kind == "all_gather" else share * ranks)
         chunk_bytes = max(1, -(-request.size_bytes // shape.total_bytes(1)))
-        # Every link looks at each chunk that comes to its source.
-        looks = share * ranks * len(request.network.src)
-        if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or looks > _MOST_LOOKS):
+        many = _looks(request, shape) > _MOST_LOOKS
+        if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or many):
             return
         yield shape, chunk_bytes
-        share *= 2
+
+
+def _looks(request: SymmetricRequest, shape: Collective) -> int:
+    """How often a link looks at a chunk: every link of an orbit does at each that comes to its source."""
+    return shape.chunks // request.network.ranks * request.network.ranks * len(request.network.src)
 
 
 def _made(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> Iterator[SymmetricSchedule]:
     network = request.network
     if shape.kind == "all_to_all":
-        raise NotApplicableError("all_to_all")
-    equal = len(np.unique(network.beta_s_per_byte)) == 1
+        chunk, link, shift = exchanged(network, chunk_bytes, shape.share)
+        op = bytes_of(np.full(len(chunk), COPY))
+        columns = ints(chunk), ints(link), ints(shift), op
+        yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", request.seed, *columns)
+        return
     # On links that cost the same nothing is preferred, and both are the same.
-    for strict in (True,) if equal else (True, False):
+    once = len(np.unique(network.beta_s_per_byte)) == 1 or _looks(request, shape) > _MOST_LOOKS
+    for strict in (True,) if once else (True, False):
         whole = SymmetricSchedule(
             network, shape, chunk_bytes, "symmetric", request.seed, *(ints([]),) * 3, bytes_of([])
         )
@@ -193,12 +201,11 @@ def _backwards(
 ) -> SymmetricSchedule:
     """An all_gather backwards in time: over the ``opposite`` links, or of the transposed network if None."""
     order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
-    link, shift = made.link[order], made.shift[order]
-    network = whole.network
+    link, network = made.link[order], whole.network
     if opposite is None:
-        shift = network.moved(shift, network.back(network.shift_of(network.dst))[link])
+        shift = network.moved(made.shift[order], network.back(network.shift_of(network.dst))[link])
     else:
-        shift = network.turned(link, shift)
+        shift = network.turned(link, made.shift[order])
         link = ints(opposite[link])
     return replace(
         whole,
@@ -211,11 +218,13 @@ def _backwards(
 
 def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
     """The sends of both; each resource carries those of ``first`` before those of ``second``."""
-    columns = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])
-        for name in ("chunk", "link", "shift", "op")
-    }
-    return replace(first, **columns)
+    return replace(
+        first,
+        chunk=np.concatenate([first.chunk, second.chunk]),
+        link=np.concatenate([first.link, second.link]),
+        shift=np.concatenate([first.shift, second.shift]),
+        op=np.concatenate([first.op, second.op]),
+    )
 
 
 def _opposite(network: SymmetricNetwork) -> Indices | None:

@@ -4,6 +4,9 @@ Sends of equal length are edges between ports out and ports in, places in the pe
 as the busiest port has edges suffice (König 1916). A send takes the earliest place that is free at both its
 ports; where there is none, two places are exchanged along an alternating path. Periods share no chunk, so any
 place will do: a send that waits for its place starts a part of a period later.
+
+Ports that need other times, as those of switches inside hosts beside those of NICs, have places of other
+lengths in the same period.
 """
 
 from __future__ import annotations
@@ -26,43 +29,55 @@ def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
 
     The period is as long as the busiest port needs. The sends of ``schedule`` are those of a period, a send
     after all that bring to its source what it carries. None where sends hold something else than a port out
-    and a port in, or not all equally long. O(sends · (places of a period + longest path)).
+    and a port in, or sends of one port are not all equally long. O(sends · (places of a period + longest
+    path)).
     """
     network, link = schedule.network, schedule.link
     rows, port = network.ports_along(link)
-    held_s = np.append(
-        network.hold_s(schedule.chunk_bytes)[link],
-        network.port_hold_s(schedule.chunk_bytes)[network.port_entries(link)],
-    )
-    if not (np.bincount(rows, minlength=len(link)) == 2).all() or np.ptp(held_s) > _SLACK * held_s.min():
+    hold_s = network.hold_s(schedule.chunk_bytes)[link]
+    if not (np.bincount(rows, minlength=len(link)) == 2).all():
+        return None
+    port_s = network.port_hold_s(schedule.chunk_bytes)[network.port_entries(link)]
+    longest_s, shortest_s = np.zeros(len(network.ports)), np.full(len(network.ports), np.inf)
+    np.maximum.at(longest_s, port, np.maximum(port_s, hold_s[rows]))
+    np.minimum.at(shortest_s, port, np.minimum(port_s, hold_s[rows]))
+    used = np.bincount(port, minlength=len(network.ports))
+    if (longest_s > shortest_s * (1 + _SLACK))[used > 0].any():
         return None
     port = port[np.argsort(rows, kind="stable")].astype(np.int64)
     out, into = port[0::2], port[1::2]
     if np.intersect1d(out, into).size:
         return None
     # A little longer, so that what has arrived at the end of a place has done so beyond all rounding.
-    place_s = float(held_s.max()) * (1 + _SLACK)
-    places = int(np.bincount(port).max())
+    place_s = np.maximum(longest_s[out], longest_s[into]) * (1 + _SLACK)
+    period_s = float((used * longest_s).max()) * (1 + _SLACK)
+    places = np.floor(period_s / place_s * (1 + _SLACK)).astype(np.int64)
+    place_s = period_s / places
     leaves, enters, held = touched(network, schedule.collective, schedule.chunk, link)
-    travel = network.travel_s(schedule.chunk_bytes)[link] / place_s
+    travel_s = network.travel_s(schedule.chunk_bytes)[link]
     leaves, enters = leaves.astype(np.int64), enters.astype(np.int64)
-    place = _coloured(out, into, leaves, enters, travel, len(held), places)
-    start = _started(place, leaves, enters, travel, len(held), places)
-    return floats(start * place_s), places * place_s
+    place = _coloured(out, into, leaves, enters, place_s, travel_s, len(held), places)
+    return floats(_started_s(place, leaves, enters, place_s, travel_s, len(held), places)), period_s
 
 
 @compiled
-def _started(
-    place: Indices, leaves: Indices, enters: Indices, travel: Floats, slots: int, places: int
-) -> Indices:
-    """When each send starts, in places: the first time after all before it that is at its place."""
-    ready = np.zeros(slots)
-    start = np.zeros(len(place), np.int64)
+def _started_s(
+    place: Indices,
+    leaves: Indices,
+    enters: Indices,
+    place_s: Floats,
+    travel_s: Floats,
+    slots: int,
+    places: Indices,
+) -> Floats:
+    """When each send starts: the first time after all before it that is at its place."""
+    ready_s = np.zeros(slots)
+    start_s = np.zeros(len(place))
     for row in range(len(place)):
-        begin = int(np.ceil(ready[leaves[row]]))
-        start[row] = begin + (place[row] - begin) % places
-        ready[enters[row]] = max(ready[enters[row]], start[row] + travel[row])
-    return start
+        begin = int(np.ceil(ready_s[leaves[row]] / place_s[row]))
+        start_s[row] = (begin + (place[row] - begin) % places[row]) * place_s[row]
+        ready_s[enters[row]] = max(ready_s[enters[row]], start_s[row] + travel_s[row])
+    return start_s
 
 
 @compiled
@@ -71,23 +86,24 @@ def _coloured(
     port_in: Indices,
     leaves: Indices,
     enters: Indices,
-    travel: Floats,
+    place_s: Floats,
+    travel_s: Floats,
     slots: int,
-    places: int,
+    places: Indices,
 ) -> Indices:
     """The place in the period of each send: no two at a port have the same."""
     outs, ins = port_out.max() + 1, port_in.max() + 1
     # Which send holds a port at a place; -1: none.
-    by_out = np.full((outs, places), -1, np.int64)
-    by_in = np.full((ins, places), -1, np.int64)
-    ready = np.zeros(slots)
+    by_out = np.full((outs, places.max()), -1, np.int64)
+    by_in = np.full((ins, places.max()), -1, np.int64)
+    ready_s = np.zeros(slots)
     place = np.full(len(port_out), -1, np.int64)
     for row in range(len(port_out)):
         one, two = port_out[row], port_in[row]
-        begin = int(np.ceil(ready[leaves[row]]))
+        begin, most = int(np.ceil(ready_s[leaves[row]] / place_s[row])), places[row]
         taken, free_out, free_in = -1, -1, -1
-        for later in range(places):
-            at = (begin + later) % places
+        for later in range(most):
+            at = (begin + later) % most
             if by_out[one, at] < 0:
                 if by_in[two, at] < 0:
                     taken = begin + later
@@ -99,10 +115,10 @@ def _coloured(
         if taken < 0:
             # A path from the port in comes to ports out by what is free at this one: never here.
             _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
-            taken = begin + (free_out - begin) % places
-        at = taken % places
+            taken = begin + (free_out - begin) % most
+        at = taken % most
         by_out[one, at], by_in[two, at], place[row] = row, row, at
-        ready[enters[row]] = max(ready[enters[row]], taken + travel[row])
+        ready_s[enters[row]] = max(ready_s[enters[row]], taken * place_s[row] + travel_s[row])
     return place
 
 

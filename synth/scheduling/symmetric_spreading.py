@@ -1,8 +1,8 @@
 """Spreads a chunk of each orbit to all ranks of a symmetric network, greedily and event by event.
 
-As greedy matching does (TACOS, Sec. IV; `link_chunk_matching`), but of an orbit of links only one: whenever it and
-its ports are free, it takes the chunk that came first to a source of one of its links whose other end still
-lacks it. A slow link prefers what the whole block of ranks that faster links join lacks. By translation
+As greedy matching does (TACOS, Sec. IV; `link_chunk_matching`), but of an orbit of links only one: whenever
+it and its ports are free, it takes the chunk that came first to a source of one of its links whose other end
+still lacks it. A slow link prefers what the whole block of ranks that faster links join lacks. By translation
 all other chunks spread the same way at the same time.
 """
 
@@ -19,7 +19,7 @@ from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.networks.symmetric import SymmetricNetwork
 
-__all__ = ["spread"]
+__all__ = ["Ranks", "far_end", "rank_table", "spread"]
 
 Table = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class _Classes(NamedTuple):
     of_held: Indices
 
 
-class _Ranks(NamedTuple):
+class Ranks(NamedTuple):
     """Digits of ranks and of the far ends of links, and which digits translations add to."""
 
     digit: Table
@@ -54,33 +54,35 @@ class _Ranks(NamedTuple):
     stride: Indices
     moves: Mask
     cell: Indices
-    block_size: Indices
 
 
 def spread(
     network: SymmetricNetwork, chunk_bytes: int, share: int, *, strict: bool
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, shift) of sends that bring ``share`` chunks of each rank in ``cells`` to all, as they start.
+    """(chunk, link, shift) of sends of ``share`` chunks from each rank in ``cells`` to all, as they start.
 
     ``strict``: slow links never enter a block that has the chunk. Fewer sends than chunks · (ranks - 1) show
     that links lead not everywhere. O(sends · classes of links at a rank).
     """
     classes, block_size = _classes(network, chunk_bytes)
+    roots = np.repeat(network.cells, share)
+    chunk, link, source = _spread(classes, rank_table(network), block_size, roots, len(network.src), strict)
+    return chunk, link, network.shift_of(source)
+
+
+def rank_table(network: SymmetricNetwork) -> Ranks:
+    """What compiled loops need to translate links."""
     ranks = np.arange(network.ranks)
     strides = np.array(network.strides, np.int64)
     sizes = np.array(network.sizes, np.int64)
-    table = _Ranks(
+    return Ranks(
         ranks[:, None] // strides % sizes,
         network.dst.astype(np.int64)[:, None] // strides % sizes,
         sizes,
         strides,
         np.isin(np.arange(len(sizes)), network.axes),
         np.searchsorted(network.cells, network.cell_of(ranks)),
-        block_size,
     )
-    roots = np.repeat(network.cells, share)
-    chunk, link, source = _spread(classes, table, roots, len(network.src), strict)
-    return chunk, link, network.shift_of(source)
 
 
 def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Indices]:
@@ -145,11 +147,11 @@ def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
 
 @compiled
 def _spread(
-    classes: _Classes, ranks: _Ranks, roots: Indices, links: int, strict: bool
+    classes: _Classes, ranks: Ranks, block_size: Indices, roots: Indices, links: int, strict: bool
 ) -> tuple[Indices, Indices, Indices]:
     """(chunk, link, source) of each send, in the order in which they start."""
     count, chunks = len(ranks.cell), len(roots)
-    cells, blocks = len(classes.of_cell_start) - 1, len(ranks.block_size)
+    cells, blocks = len(classes.of_cell_start) - 1, len(block_size)
     total = chunks * (count - 1)
     known = np.zeros((chunks, count), np.uint8)
     entered = np.zeros((blocks, chunks, count), np.uint8) if blocks > 1 else np.zeros((1, 1, 1), np.uint8)
@@ -169,7 +171,7 @@ def _spread(
     tried = stamp.copy()
     for chunk in range(chunks):
         root = roots[chunk]
-        _mark(known, entered, ranks, chunk, root)
+        _mark(known, entered, block_size, chunk, root)
         cell = ranks.cell[root]
         came_chunk[cell, came[cell]], came_rank[cell, came[cell]] = chunk, root
         came[cell] += 1
@@ -192,12 +194,24 @@ def _spread(
             if not free:
                 continue
             found, chunk, source, target = _choice(
-                classes, ranks, one, known, entered, came_chunk, came_rank, came, first, again, turn, strict
+                classes,
+                ranks,
+                block_size,
+                one,
+                known,
+                entered,
+                came_chunk,
+                came_rank,
+                came,
+                first,
+                again,
+                turn,
+                strict,
             )
             lucky[one] = found >= 0
             if found < 0:
                 continue
-            _mark(known, entered, ranks, chunk, target)
+            _mark(known, entered, block_size, chunk, target)
             chunk_of[sent], link_of[sent], source_of[sent] = chunk, found, source
             class_of[sent], target_of[sent] = one, target
             for place in range(begin, end):
@@ -237,7 +251,8 @@ def _spread(
 @compiled
 def _choice(
     classes: _Classes,
-    ranks: _Ranks,
+    ranks: Ranks,
+    block_size: Indices,
     one: int,
     known: Bytes,
     entered: Bytes,
@@ -259,10 +274,10 @@ def _choice(
             link = classes.links[begin + place]
             while seen[link] < came[cell]:
                 chunk, source = came_chunk[cell, seen[link]], came_rank[cell, seen[link]]
-                target = _end(ranks, link, source)
+                target = far_end(ranks, link, source)
                 lacking = known[chunk, target] == 0
                 if lap == 0 and block > 0:
-                    lacking = lacking and entered[block, chunk, target // ranks.block_size[block]] == 0
+                    lacking = lacking and entered[block, chunk, target // block_size[block]] == 0
                 if lacking:
                     # The next link first, so that all get their turn.
                     turn[one] = place + 1
@@ -272,7 +287,7 @@ def _choice(
 
 
 @compiled
-def _end(ranks: _Ranks, link: int, source: int) -> int:
+def far_end(ranks: Ranks, link: int, source: int) -> int:
     """Where a link of an orbit ends that starts at ``source``."""
     found = 0
     for axis in range(len(ranks.size)):
@@ -286,7 +301,7 @@ def _end(ranks: _Ranks, link: int, source: int) -> int:
 
 
 @compiled
-def _mark(known: Bytes, entered: Bytes, ranks: _Ranks, chunk: int, rank: int) -> None:
+def _mark(known: Bytes, entered: Bytes, block_size: Indices, chunk: int, rank: int) -> None:
     known[chunk, rank] = 1
-    for block in range(1, len(ranks.block_size)):
-        entered[block, chunk, rank // ranks.block_size[block]] = 1
+    for block in range(1, len(block_size)):
+        entered[block, chunk, rank // block_size[block]] = 1

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from probes.link_costs import Profile
     from synth.periodic_schedule import PeriodicSchedule
     from synth.schedule import Schedule
+    from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["Table", "tables"]
 
@@ -34,7 +35,8 @@ def tables(kind: str, body: Any, bounds_s: Bounds | None = None) -> list[Table]:
         return [_links(body)]
     if kind == "report":
         return [_rows(body, bounds_s or {})]
-    return [_outcome(body)] if kind in ("schedule", "periodic") and body.outcome is not None else []
+    judged = kind in ("schedule", "periodic", "symmetric")
+    return [_outcome(body)] if judged and body.outcome is not None else []
 
 
 def _links(profile: Profile) -> Table:
@@ -86,7 +88,7 @@ def _rows(report: Report, bounds_s: Bounds) -> Table:
     return Table("all rows", (*columns, *peers), tuple(found))
 
 
-def _outcome(schedule: Schedule | PeriodicSchedule) -> Table:
+def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Table:
     assert schedule.outcome is not None
     rows = [
         ("simulated", seconds(schedule.outcome.time_s), percent(schedule.outcome.percent_of_optimal / 100))

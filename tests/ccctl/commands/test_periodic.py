@@ -71,7 +71,7 @@ def test_expanded_for_a_size_it_compiles_and_its_program_is_right(made, run_ccct
     assert "--size" in refused.stderr
     other = run_ccctl("compile", "program.json", "--size", "1M")
     assert other.returncode == 2
-    assert "only periodic schedules" in other.stderr
+    assert "only periodic and symmetric schedules" in other.stderr
 
 
 def test_it_is_drawn_and_reported(made, run_ccctl, tmp_path):

@@ -20,6 +20,13 @@ SAYS = {
         "repeated",
         "copy",
     ],
+    "symmetric": [
+        "all_reduce on 6 ranks",
+        "torus:3x2",
+        "% of optimal",
+        "6 translates of each",
+        "reduce",
+    ],
     "program": [
         "pass on: broadcast on 2 ranks",
         "rank 0, threadblock 0",

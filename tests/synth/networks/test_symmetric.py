@@ -54,8 +54,12 @@ def table(network: Network) -> list[Hashable]:
         for port in range(len(network.ports))
     ]
     rows = [
-        (*ends[link], network.alpha_s[link], network.beta_s_per_byte[link])
-        + (tuple(sorted(names[port] for port in network.ports_of(link).tolist())),)
+        (
+            *ends[link],
+            network.alpha_s[link],
+            network.beta_s_per_byte[link],
+            tuple(sorted(names[port] for port in network.ports_of(link).tolist())),
+        )
         for link in range(network.links)
     ]
     return sorted(rows, key=repr)

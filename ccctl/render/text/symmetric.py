@@ -1,0 +1,71 @@
+"""A symmetric schedule as text: what it is and how good, how busy links are, the first listed sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+from ccctl.arguments.units import format_size
+from ccctl.render.units import percent, seconds
+from probes.wording import plural
+
+if TYPE_CHECKING:
+    from synth.symmetric_schedule import SymmetricSchedule
+
+__all__ = ["draw"]
+
+
+def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> None:
+    """Print ``made``, timed on its network; at most ``lines`` sends.
+
+    Of one that is not ``proven`` only what it is and its sends are printed: its times would be claims.
+    """
+    from synth.simulation.schedule import replay
+
+    network, shape = made.network, made.collective
+    console.data(
+        f"{shape.label} on {network.ranks} ranks: {format_size(shape.total_bytes(made.chunk_bytes))} in "
+        f"{plural(shape.chunks, 'chunk')} of {format_size(made.chunk_bytes)}"
+    )
+    ports = f"{len(network.ports) * network.translations} shared ports"
+    console.data(f"network  {network.name}: {network.links} links, {ports}")
+    console.data(f"method   {made.method}, seed {made.seed}")
+    digits = "x".join(
+        f"{size}*" if axis in network.axes else str(size) for axis, size in enumerate(network.sizes)
+    )
+    console.data(
+        f"orbits   {plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
+        f"digits {digits}, those with * move"
+    )
+    timing = replay(made.quotient) if proven else None
+    if timing is not None:
+        outcome = made.outcome
+        console.data(f"time     {seconds(timing.time_s)}")
+        if outcome is not None and outcome.bounds:
+            console.data(
+                f"bound    {seconds(outcome.binding.time_s)} by {outcome.binding.name}: "
+                f"{outcome.percent_of_optimal:.1f} % of optimal, {outcome.status}"
+            )
+        if timing.time_s:
+            busy = made.busy_s / timing.time_s
+            console.data(
+                f"busy     links and ports of an orbit {percent(float(busy.mean()))} of the time, the "
+                f"busiest {percent(float(busy.max()))}"
+            )
+    src = network.moved(network.src[made.link[:lines]], made.shift[:lines])
+    dst = network.moved(network.dst[made.link[:lines]], made.shift[:lines])
+    rows = [
+        (
+            row,
+            "-" if timing is None else f"{timing.start_s[row] * 1e6:.3f}",
+            "-" if timing is None else f"{timing.arrival_s[row] * 1e6:.3f}",
+            made.chunk[row],
+            f"{src[row]} -> {dst[row]}",
+            "reduce" if made.op[row] else "copy",
+        )
+        for row in range(min(lines, len(made.chunk)))
+    ]
+    console.data("")
+    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
+    if len(made.chunk) > lines:
+        console.data(f"… and {len(made.chunk) - lines} more sends; --lines {len(made.chunk)} shows all")

@@ -1,0 +1,300 @@
+"""Paths for an all_to_all on a symmetric network: shortest ones that load all orbits of links alike, in turn.
+
+Between two ranks many ways are equally short. Those of one rank of each orbit are chosen one by one, each
+last hop over the link that is least loaded so far; by translation all other ranks choose likewise. Then the
+hops are list-scheduled (Graham 1969): a free link takes the chunk that has farthest to go.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.columns import Floats, Indices, offsets
+from synth.errors import NotApplicableError
+from synth.kernels.compiled import compiled
+from synth.kernels.event_queue import pop, push
+from synth.networks.symmetric import SymmetricNetwork
+from synth.scheduling.symmetric_spreading import Ranks, far_end, rank_table
+
+__all__ = ["exchanged"]
+
+# Among more links shortest ways are not looked for: chunks take the link that leads there.
+_MOST_LINKS = 1 << 22
+_SLACK = 1e-9
+
+
+class _Links(NamedTuple):
+    """Of each orbit of links what a send takes, and what it holds: ``held[held_start[e]:held_start[e + 1]]``.
+
+    The links of cell c are ``of_cell[of_cell_start[c]:of_cell_start[c + 1]]``.
+    """
+
+    hold_s: Floats
+    travel_s: Floats
+    held_start: Indices
+    held: Indices
+    of_cell_start: Indices
+    of_cell: Indices
+
+
+def exchanged(network: SymmetricNetwork, chunk_bytes: int, share: int) -> tuple[Indices, Indices, Indices]:
+    """(chunk, link, shift) of sends, as they start: ``share`` chunks from each in ``cells`` to all others.
+
+    Raises NotApplicableError where there is no way to some rank, or no link of its own on networks with too
+    many links to look for ways. O(hops · log hops), and of ways O(links · log ranks).
+    """
+    links = _links_of(network, chunk_bytes)
+    count, cells = network.ranks, len(network.cells)
+    chunks = cells * count * share
+    if network.links > _MOST_LINKS:
+        hops = _direct(network, links, share)
+    else:
+        back = network.transposed()
+        hops = _ways(
+            links,
+            rank_table(network),
+            _links_of(back, chunk_bytes),
+            rank_table(back),
+            network.cells,
+            share,
+            len(network.src) + len(network.ports),
+        )
+    start, link, source = hops
+    missing = np.flatnonzero(np.diff(start) == 0)
+    if len(missing) > cells * share:
+        raise NotApplicableError(f"{network.name}: chunks find no way to each rank")
+    order = _in_turn(links, start, link, len(network.src) + len(network.ports))
+    chunk = np.repeat(np.arange(chunks), np.diff(start))[order]
+    return chunk, link[order], network.shift_of(source[order])
+
+
+def _links_of(network: SymmetricNetwork, chunk_bytes: int) -> _Links:
+    rows = len(network.src)
+    counts = np.diff(network.link_port_start)
+    # A link whose ports carry one at a time carries one at a time, too.
+    held = np.where(counts > 0, counts, 1)
+    start = offsets(held)
+    resource = np.empty(start[-1], np.int64)
+    with_ports = np.repeat(counts > 0, held)
+    resource[with_ports] = rows + network.link_port
+    resource[~with_ports] = np.flatnonzero(counts == 0)
+    cell = np.searchsorted(network.cells, network.src)
+    return _Links(
+        network.hold_s(chunk_bytes),
+        network.travel_s(chunk_bytes),
+        start,
+        resource,
+        offsets(np.bincount(cell, minlength=len(network.cells))),
+        np.argsort(cell, kind="stable"),
+    )
+
+
+def _direct(network: SymmetricNetwork, links: _Links, share: int) -> tuple[Indices, Indices, Indices]:
+    """(start, link, source) of the hops of each chunk: one, over the fastest link that leads there."""
+    count, cells = network.ranks, len(network.cells)
+    over = np.full(cells * count, -1)
+    slowest_first = np.argsort(-links.travel_s, kind="stable")
+    cell = np.searchsorted(network.cells, network.src[slowest_first])
+    over[cell * count + network.dst[slowest_first]] = slowest_first
+    found = np.repeat(over, share)
+    start = offsets(found >= 0)
+    source = np.repeat(network.cells, count * share)
+    return start, found[found >= 0], source[found >= 0]
+
+
+@compiled
+def _ways(
+    links: _Links, ranks: Ranks, back: _Links, behind: Ranks, roots: Indices, share: int, resources: int
+) -> tuple[Indices, Indices, Indices]:
+    """(start, link, source) of the hops of each chunk; none where there is no way."""
+    count, cells = len(ranks.cell), len(roots)
+    load_s = np.zeros(resources)
+    start = np.zeros(cells * count * share + 1, np.int64)
+    room = cells * count * share
+    link_of, source_of = np.empty(room, np.int64), np.empty(room, np.int64)
+    used = 0
+    for cell in range(cells):
+        far_s, settled, order = _distances(links, ranks, roots[cell])
+        # Of each lap and rank the link by which it is entered, and from where.
+        entered = np.full((share, count), -1, np.int64)
+        origin = np.full((share, count), -1, np.int64)
+        for place in range(1, settled):
+            rank = order[place]
+            for lap in range(share):
+                least_s = np.inf
+                at_cell = behind.cell[rank]
+                for at in range(back.of_cell_start[at_cell], back.of_cell_start[at_cell + 1]):
+                    link = back.of_cell[at]
+                    before = far_end(behind, link, rank)
+                    if not far_s[before] + links.travel_s[link] <= far_s[rank] * (1.0 + _SLACK):
+                        continue
+                    loaded_s = 0.0
+                    for held in range(links.held_start[link], links.held_start[link + 1]):
+                        loaded_s = max(loaded_s, load_s[links.held[held]])
+                    if loaded_s < least_s:
+                        least_s = loaded_s
+                        entered[lap, rank], origin[lap, rank] = link, before
+                here = rank
+                while here != roots[cell]:
+                    link = entered[lap, here]
+                    for held in range(links.held_start[link], links.held_start[link + 1]):
+                        load_s[links.held[held]] += links.hold_s[link]
+                    here = origin[lap, here]
+        for rank in range(count):
+            for lap in range(share):
+                chunk = (cell * count + rank) * share + lap
+                hops = 0
+                here = rank
+                while here != roots[cell] and entered[lap, here] >= 0:
+                    hops += 1
+                    here = origin[lap, here]
+                if used + hops > len(link_of):
+                    link_of = np.concatenate((link_of, np.empty(len(link_of) + hops, np.int64)))
+                    source_of = np.concatenate((source_of, np.empty(len(source_of) + hops, np.int64)))
+                here = rank
+                for place in range(used + hops - 1, used - 1, -1):
+                    link_of[place], source_of[place] = entered[lap, here], origin[lap, here]
+                    here = origin[lap, here]
+                used += hops
+                start[chunk + 1] = used
+    return start, link_of[:used], source_of[:used]
+
+
+@compiled
+def _distances(links: _Links, ranks: Ranks, root: int) -> tuple[Floats, int, Indices]:
+    """(seconds to each rank, how many are reached, those in rising order) from ``root`` (Dijkstra 1959)."""
+    count = len(ranks.cell)
+    far_s, done = np.full(count, np.inf), np.zeros(count, np.bool_)
+    order = np.empty(count, np.int64)
+    most = count
+    for cell in ranks.cell:
+        most += links.of_cell_start[cell + 1] - links.of_cell_start[cell]
+    heap_s, heap_what = np.empty(most + 1), np.empty(most + 1, np.int64)
+    far_s[root] = 0.0
+    size, settled = push(heap_s, heap_what, 0, 0.0, root), 0
+    while size > 0:
+        rank = heap_what[0]
+        size = pop(heap_s, heap_what, size)
+        if done[rank]:
+            continue
+        done[rank] = True
+        order[settled] = rank
+        settled += 1
+        cell = ranks.cell[rank]
+        for at in range(links.of_cell_start[cell], links.of_cell_start[cell + 1]):
+            link = links.of_cell[at]
+            after = far_end(ranks, link, rank)
+            come_s = far_s[rank] + links.travel_s[link]
+            if come_s < far_s[after]:
+                far_s[after] = come_s
+                size = push(heap_s, heap_what, size, come_s, after)
+    return far_s, settled, order
+
+
+def _in_turn(links: _Links, start: Indices, link: Indices, resources: int) -> Indices:
+    """The hops in the order in which they start."""
+    # Links that hold the same are one queue.
+    number: dict[tuple[int, ...], int] = {}
+    spans = zip(links.held_start[:-1].tolist(), links.held_start[1:].tolist(), strict=True)
+    queue = np.array([number.setdefault(tuple(links.held[a:b].tolist()), len(number)) for a, b in spans])
+    of_held: list[list[int]] = [[] for _ in range(resources)]
+    for held, one in number.items():
+        for resource in held:
+            of_held[resource].append(one)
+    user_start = offsets([len(users) for users in of_held])
+    users = np.array([one for users in of_held for one in users], np.int64)
+    # From each hop on to the end of its chunk's way.
+    left_s = np.append(np.cumsum(links.travel_s[link][::-1])[::-1], 0.0)
+    to_go_s = left_s[:-1] - left_s[np.repeat(start[1:], np.diff(start))]
+    first = start[:-1][np.diff(start) > 0]
+    last = np.zeros(len(link), bool)
+    last[start[1:][np.diff(start) > 0] - 1] = True
+    room = offsets(np.bincount(queue[link], minlength=len(number)))
+    return _list_scheduled(links, link, queue, -to_go_s, first, last, room, user_start, users, resources)
+
+
+@compiled
+def _list_scheduled(
+    links: _Links,
+    link: Indices,
+    queue: Indices,
+    urgency: Floats,
+    first: Indices,
+    last: Indices,
+    room: Indices,
+    user_start: Indices,
+    users: Indices,
+    resources: int,
+) -> Indices:
+    count, queues = len(link), len(room) - 1
+    busy_s = np.zeros(resources)
+    ready_s, ready = np.empty(count), np.empty(count, np.int64)
+    waiting = np.zeros(queues, np.int64)
+    heap_s, heap_what = np.empty(2 * count + 2), np.empty(2 * count + 2, np.int64)
+    order = np.empty(count, np.int64)
+    waking, stamp = np.empty(queues, np.int64), np.full(queues, -1, np.int64)
+    size, sent, woken, instant, now_s = 0, 0, 0, 0, 0.0
+    for hop in first:
+        one = queue[link[hop]]
+        waiting[one] = push(
+            ready_s[room[one] : room[one + 1]],
+            ready[room[one] : room[one + 1]],
+            waiting[one],
+            urgency[hop],
+            hop,
+        )
+    for one in range(queues):
+        waking[one] = one
+    woken = queues
+    while True:
+        for at in range(woken):
+            one = waking[at]
+            if not waiting[one]:
+                continue
+            hop = ready[room[one]]
+            e = link[hop]
+            free = True
+            for place in range(links.held_start[e], links.held_start[e + 1]):
+                free = free and busy_s[links.held[place]] <= now_s
+            if not free:
+                continue
+            waiting[one] = pop(
+                ready_s[room[one] : room[one + 1]], ready[room[one] : room[one + 1]], waiting[one]
+            )
+            order[sent] = hop
+            sent += 1
+            for place in range(links.held_start[e], links.held_start[e + 1]):
+                busy_s[links.held[place]] = now_s + links.hold_s[e]
+            size = push(heap_s, heap_what, size, now_s + links.hold_s[e], 2 * hop)
+            size = push(heap_s, heap_what, size, now_s + links.travel_s[e], 2 * hop + 1)
+        if size == 0:
+            break
+        now_s = heap_s[0]
+        woken = 0
+        instant += 1
+        while size > 0 and heap_s[0] <= now_s:
+            hop, arrives = heap_what[0] // 2, heap_what[0] % 2
+            size = pop(heap_s, heap_what, size)
+            if not arrives:
+                e = link[hop]
+                for place in range(links.held_start[e], links.held_start[e + 1]):
+                    held = links.held[place]
+                    for user in range(user_start[held], user_start[held + 1]):
+                        if stamp[users[user]] != instant:
+                            stamp[users[user]], waking[woken] = instant, users[user]
+                            woken += 1
+            elif not last[hop]:
+                one = queue[link[hop + 1]]
+                waiting[one] = push(
+                    ready_s[room[one] : room[one + 1]],
+                    ready[room[one] : room[one + 1]],
+                    waiting[one],
+                    urgency[hop + 1],
+                    hop + 1,
+                )
+                if stamp[one] != instant:
+                    stamp[one], waking[woken] = instant, one
+                    woken += 1
+    return order[:sent]

@@ -1,0 +1,24 @@
+"""Symmetric networks and schedules for tests, by name."""
+
+from __future__ import annotations
+
+from synth.collective import Kind
+from synth.networks.symmetric import SymmetricNetwork
+from synth.networks.symmetric_families import symmetric_family, symmetric_pod
+from synth.portfolio.symmetric import SymmetricRequest, synthesize_symmetric
+from synth.symmetric_schedule import SymmetricSchedule
+
+__all__ = ["folded", "made"]
+
+
+def folded(spec: str, bandwidth: float = 50e9) -> SymmetricNetwork:
+    found = symmetric_pod(spec) if spec.startswith("dgx") else symmetric_family(spec, [5e-7], [bandwidth])
+    assert found is not None
+    return found
+
+
+def made(spec: str, kind: Kind, share: int = 1) -> SymmetricSchedule:
+    network = folded(spec)
+    chunks = share * network.ranks if kind in ("all_reduce", "reduce_scatter", "all_to_all") else share
+    request = SymmetricRequest(network, kind, chunk_bytes=1 << 16, chunks=chunks)
+    return synthesize_symmetric(request).schedule
