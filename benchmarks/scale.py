@@ -39,6 +39,7 @@ from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
+from synth.portfolio.host_trees import synthesize_of_the_rest
 from synth.portfolio.periodic import synthesize_periodic
 from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 from synth.portfolio.synthesize import Request, synthesize, warm
@@ -88,8 +89,8 @@ class Row:
         return [float(value) * 1e9 for value in self.bandwidth.split(",")]
 
     def folded(self) -> SymmetricNetwork | None:
-        """The network by one link of each orbit, where it is whole and no plain schedule would end."""
-        if self.share < 1 or self.gone or self.cut_links or self.chunks or self.periodic:
+        """The network by one link of each orbit, where no plain schedule would end."""
+        if self.share < 1 or self.chunks or self.periodic:
             return None
         found = (
             symmetric_pod(self.network)
@@ -246,7 +247,10 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
             warm(network.ranks)
         begun_s = time.perf_counter()
         schedule: Schedule | PeriodicSchedule | SymmetricSchedule
-        if isinstance(network, SymmetricNetwork):
+        if isinstance(network, SymmetricNetwork) and row.gone:
+            failures = Failures(row.gone, row.cut_links)
+            schedule = synthesize_of_the_rest(network, failures, row.size_bytes).schedule
+        elif isinstance(network, SymmetricNetwork):
             schedule = synthesize_symmetric(SymmetricRequest(network, row.kind, row.size_bytes)).schedule
         elif row.periodic:
             schedule = synthesize_periodic(row.request(network))

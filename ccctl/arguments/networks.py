@@ -281,7 +281,7 @@ def _repeated(path: str, hosts: int) -> Network | None:
     return from_topology(side_by_side([artifact.body] * hosts), Path(path).name)
 
 
-def parse_failures(text: str, network: Network) -> Failures:
+def parse_failures(text: str, network: Network | SymmetricNetwork) -> Failures:
     """``rank:7,link:3-4,link:5>6,host:n2``: 3-4 is both directions, 5>6 only that one.
 
     Raises UsageError.

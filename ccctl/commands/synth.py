@@ -165,6 +165,10 @@ def synth(
     for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
         if given and method == "symmetric":
             raise UsageError(f"{option}: symmetric schedules are of all ranks and one size, and not raced")
+    if method == "auto" and without and not (race or sizes or ranks or topology or chunk or chunks):
+        folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
+        if folded is not None and _of_the_rest(folded, collective, without, size, seed, output, json):
+            return
     if method in ("auto", "symmetric") and not (race or sizes or without or ranks or topology):
         folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
         if _symmetric(folded, network, collective, method, (size, chunk, chunks), seed, output, json):
@@ -263,6 +267,28 @@ def _symmetric(
     with console.progress("synth", 1.0) as bar:
         found = synthesize_symmetric(request, Drawn(bar))
     _tell(found, "symmetric", output, json, {})
+    return True
+
+
+def _of_the_rest(
+    network: SymmetricNetwork,
+    collective: str,
+    without: str,
+    size: str | None,
+    seed: int,
+    output: str | None,
+    json: bool,
+) -> bool:
+    """Make an all_reduce of what failures leave of thousands of ranks, whose links no list holds."""
+    from synth.portfolio.host_trees import is_hit, synthesize_of_the_rest
+
+    asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
+    if len(asked) > 1 or asked[0].members or not is_hit(network, asked[0].kind):
+        return False
+    failures = parse_failures(without, network)
+    with console.progress("synth", 1.0):
+        found = synthesize_of_the_rest(network, failures, parse_size(size or "16M", "--size"), seed)
+    _tell(found, "periodic", output, json, {})
     return True
 
 

@@ -17,6 +17,7 @@ schedule, symmetric or not, that reduces at ranks only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,7 +28,7 @@ from synth.collective import Kind
 from synth.networks.symmetric import SymmetricNetwork
 from synth.schedule import Bound
 
-__all__ = ["symmetric_bounds"]
+__all__ = ["host_bounds", "symmetric_bounds"]
 
 # Links among which shortest ways are looked for.
 _MOST_LINKS = 1 << 22
@@ -67,6 +68,43 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
     for bound in _of_ways(network, turned, kind, part):
         _keep(found, bound)
     return sorted(found.values(), key=lambda bound: -bound.time_s)
+
+
+def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
+    """Bounds on an all_reduce of ``members`` over links between hosts; other ranks have failed.
+
+    What enters a host comes through the ports at which links between hosts end, of which each rank there must
+    have one of its own or share one; empty where links end at several or at none.
+    """
+    size = network.ranks_per_host
+    rows = np.flatnonzero(network.src // size != network.dst // size)
+    entry, row = _ports_there(network, rows, size)
+    dst = network.dst[rows[row]]
+    orbit = network.link_port[entry].astype(np.int64)
+    at = network.moved(network.link_port_at[entry], network.back(network.shift_of(dst)))
+    cell = np.searchsorted(network.cells, network.cell_of(dst))
+    known = np.unique(np.stack([cell, orbit, at], axis=1), axis=0)
+    counts = np.diff(network.link_port_start)[rows]
+    if not (counts > 0).all() or not np.array_equal(known[:, 0], np.arange(len(network.cells))):
+        return []
+    if len(np.unique(row)) < len(rows):
+        return []
+    rate = np.zeros(len(network.ports))
+    np.maximum.at(rate, orbit, 1.0 / network.beta_s_per_byte[rows[row]])
+    ranks = np.asarray(members, np.int64)
+    which = np.searchsorted(network.cells, network.cell_of(ranks))
+    port = known[which, 1] * network.ranks + network.moved(known[which, 2], network.shift_of(ranks))
+    ports, first = np.unique(port, return_index=True)
+    hosts, host = np.unique(ranks[first] // size, return_inverse=True)
+    into = np.bincount(host, weights=rate[ports // network.ranks])
+    if len(hosts) < 2:
+        return []
+    alpha_s = float(network.alpha_s[rows].min())
+    partition_s = alpha_s + 2 * (len(hosts) - 1) * size_bytes / float(into.sum())
+    return [
+        Bound("partition", partition_s, f"between {len(hosts)} hosts"),
+        Bound("cut", alpha_s + size_bytes / float(into.min()), "into the host with the fewest ports"),
+    ]
 
 
 def _keep(found: dict[str, Bound], bound: Bound) -> None:

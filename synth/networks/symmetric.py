@@ -70,6 +70,11 @@ class SymmetricNetwork:
         return math.prod(self.sizes[axis] for axis in self.axes)
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each rank."""
+        return tuple(f"n{rank // self.ranks_per_host}" for rank in range(self.ranks))
+
+    @property
     def links(self) -> int:
         """Links of all orbits."""
         return len(self.src) * self.translations
@@ -169,7 +174,7 @@ class SymmetricNetwork:
             names = tuple(f"{self.ports[orbit]} at {at}" for orbit, at in pairs)
         return Network(
             name=self.name,
-            hosts=tuple(f"n{rank // self.ranks_per_host}" for rank in range(self.ranks)),
+            hosts=self.hosts,
             src=ints(src),
             dst=ints(dst),
             alpha_s=floats(self.alpha_s[link]),

@@ -30,7 +30,15 @@ from synth.tree_packing.balanced_trees import balanced_trees, exchanged
 from synth.tree_packing.spanning_trees import Edges, pair_links
 from synth.tree_packing.two_way_trees import TwoWayTree, hung
 
-__all__ = ["fastest_periodic", "periodic_bounds", "proven_periodic", "synthesize_periodic", "unserved"]
+__all__ = [
+    "body_of",
+    "fastest_periodic",
+    "periodic_bounds",
+    "proven_periodic",
+    "synthesize_periodic",
+    "timed",
+    "unserved",
+]
 
 # Trees of a period: few make it short, many load the network more evenly.
 _FEWEST_TREES, _MOST_TREES = 16, 128
@@ -87,7 +95,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
     trees = min(packed, key=lambda one: _foretold_s(request, one))
     best: PeriodicSchedule | None = None
     for periods, chunk_bytes in _cuts(request, len(trees)):
-        found = _timed(_body(network, trees, chunk_bytes, request.seed), periods)
+        found = timed(body_of(network, trees, chunk_bytes, request.seed), periods)
         if best is not None and found.time_s >= best.time_s * (1 - _NOTICEABLE):
             break
         best = found
@@ -106,7 +114,7 @@ def _foretold_s(request: Request, trees: list[TwoWayTree]) -> float:
     else:
         chunk_bytes = max(SMALLEST_CHUNK_BYTES, request.size_bytes // (_FINE_PERIODS * len(trees)))
         periods = -(-request.size_bytes // (chunk_bytes * len(trees)))
-    body = _body(request.network, trees, chunk_bytes, request.seed)
+    body = body_of(request.network, trees, chunk_bytes, request.seed)
     period_s = least_period_s(body)
     hop_s = float(np.median(request.network.travel_s(chunk_bytes)[body.link])) + period_s / 4
     return periods * period_s + 2 * max(int(tree.up_depth.max()) for tree in trees) * hop_s
@@ -179,7 +187,7 @@ def _edge_s_per_byte(edges: Edges) -> Floats:
     return np.maximum(beta[edges.there], beta[edges.back])
 
 
-def _body(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int) -> Schedule:
+def body_of(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int) -> Schedule:
     """One chunk over each tree, level by level."""
     columns: list[tuple[Indices, Indices, Indices, Indices]] = []
     for chunk, tree in enumerate(trees):
@@ -199,7 +207,7 @@ def _body(network: Network, trees: list[TwoWayTree], chunk_bytes: int, seed: int
     )
 
 
-def _timed(body: Schedule, periods: int) -> PeriodicSchedule:
+def timed(body: Schedule, periods: int) -> PeriodicSchedule:
     """The sends of ``body`` in the shortest period in which they find places."""
     least_s = least_period_s(body)
     for stretched in _STRETCHED:

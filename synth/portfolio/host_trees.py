@@ -1,0 +1,272 @@
+"""Periodic all_reduces among equal machines of which parts have failed: trees that load all NICs alike.
+
+Failures break the symmetry of machines only at the hosts that they hit. So trees are laid host by host:
+inside each a tree over the ranks that are left, between hosts binary trees, in which those with a busy NIC,
+or with one NIC less, are leaves. Each tree enters a host by another rank in turn. Trees in which half of the
+nodes have two children and the others none, exchanged from tree to tree, load all alike (two-tree; Sanders,
+Speck and Träff 2009). Nothing but the links that are used is ever listed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Floats, Indices, Mask, bytes_of, floats, ints
+from probes.wording import plural
+from synth.bounds.symmetric import host_bounds
+from synth.collective import Kind, collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.networks.failures import Failures
+from synth.networks.symmetric import SymmetricNetwork
+from synth.periodic_schedule import PeriodicSchedule
+from synth.portfolio.incumbent import Attempt
+from synth.portfolio.memory_limits import peak_bytes
+from synth.portfolio.periodic import body_of, proven_periodic, timed
+from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+from synth.portfolio.symmetric import is_large
+from synth.schedule import Bound, Schedule
+from synth.scheduling.edge_colouring import coloured
+from synth.tree_packing.two_way_trees import TwoWayTree
+
+__all__ = ["all_reduce_of_the_rest", "bounds_of_the_rest", "is_hit", "synthesize_of_the_rest"]
+
+# Trees that enter a host by each of its ranks, in a period, and sends that these may have.
+_TREES_A_RANK = range(2, 9)
+_MOST_SENDS = 400_000
+_EVEN = 1.01
+_CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
+
+
+def bounds_of_the_rest(network: SymmetricNetwork, failures: Failures, size_bytes: int) -> tuple[Bound, ...]:
+    """Proven bounds on the all_reduce of what is left, whatever links it takes."""
+    return tuple(host_bounds(network, survivors_of(network, failures), size_bytes))
+
+
+def is_hit(network: SymmetricNetwork, kind: Kind) -> bool:
+    """Whether what failures leave of a network is served here, and too large for plain schedules."""
+    return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
+
+
+def synthesize_of_the_rest(
+    network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
+) -> PeriodicSynthesis:
+    """The same with what it took, as `synthesize_either` tells it."""
+    begun_s = time.perf_counter()
+    made = all_reduce_of_the_rest(network, failures, size_bytes, seed)
+    assert made.outcome is not None
+    attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)
+    hosts = len({rank // network.ranks_per_host for rank in failures.ranks})
+    why = f"trees between hosts that load all NICs alike, with {plural(hosts, 'host')} that lack ranks"
+    return PeriodicSynthesis(made, (attempt,), time.perf_counter() - begun_s, 0.0, why, peak_bytes())
+
+
+def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ...]:
+    """The ranks that have not failed."""
+    gone = set(failures.ranks)
+    return tuple(rank for rank in range(network.ranks) if rank not in gone)
+
+
+def all_reduce_of_the_rest(
+    network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
+) -> PeriodicSchedule:
+    """A periodic all_reduce of ``size_bytes`` on the ranks that are left, proven, with bounds of the whole.
+
+    Its network has the links that are used alone. Raises NotApplicableError where ranks of a host are joined
+    by no links both ways, or two ranks of different hosts are not.
+    """
+    members = survivors_of(network, failures)
+    if len(members) < 2:
+        raise NotApplicableError(f"{network.name}: fewer than two ranks are left")
+    on, trees = _laid(network, failures, members)
+    shape = collective("all_reduce", network.ranks, len(trees), members[0], members)
+    best: PeriodicSchedule | None = None
+    for chunk_bytes in _CHUNKS_BYTES:
+        periods = max(1, -(-size_bytes // (chunk_bytes * len(trees))))
+        chunk_bytes = -(-size_bytes // (periods * len(trees)))
+        body = replace(body_of(on, trees, chunk_bytes, seed), collective=shape, method="periodic")
+        found = _placed(body, periods)
+        if best is not None and found.time_s >= best.time_s:
+            break
+        best = found
+    assert best is not None
+    return proven_periodic(best, bounds_of_the_rest(network, failures, size_bytes))
+
+
+def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
+    """By colours where that does, otherwise as `timed` does."""
+    placed = coloured(body)
+    if placed is None:
+        return timed(body, periods)
+    start_s, period_s = placed
+    order = np.argsort(start_s, kind="stable")
+    return PeriodicSchedule(
+        body.network,
+        body.collective,
+        body.chunk_bytes,
+        body.method,
+        body.seed,
+        periods,
+        period_s,
+        ints(body.chunk[order]),
+        ints(body.link[order]),
+        bytes_of(body.op[order]),
+        floats(start_s[order]),
+    )
+
+
+def _laid(
+    network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
+) -> tuple[Network, list[TwoWayTree]]:
+    """The network of the links that are used, and trees over all members on it."""
+    row_of = {
+        ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    }
+    gone = set(failures.links)
+    size = network.ranks_per_host
+    # Links inside a host are alike in all: those of the first host say which there are.
+    on_host = network.part(*_inner_links(network))
+    inner = set(zip((on_host.src % size).tolist(), (on_host.dst % size).tolist(), strict=True))
+
+    def has_link(src: int, dst: int) -> bool:
+        return (src % size, dst % size) in inner and (src, dst) not in gone
+
+    hosts: dict[int, list[int]] = {}
+    for rank in members:
+        hosts.setdefault(rank // size, []).append(rank)
+    best: tuple[float, dict[tuple[int, int], int], list[TwoWayTree]] | None = None
+    for laps in _TREES_A_RANK:
+        if best is not None and 2 * laps * size * len(members) > _MOST_SENDS:
+            continue
+        # How often a NIC sends, if all do alike.
+        least = laps * size * 2 * (len(hosts) - 1) / len(members)
+        load, used, trees = _trees(network, hosts, laps, int(np.ceil(least)), has_link)
+        uneven = float(load.max()) / least
+        if best is None or uneven < best[0]:
+            best = uneven, used, trees
+        if uneven < _EVEN:
+            break
+    assert best is not None
+    _, used, trees = best
+    pairs = np.array(list(used), np.int64)
+    shift = network.shift_of(pairs[:, 0])
+    far = network.moved(pairs[:, 1], network.back(shift))
+    keys = zip(network.cell_of(pairs[:, 0]).tolist(), far.tolist(), strict=True)
+    rows = [row_of.get(key, -1) for key in keys]
+    lost = [pair for pair, row in zip(used, rows, strict=True) if row < 0 or pair in gone]
+    if lost:
+        raise NotApplicableError(f"{network.name}: there is no link {lost[0][0]} → {lost[0][1]}")
+    what = f"{len(failures.ranks)} ranks and {len(failures.links)} links"
+    return replace(network.part(np.array(rows), shift), name=f"{network.name} without {what}"), trees
+
+
+def _trees(
+    network: SymmetricNetwork,
+    hosts: dict[int, list[int]],
+    laps: int,
+    most: int,
+    has_link: Callable[[int, int], bool],
+) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
+    """(how often each rank sends to other hosts, number of each link used, trees), ``laps`` for each rank."""
+    size = network.ranks_per_host
+    load, lent = np.zeros(network.ranks), np.zeros(network.ranks, bool)
+    used: dict[tuple[int, int], int] = {}
+    trees = []
+    for number in range(laps * size):
+        lap, place = divmod(number, size)
+        # Each tree still to come loads its own door once.
+        planned = load + laps - 1 - lap + (np.arange(network.ranks) % size > place)
+        doors = _doors(hosts, place, size, planned)
+        children, over = _children(hosts, doors, place, size, planned, lent, most)
+        lent[[door for door in doors.values() if door % size != place]] = True
+        # What has more than it may is the root, which has nothing to send up.
+        order = sorted(children, key=lambda host: (-over[host], -children[host]))
+        edges = list(_between([doors[host] for host in order], [children[host] for host in order]))
+        for below, above, _ in edges:
+            load[below] += 1
+            load[above] += 1
+        depth = {doors[order[0]]: 0} | {below: depth for below, _, depth in edges}
+        for host, ranks in hosts.items():
+            edges += _inside(ranks, doors[host], depth[doors[host]], has_link)
+        up = [used.setdefault((below, above), len(used)) for below, above, _ in edges]
+        down = [used.setdefault((above, below), len(used)) for below, above, _ in edges]
+        depths = np.array([depth for *_, depth in edges])
+        trees.append(TwoWayTree(np.array(up), depths, np.array(down), depths))
+    return load, used, trees
+
+
+def _inner_links(network: SymmetricNetwork) -> tuple[Indices, Indices]:
+    """(link, shift) of all links inside the first host."""
+    size = network.ranks_per_host
+    shifts = network.shifts[network.shifts < size]
+    within = np.flatnonzero(network.src // size == network.dst // size)
+    return np.repeat(within, len(shifts)), np.tile(shifts, len(within))
+
+
+def _doors(hosts: dict[int, list[int]], place: int, ranks_per_host: int, load: Floats) -> dict[int, int]:
+    """The rank by which a tree enters each host: that at ``place``, or else the one with the least load."""
+    found = {}
+    for host, ranks in hosts.items():
+        wanted = host * ranks_per_host + place
+        found[host] = wanted if wanted in ranks else min(ranks, key=lambda rank: (load[rank], rank))
+    return found
+
+
+def _children(
+    hosts: dict[int, list[int]],
+    doors: dict[int, int],
+    place: int,
+    size: int,
+    load: Floats,
+    lent: Mask,
+    most_uses: int,
+) -> tuple[dict[int, int], dict[int, bool]]:
+    """(children of each host in a tree, whether that is more than it may have): the least loaded have most.
+
+    A host with fewer ranks keeps one use of each, until that is ``lent`` to a tree without a door of its own,
+    if that can be.
+    """
+    most, spare = {}, dict.fromkeys(hosts, 0)
+    for host, ranks in hosts.items():
+        if len(ranks) < size and doors[host] % size == place and not lent[doors[host]]:
+            spare[host] = 1
+        most[host] = most_uses - int(load[doors[host]]) - 1
+    wanted = len(hosts) - 1
+    found = dict.fromkeys(sorted(hosts, key=lambda host: (load[doors[host]], host)), 0)
+    for limit, kept in ((2, 1), (3, 1), (4, 1), (4, 0)):
+        for host in found:
+            more = max(0, min(wanted, limit - found[host], most[host] - kept * spare[host] - found[host]))
+            found[host] += more
+            wanted -= more
+    found[next(iter(found))] += wanted
+    return found, {host: found[host] > max(0, most[host]) for host in found}
+
+
+def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, int]]:
+    """(rank below, rank above, depth below) of a tree: doors, in this order, have so many children."""
+    depth, below = [0] * len(doors), 1
+    for place, count in enumerate(children):
+        for _ in range(count):
+            depth[below] = depth[place] + 1
+            yield doors[below], doors[place], depth[below]
+            below += 1
+
+
+def _inside(
+    ranks: list[int], door: int, depth: int, has_link: Callable[[int, int], bool]
+) -> list[tuple[int, int, int]]:
+    """(rank below, rank above, depth below) of a host's ranks below its door, as near as links allow."""
+    edges, rest, reached = [], [rank for rank in ranks if rank != door], [(door, depth)]
+    for above, level in reached:
+        for below in list(rest):
+            if has_link(below, above) and has_link(above, below):
+                rest.remove(below)
+                reached.append((below, level + 1))
+                edges.append((below, above, level + 1))
+    if rest:
+        raise NotApplicableError(f"links inside its host join rank {rest[0]} to no other")
+    return edges

@@ -1,0 +1,69 @@
+"""All_reduces among machines of which parts have failed: proven for the ranks left, near the bound."""
+
+from __future__ import annotations
+
+import pytest
+from symmetric_samples import folded
+
+from synth.bounds.bounds import bounds
+from synth.check.periodic import check_periodic
+from synth.check.schedule import check
+from synth.collective import collective
+from synth.errors import NotApplicableError
+from synth.networks.dgx import pod
+from synth.networks.failures import Failures, without
+from synth.portfolio.host_trees import all_reduce_of_the_rest, bounds_of_the_rest, is_hit
+
+HIT = (
+    Failures(),
+    Failures((9,)),
+    Failures((9, 17, 30), ((0, 1),)),
+    Failures((8, 9, 10, 11, 12, 13, 14, 15)),
+    Failures((1, 2, 3, 4, 5, 6, 7), ((16, 17), (17, 16), (18, 16))),
+)
+
+
+@pytest.mark.parametrize("failures", HIT, ids=str)
+def test_it_is_proven_and_uses_nothing_that_has_failed(failures: Failures) -> None:
+    found = all_reduce_of_the_rest(folded("dgx-a100:4"), failures, 64 << 20)
+    assert check_periodic(found) == []
+    network = found.network
+    pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    assert not pairs & set(failures.links)
+    assert not {rank for pair in pairs for rank in pair} & set(failures.ranks)
+    for periods in (1, 2, 7):
+        assert check(found.expanded(periods)) == []
+
+
+@pytest.mark.parametrize("failures", HIT, ids=str)
+def test_bounds_are_no_more_than_those_of_the_plain_network(failures: Failures) -> None:
+    size_bytes = 64 << 20
+    left = without(pod("dgx-a100:4"), failures)
+    members = [rank for rank in range(32) if rank not in failures.ranks]
+    theirs = bounds(left, collective("all_reduce", 32, 1, members[0], members), size_bytes, fluid=True)
+    ours = bounds_of_the_rest(folded("dgx-a100:4"), failures, size_bytes)
+    found = all_reduce_of_the_rest(folded("dgx-a100:4"), failures, size_bytes)
+    assert found.outcome is not None
+    assert max(bound.time_s for bound in ours) <= found.outcome.time_s
+    assert theirs[0].time_s <= found.outcome.time_s
+
+
+def test_three_ranks_of_many_cost_little() -> None:
+    found = all_reduce_of_the_rest(folded("dgx-h100:32"), Failures((9, 30, 50), ((16, 17),)), 1 << 30)
+    assert found.outcome is not None
+    assert found.outcome.percent_of_optimal >= 95
+
+
+def test_a_rank_without_links_in_its_host_is_told() -> None:
+    cut = tuple((0, rank) for rank in range(1, 8))
+    with pytest.raises(NotApplicableError, match="inside its host"):
+        all_reduce_of_the_rest(folded("dgx-a100:4"), Failures((), cut), 1 << 20)
+    with pytest.raises(NotApplicableError, match="fewer than two"):
+        all_reduce_of_the_rest(folded("dgx-a100:2"), Failures(tuple(range(1, 16))), 1 << 20)
+
+
+def test_what_is_served_is_known_beforehand() -> None:
+    assert is_hit(folded("dgx-h100:512"), "all_reduce")
+    assert not is_hit(folded("dgx-h100:512"), "all_gather")
+    assert not is_hit(folded("dgx-h100:4"), "all_reduce")
+    assert not is_hit(folded("torus:64x32x32"), "all_reduce")
