@@ -39,9 +39,9 @@ from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
-from synth.portfolio.host_trees import synthesize_of_the_rest
 from synth.portfolio.periodic import synthesize_periodic
-from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+from synth.portfolio.symmetry.host_trees import synthesize_of_the_rest
+from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.schedule import Schedule
 from synth.symmetric_schedule import SymmetricSchedule

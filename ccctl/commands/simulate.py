@@ -393,7 +393,7 @@ def _periodic(read: Artifact, asked: _Asked) -> None:
         write_trace(asked.trace, about, trace.schedule_tracks(plain.network), blocks)
     if _told(values, asked):
         return
-    from ccctl.render.text.periodic import draw
+    from ccctl.render.text.compact.periodic import draw
 
     draw(made)
     _close(values, asked)
@@ -401,7 +401,7 @@ def _periodic(read: Artifact, asked: _Asked) -> None:
 
 def _symmetric(read: Artifact, asked: _Asked) -> None:
     from ccctl.arguments.proven import refuse_unproven
-    from ccctl.render.text.symmetric import draw
+    from ccctl.render.text.compact.symmetric import draw
     from synth.bounds.symmetric import symmetric_bounds
     from synth.check.symmetric import check_symmetric
     from synth.simulation.schedule import replay

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from synth.networks.symmetric import SymmetricNetwork
     from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-    from synth.portfolio.symmetric import SymmetricSynthesis
+    from synth.portfolio.symmetry.symmetric import SymmetricSynthesis
     from synth.portfolio.synthesize import Request, Synthesis
     from synth.schedule import Schedule
     from synth.tacos_ilp.horizon_search import Mechanism
@@ -234,7 +234,7 @@ def _symmetric(
     json: bool,
 ) -> bool:
     """Make a symmetric schedule where that is asked for, or nothing else would come to an end."""
-    from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+    from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 
     if network is None:
         if method == "symmetric":
@@ -280,7 +280,7 @@ def _of_the_rest(
     json: bool,
 ) -> bool:
     """Make an all_reduce of what failures leave of thousands of ranks, whose links no list holds."""
-    from synth.portfolio.host_trees import is_hit, synthesize_of_the_rest
+    from synth.portfolio.symmetry.host_trees import is_hit, synthesize_of_the_rest
 
     asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
     if len(asked) > 1 or asked[0].members or not is_hit(network, asked[0].kind):

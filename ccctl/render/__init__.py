@@ -5,7 +5,12 @@ from __future__ import annotations
 __all__ = ["module_of"]
 
 _TRAINING = ("model", "fusion", "tuning", "groups", "training")
-_FOLDERS = {**dict.fromkeys(_TRAINING, "training."), "report": "benchmark."}
+_COMPACT = ("periodic", "symmetric")
+_FOLDERS = {
+    **dict.fromkeys(_TRAINING, "training."),
+    **dict.fromkeys(_COMPACT, "compact."),
+    "report": "benchmark.",
+}
 
 
 def module_of(kind: str, form: str) -> str:

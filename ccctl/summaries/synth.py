@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from synth.collective import Collective
     from synth.periodic_schedule import PeriodicSchedule
     from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-    from synth.portfolio.symmetric import SymmetricSynthesis
+    from synth.portfolio.symmetry.symmetric import SymmetricSynthesis
     from synth.portfolio.synthesize import Synthesis
     from synth.schedule import Schedule
     from synth.symmetric_schedule import SymmetricSchedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from synth.collective import Kind
 from synth.networks.symmetric import SymmetricNetwork
 from synth.networks.symmetric_families import symmetric_family, symmetric_pod
-from synth.portfolio.symmetric import SymmetricRequest, synthesize_symmetric
+from synth.portfolio.symmetry.symmetric import SymmetricRequest, synthesize_symmetric
 from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["folded", "made"]

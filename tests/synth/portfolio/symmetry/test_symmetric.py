@@ -16,7 +16,7 @@ from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.networks.symmetric import OrbitLink, from_links
-from synth.portfolio.symmetric import SymmetricRequest, is_large, synthesize_symmetric
+from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC
 

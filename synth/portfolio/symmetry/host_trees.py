@@ -28,7 +28,7 @@ from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import body_of, proven_periodic, timed
 from synth.portfolio.plain_or_periodic import PeriodicSynthesis
-from synth.portfolio.symmetric import is_large
+from synth.portfolio.symmetry.symmetric import is_large
 from synth.schedule import Bound, Schedule
 from synth.scheduling.edge_colouring import coloured
 from synth.tree_packing.two_way_trees import TwoWayTree

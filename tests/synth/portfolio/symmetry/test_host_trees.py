@@ -12,7 +12,7 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.failures import Failures, without
-from synth.portfolio.host_trees import all_reduce_of_the_rest, bounds_of_the_rest, is_hit
+from synth.portfolio.symmetry.host_trees import all_reduce_of_the_rest, bounds_of_the_rest, is_hit
 
 HIT = (
     Failures(),
