@@ -44,6 +44,8 @@ _MOST_TERMS = 250_000
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 _HALVINGS = 24
 _WORTH_PAIRING = 0.8
+# Beyond the bytes alone no bound here has more than the longest way.
+_NOTICEABLE = 0.002
 
 
 def arrivals(
@@ -58,12 +60,13 @@ def arrivals(
 
     [source, target] ``need_bytes`` is what must come from one to the other: of sums the same bytes from all,
     of copies the same to all. ``chunk_bytes`` is the size of the chunks, each of which is sent on when all of
-    it is there; None where that is free. Far below ``known_s``, what another bound proves, less is tried.
+    it is there; None where that is free. Where no way is long beside ``known_s``, what another bound proves,
+    nothing is looked for.
     """
     best = Bound("arrival", 0.0)
-    if network.ranks > _MOST_RANKS:
-        return best
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
+    if network.ranks > _MOST_RANKS or _across_s(network, cost_s) < _NOTICEABLE * known_s:
+        return best
     way_s = distances_s(network, cost_s, np.arange(network.ranks))
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
     work = 0
@@ -202,6 +205,13 @@ def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
     ahead = np.cumsum(rate[order] * first_s[order])
     # Some of the terms alone are filled later than all of them: the first ones are all that help.
     return float(((total_bytes + ahead) / rates).min())
+
+
+def _across_s(network: Network, cost_s: Floats) -> float:
+    """At least the longest way between two ranks: to rank 0 and on."""
+    first = np.zeros(1, np.int64)
+    ways = [distances_s(one, cost_s, first) for one in (network, network.transposed())]
+    return float(ways[0].max() + ways[1].max())
 
 
 def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:

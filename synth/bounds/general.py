@@ -39,6 +39,7 @@ _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
+_MORE = 1 + 1e-9
 
 
 def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, fluid: bool) -> list[Bound]:
@@ -53,7 +54,10 @@ def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, 
     for bound, kind in [*problem.cuts(), *((bound, "distance") for bound in problem.distances())]:
         if kind not in best or bound.time_s > best[kind].time_s:
             best[kind] = bound
-    best["arrival"] = problem.arrival()
+    known_s = max(bound.time_s for bound in best.values())
+    arrival = problem.arrival(known_s)
+    if arrival.time_s > known_s * _MORE:
+        best["arrival"] = arrival
     flow = problem.flow()
     return [*best.values(), *([flow] if flow is not None else [])]
 
@@ -127,11 +131,13 @@ class _Problem:
         time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
         return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
 
-    def arrival(self) -> Bound:
+    def arrival(self, known_s: float) -> Bound:
         """Of the point-to-point chunks: what is far away comes late, and what goes far away leaves early."""
         chunk_bytes = None if self.fluid else self.chunk_bytes
         need_bytes = floats(self.demands * self.chunk_bytes)
-        return arrivals(self.network, candidate_cuts(self.network), need_bytes, "points", chunk_bytes)
+        return arrivals(
+            self.network, candidate_cuts(self.network), need_bytes, "points", chunk_bytes, known_s
+        )
 
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):

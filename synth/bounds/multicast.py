@@ -26,6 +26,7 @@ _MOST_SOURCES = 256
 _MOST_CUTS = 12
 # Up to so many ranks all ways between them are looked at.
 _MOST_WAYS = 1024
+_NOTICEABLE, _MORE = 0.002, 1 + 1e-9
 
 
 def spreading_bounds(
@@ -42,7 +43,10 @@ def spreading_bounds(
         bound = problem.cut(cut)
         if cut.kind not in best or bound.time_s > best[cut.kind].time_s:
             best[cut.kind] = bound
-    best["arrival"] = problem.arrival(max(bound.time_s for bound in best.values()))
+    known_s = max(bound.time_s for bound in best.values())
+    arrival = problem.arrival(known_s)
+    if arrival.time_s > known_s * _MORE:
+        best["arrival"] = arrival
     if not fluid and not collective.reduces:
         ahead = wavefront(network, collective.held(), collective.wanted(), chunk_bytes)
         if ahead is not None:
@@ -174,10 +178,11 @@ class _Problem:
             rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
             crossings = 2 * (parts - 1) * self.collective.chunks
             bytes_s = crossings * self.chunk_bytes / rate
-            if way_s is None and self.network.ranks <= _MOST_WAYS:
+            alpha_s = float(self.network.alpha_s[crossing].min())
+            if way_s is None and self.network.ranks <= _MOST_WAYS and alpha_s > _NOTICEABLE * bytes_s:
                 way_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
             idle_s = 0.0 if way_s is None else idle_while_apart_s(self.network, labels, way_s, bytes_s)
-            time_s = bytes_s + float(self.network.alpha_s[crossing].min()) + idle_s
+            time_s = bytes_s + alpha_s + idle_s
             if time_s > best.time_s:
                 detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
                 whole = "hosts" if noun.startswith("host") else "clusters"

@@ -19,7 +19,7 @@ from synth.routing.or_opt import shortened
 from synth.schedule import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
 
-__all__ = ["best_cycle", "cycle", "owner_places", "synthesize"]
+__all__ = ["best_cycle", "cycle", "fills", "owner_places", "synthesize"]
 
 _MOST_STEPS = 20_000
 _MOST_TO_IMPROVE = 512
@@ -56,6 +56,26 @@ def synthesize(
     if collective.kind not in ("reduce_scatter", "reduce"):
         _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
+
+
+def fills(network: Network, collective: Collective) -> bool:
+    """Whether a ring may use all that ranks can take in: each takes in from one other at a time.
+
+    So it is where all links into a rank share its port, and no ring is shorter than another.
+    """
+    if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
+        return False
+    beta = network.beta_s_per_byte
+    if not network.links or np.ptp(beta) > 1e-9 * beta.max() or (np.diff(network.link_port_start) == 0).any():
+        return False
+    first, last = network.link_port_start[:-1], network.link_port_start[1:] - 1
+    sides = ((first, network.src), (last, network.dst), (first + 1, network.dst))
+    one_port = [
+        len(np.unique(network.link_port[np.minimum(entry, last)].astype(np.int64) * network.ranks + rank))
+        == network.ranks
+        for entry, rank in sides
+    ]
+    return one_port[0] and (one_port[1] or one_port[2])
 
 
 @lru_cache(maxsize=32)

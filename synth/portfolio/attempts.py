@@ -59,6 +59,8 @@ _SENDS_OF_ONE = 3
 # and above so many the paths of what is spread or summed, for which others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
+# A ring is no search: it may have more, where it fills all ports.
+_MOST_RING_SENDS = 550_000
 # What libraries do, each without a search.
 _LIBRARY = (
     "ring",
@@ -263,6 +265,9 @@ def plans(request: Request) -> Iterator[Plan]:
         close = meant(unknown[0], known)
         hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
         raise UsageError(f" {unknown[0]}: unknown method", hint=hint, argument="method")
+    first = request.method == "auto" and ring.fills(request.network, request.shape())
+    if first and deliveries(request.shape()) > _CLASSIC_DELIVERIES:
+        yield from _large_rings(request)
     for name in names:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):
@@ -283,6 +288,13 @@ def plans(request: Request) -> Iterator[Plan]:
                 variants = [{"policy": policy} for policy in tried]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def _large_rings(request: Request) -> Iterator[Plan]:
+    """Rings of two chunks a rank, or of one: while one is in flight, the other is sent."""
+    method = replace(METHODS["ring"], most_sends=_MOST_RING_SENDS, most_split=2)
+    for shape, chunk_bytes in reversed(list(_shapes(request, method))):
+        yield Plan("ring", method, shape, chunk_bytes, {})
 
 
 def _asked_of(request: Request, name: str) -> dict[str, object]:

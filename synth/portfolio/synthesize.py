@@ -150,7 +150,7 @@ def _carried_out(
             choice.refuse(plan, trial.reason)
             continue
         schedule, time_s = trial.schedule, trial.time_s
-        if _worth_justifying(request, schedule, time_s, choice):
+        if plan.searches and _worth_justifying(request, schedule, time_s, choice):
             schedule = justified(schedule)
             time_s = replay(schedule).time_s
         if keep is not None:

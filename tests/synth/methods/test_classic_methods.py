@@ -163,3 +163,14 @@ def test_methods_for_hosts_need_hosts_of_equal_size(method):
     for network in (family("switch:8", [0.0], [1e9]), pod("dgx-a100")):
         with pytest.raises(NotApplicableError, match="two hosts or more"):
             method(network, collective(kind, 8, 8), 1000)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fills"),
+    [("switch:8", True), ("fat_tree:4x4/2", True), ("torus:4x4", False), ("switch_switch:2x4", False)],
+)
+def test_a_ring_fills_networks_whose_ranks_have_one_port(spec, fills):
+    bandwidth = [100e9, 25e9] if spec.startswith("switch_switch") else [50e9]
+    network = family(spec, [5e-7], bandwidth)
+    assert ring.fills(network, collective("all_reduce", network.ranks, network.ranks)) == fills
+    assert not ring.fills(network, collective("broadcast", network.ranks, 1))
