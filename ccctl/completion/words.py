@@ -86,6 +86,7 @@ METHODS = (
     "auto",
     "exchange",
     "circulant",
+    "stars",
     "greedy",
     "ring",
     "bidirectional",

@@ -23,6 +23,7 @@ from synth.methods import (
     ilp,
     paths,
     ring,
+    stars,
     taccl,
     tree,
     two_step,
@@ -118,6 +119,7 @@ METHODS: dict[str, Method] = {
         pays=block_exchange.pays,
     ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
+    "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
@@ -272,7 +274,7 @@ def plans(request: Request) -> Iterator[Plan]:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "circulant", "forest", "paths"):
+            if large and name not in ("greedy", "circulant", "stars", "forest", "paths"):
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue

@@ -22,8 +22,9 @@ _FEW_SENDS = 2_200_000
 # So near the bound no attempt that takes long is worth its time.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
-# Of so many ranks with a slow one, so near the bound, the others come no nearer and take minutes
-# (benchmarks/one_slow_rank.py); of fewer ranks nearer.
+# What these build for many ranks is so near the bound that the others come no nearer, and take minutes
+# (benchmarks/one_slow_rank.py, benchmarks/scale.py); for fewer ranks it must be nearer.
+_BUILT = ("circulant", "stars")
 _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 # A policy of the search that was so much slower than the best is not tried with finer chunks.
@@ -88,7 +89,7 @@ class Choice:
         near = (ranks >= _MANY_RANKS and self.ratio < _NEAR_OF_MANY) or (
             ranks >= _SOME_RANKS and self.ratio < _NEAR_OF_SOME
         )
-        if near and self.best.method == "circulant" != plan.name:
+        if near and self.best.method in _BUILT and plan.name != self.best.method:
             return True
         if self._fills_too_late(plan):
             return True
