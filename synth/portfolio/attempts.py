@@ -23,7 +23,6 @@ from synth.methods import (
     ilp,
     paths,
     ring,
-    stars,
     taccl,
     tree,
     two_step,
@@ -32,7 +31,7 @@ from synth.network import Network
 from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
-from synth.scheduling import block_exchange
+from synth.scheduling import block_exchange, stars
 from synth.tacos_ilp.horizon_search import Mechanism
 
 __all__ = [

@@ -11,10 +11,10 @@ from probes.columns import ints
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
-from synth.methods import stars
 from synth.networks.families import family
 from synth.portfolio.attempts import Request, cut
 from synth.portfolio.synthesize import bounds_of
+from synth.scheduling import stars
 from synth.simulation.schedule import replay
 
 
