@@ -302,7 +302,7 @@ def line(name: str, row: Row, found: Measured) -> str:
     aims += [f"≥ {row.least_percent:g} %"] * (row.least_percent > 0)
     said = f"{'met' if found.meets(row) else 'missed'}: {', '.join(aims)}" if aims else ""
     return (
-        f"{name:58}{found.ranks:6}{found.links:9}{found.seconds:9.2f}{found.peak_mib:9.0f}{found.percent:9.2f}"
+        f"{name:58}{found.ranks:6}{found.links:11}{found.seconds:9.2f}{found.peak_mib:9.0f}{found.percent:9.2f}"
         f"  {found.method:10}{found.chunks:8}  {said}"
     )
 
@@ -356,7 +356,7 @@ def main() -> None:
         print(json.dumps(vars(measured_here(Row(**values), asked.memory_gib))))
         return
     print(
-        f"{'case':58}{'ranks':>6}{'links':>9}{'seconds':>9}{'MiB':>9}{'percent':>9}"
+        f"{'case':58}{'ranks':>6}{'links':>11}{'seconds':>9}{'MiB':>9}{'percent':>9}"
         f"  {'method':10}{'chunks':>8}  goal"
     )
     for row in ROWS:
