@@ -23,10 +23,10 @@ def shape(line):
 
 
 def comparable(command, lines):
-    """The lines that every machine prints: not its devices, nor why one method was kept before another."""
+    """The lines that every machine prints: not its devices, disturbances, nor why a method was kept."""
     if " detect " in command and "--from" not in command:
         return {shape(lines[0]).split(":")[1]} if lines else set()
-    remark = re.compile(r"note:|\w+ with \d+ chunks:")
+    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+ with \d+ chunks:")
     return {shape(line) for line in lines if line.strip() and not remark.match(line)}
 
 
