@@ -55,7 +55,7 @@ with open(path, "rb") as stream:
 # How many ranks a host has, as far as the plans see.
 per_host = int(per_host)
 connections.host_key = lambda: (*host_key(), rank // per_host)
-connections._TILE_BYTES, connections._WIRE_TILE_BYTES = (map(int, sizes))
+connections.TILE_BYTES, connections._WIRE_TILE_BYTES = (map(int, sizes))
 wrong = []
 for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
     layout, dtype = Layout(program, count), inputs[rank].dtype
@@ -281,7 +281,7 @@ else:
 try:
     plan.run()
 except LostRankError as error:
-    print(error.message)
+    print(error.message, flush=True)
     plan.abandon()
 # Its parent hears of the lost rank only when this one has ended: until then the lost one is a zombie.
 os._exit(0)
@@ -410,7 +410,7 @@ def short_and_long(ranks=2):
 
 @pytest.mark.parametrize("tile_bytes", [8, 1 << 20])
 def test_data_that_looks_like_a_flag_is_none(tile_bytes, monkeypatch):
-    monkeypatch.setattr(connections, "_TILE_BYTES", tile_bytes)
+    monkeypatch.setattr(connections, "TILE_BYTES", tile_bytes)
     ranks, layout, runs = ThreadedRanks((0, 0), monkeypatch), Layout(short_and_long(), 12), 100
 
     def every_run(rank):
