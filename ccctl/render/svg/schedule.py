@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from synth.schedule import Schedule
     from synth.simulation.schedule import Timing
 
-__all__ = ["pictures"]
+__all__ = ["MOST_LANES", "held", "in_time", "pictures", "slots"]
 
 _BUSY = "#0072b2"
 _TOP, _HEIGHT, _LANE, _GAP, _RIGHT = 10, 64, 14, 30, 34
-_MOST_LANES, _SHADES = 64, 8
+MOST_LANES, _SHADES = 64, 8
 _PIXELS_A_SLOT, _PIXELS_A_TICK = 4, 90
 
 
@@ -31,11 +31,38 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
     timing = replay(schedule)
     if not 0 < timing.time_s < float("inf"):
         return []
-    network = schedule.network
-    left = 96 if width < 600 else 130
+    title = f"{schedule.collective.label} by {schedule.method} on {schedule.network.name}"
+    about = f"{plural(schedule.sends, 'send')}: which share of links and ports is held, which ranks send."
+    count = slots(width)
+    lanes = _lanes(schedule, timing, count)
+    words = ("held; of a rank: it sends", "a rank, for part of the moment")
+    more = schedule.network.ranks - MOST_LANES
+    signs = (*words, f"and {more} more ranks") if more > 0 else words
+    return [in_time(title, about, width, timing.time_s, _curves(schedule, timing, count), lanes, signs)]
+
+
+def slots(width: int) -> int:
+    """Into how many parts the time is divided in a picture so wide."""
+    return (width - _left(width) - _RIGHT) // _PIXELS_A_SLOT
+
+
+def in_time(
+    title: str,
+    about: str,
+    width: int,
+    time_s: float,
+    curves: Iterable[tuple[str, Floats]],
+    lanes: Iterable[tuple[str, Floats]],
+    signs: Sequence[str],
+) -> Drawing:
+    """Curves, and below them lanes: (name, the share that is held in each of the ``slots``).
+
+    ``signs`` are the words for what is held, for a lane held for part of a slot, and for what is not shown.
+    """
+    left = _left(width)
     wide = width - left - _RIGHT
     parts, y = [], float(_TOP)
-    for name, share in _curves(schedule, timing, wide // _PIXELS_A_SLOT):
+    for name, share in curves:
         parts.append(
             text(
                 fitted(f"{name}: share held, mean {percent(float(share.mean()))}", width - 8),
@@ -46,28 +73,23 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
         )
         parts += _curve(share, left, y + 18, wide)
         y += _HEIGHT + _GAP
-    lanes = list(_lanes(schedule, timing, wide // _PIXELS_A_SLOT))
     for name, share in lanes:
         parts.append(text(fitted(name, left - 8), left - 6, y + _LANE - 3, anchor="end"))
         parts += _shades(share, left, y, wide)
         y += _LANE
-    parts += _time_axis(timing.time_s, left, y, wide)
-    signs = [
-        (box(8, 0, 20, 12, colour=_BUSY), "held; of a rank: it sends"),
-        (
-            f"<rect x='8' width='20' height='12' fill='{_BUSY}' fill-opacity='0.4'/>",
-            "a rank, for part of the moment",
-        ),
-    ]
-    if network.ranks > len(lanes):
-        signs.append(("", f"and {network.ranks - len(lanes)} more ranks"))
-    drawn, height = legend(signs, 8, width, y + 46)
-    title = f"{schedule.collective.label} by {schedule.method} on {network.name}: {seconds(timing.time_s)}"
-    about = f"{plural(schedule.sends, 'send')}: which share of links and ports is held, which ranks send."
-    return [Drawing(title, about, width, y + 46 + height + 8, (*parts, *drawn))]
+    parts += _time_axis(time_s, left, y, wide)
+    faint = f"<rect x='8' width='20' height='12' fill='{_BUSY}' fill-opacity='0.4'/>"
+    keys = (box(8, 0, 20, 12, colour=_BUSY), faint, "")
+    drawn, height = legend(list(zip(keys, signs, strict=False)), 8, width, y + 46)
+    return Drawing(f"{title}: {seconds(time_s)}", about, width, y + 46 + height + 8, (*parts, *drawn))
 
 
-def _held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> Floats:
+def _left(width: int) -> int:
+    return 96 if width < 600 else 130
+
+
+def held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> Floats:
+    """The share of ``of`` resources that sends ``rows`` hold, each for ``held_s``, slot by slot."""
     start_s = timing.start_s[rows]
     return over_time(start_s, start_s + held_s, timing.time_s, slots, of)
 
@@ -80,11 +102,11 @@ def _curves(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[st
     held_s = network.hold_s(schedule.chunk_bytes)[link]
     for name, chosen in classes(network):
         rows = np.flatnonzero(chosen[link])
-        yield name.replace("_", " "), _held(timing, rows, held_s[rows], int(chosen.sum()), slots)
+        yield name.replace("_", " "), held(timing, rows, held_s[rows], int(chosen.sum()), slots)
     if len(network.ports):
         users, entries = network.ports_along(link)[0], network.port_entries(link)
         held_s = network.port_hold_s(schedule.chunk_bytes)[entries]
-        yield "ports", _held(timing, users, held_s, len(network.ports), slots)
+        yield "ports", held(timing, users, held_s, len(network.ports), slots)
 
 
 def _lanes(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str, Floats]]:
@@ -95,9 +117,9 @@ def _lanes(schedule: Schedule, timing: Timing, slots: int) -> Iterator[tuple[str
     apart = divided(schedule)
     network, link = apart.network, apart.link
     held_s = network.hold_s(schedule.chunk_bytes)[link]
-    for rank in range(min(network.ranks, _MOST_LANES)):
+    for rank in range(min(network.ranks, MOST_LANES)):
         rows = np.flatnonzero(network.src[link] == rank)
-        yield f"rank {rank}", _held(timing, rows, held_s[rows], 1, slots)
+        yield f"rank {rank}", held(timing, rows, held_s[rows], 1, slots)
 
 
 def _curve(share: Floats, left: float, top: float, wide: float) -> list[str]:

@@ -1,16 +1,67 @@
-"""No picture of a symmetric schedule: links are more than pixels, and those of an orbit all do the same."""
+"""A symmetric schedule in time: curves for links and ports, a lane for each orbit of links.
+
+All links of an orbit are held for the same share of a moment, so a lane stands for every one of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from ccctl.render.svg.schedule import MOST_LANES, held, in_time, slots
+from probes.wording import plural
 
 if TYPE_CHECKING:
     from ccctl.render.svg.drawing import Drawing
+    from probes.columns import Floats
+    from synth.simulation.schedule import Timing
     from synth.symmetric_schedule import SymmetricSchedule
 
 __all__ = ["pictures"]
 
 
 def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
-    """None: ``ccctl show`` tells what there is in text."""
-    return []
+    """How busy links and ports are while the listed sends go by; lanes are of the first 64 orbits."""
+    from synth.simulation.schedule import replay
+
+    if not len(made.chunk):
+        return []
+    timing = replay(made.quotient)
+    if not 0 < timing.time_s < float("inf"):
+        return []
+    network = made.network
+    title = f"{made.collective.label} by {made.method} on {network.name}"
+    about = (
+        f"{plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
+        "which share of links and ports is held."
+    )
+    signs = ["held; of links: each of an orbit", "links, for part of the moment"]
+    more = len(network.src) - MOST_LANES
+    if more > 0:
+        signs.append(f"and {plural(more, 'more orbit')} of links")
+    count = slots(width)
+    curves, lanes = _curves(made, timing, count), _lanes(made, timing, count)
+    return [in_time(title, about, width, timing.time_s, curves, lanes, signs)]
+
+
+def _curves(made: SymmetricSchedule, timing: Timing, count: int) -> Iterator[tuple[str, Floats]]:
+    """Orbits are equally large, so their mean is that of all links, or of all ports."""
+    import numpy as np
+
+    network, rows = made.network, np.arange(len(made.link))
+    held_s = network.hold_s(made.chunk_bytes)[made.link]
+    yield "links", held(timing, rows, held_s, len(network.src), count)
+    if len(network.ports):
+        users = np.repeat(rows, np.diff(network.link_port_start)[made.link])
+        yield "ports", held(timing, users, held_s[users], len(network.ports), count)
+
+
+def _lanes(made: SymmetricSchedule, timing: Timing, count: int) -> Iterator[tuple[str, Floats]]:
+    import numpy as np
+
+    network = made.network
+    held_s = network.hold_s(made.chunk_bytes)
+    for link in range(min(len(network.src), MOST_LANES)):
+        rows = np.flatnonzero(made.link == link)
+        name = f"like {network.src[link]}→{network.dst[link]}"
+        yield name, held(timing, rows, np.full(len(rows), held_s[link]), 1, count)
