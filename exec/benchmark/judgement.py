@@ -1,7 +1,7 @@
 """A report beside what its network allows: proven bounds, NCCL's own algorithms, a synthesized schedule.
 
 ``judged`` gives one `JudgedRow` for each row that was measured, whose verdict says whether its time is what
-one may expect there. Bounds are by size: each is seconds for each byte and a part that does not grow.
+one may expect there. Bounds are those that hold at the row's own size.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ __all__ = ["JudgedRow", "LibraryTime", "Verdict", "fitted", "judged", "largest",
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
-# Bytes for each pair of ranks at which bounds are computed: from two sizes, below and above all that is
-# measured, follow all others.
-_SMALL, _LARGE = 1 << 12, 1 << 34
 # Bounds that count what must come into a set of ranks, and hold though switches add or copy, too.
 _CROSSING = ("ingress", "egress", "cut", "latency")
 # Of what NCCL's ring could carry, normal is two thirds: NVLink's protocol takes 20 % of its line
@@ -135,16 +132,16 @@ def judged(report: Report, network: Network) -> list[JudgedRow]:
         shown = row.shown
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
-        lines = _lines(network, row.collective, max(0, row.root))
-        crossing = [line for line in lines if line.name.startswith(_CROSSING)]
+        bounds = _bounds(network, row.collective, row.size_bytes, max(0, row.root))
+        crossing = [bound for bound in bounds if bound.name.startswith(_CROSSING)]
         rates = library_rates(network, row.collective, max(0, row.root))
         found.append(
             JudgedRow(
                 row=row,
                 ranks=report.ranks,
                 time_s=shown.time_s,
-                bound=_at(lines, row.size_bytes),
-                in_network=_at(crossing or lines, row.size_bytes),
+                bound=_largest(bounds),
+                in_network=_largest(crossing or bounds),
                 libraries=tuple(
                     LibraryTime(one.algorithm, one.s_per_byte * row.size_bytes, one.binding) for one in rates
                 ),
@@ -183,34 +180,11 @@ def _sort(one: JudgedRow) -> tuple[str, str, str]:
     return one.row.collective, one.row.dtype, one.row.redop
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A bound as a function of the size: ``fixed_s`` and seconds for each byte."""
-
-    name: str
-    detail: str
-    fixed_s: float
-    s_per_byte: float
+@lru_cache(maxsize=256)
+def _bounds(network: Network, kind: Kind, size_bytes: int, root: int) -> tuple[Bound, ...]:
+    """Every bound at one size: what is far away makes some bend, so none follows from two other sizes."""
+    return bounds_of(Request(network, kind, size_bytes=size_bytes, root=root))
 
 
-@lru_cache(maxsize=64)
-def _lines(network: Network, kind: Kind, root: int) -> tuple[_Line, ...]:
-    """Every bound that binds at both ends of the sizes, as the line through its two times."""
-    small, large = (each * network.ranks**2 for each in (_SMALL, _LARGE))
-    early, late = (
-        {bound.name: bound for bound in bounds_of(Request(network, kind, size_bytes=size, root=root))}
-        for size in (small, large)
-    )
-    found = []
-    for name, bound in late.items():
-        # What binds at large sizes alone is counted by its bytes.
-        before_s = early[name].time_s if name in early else bound.time_s * small / large
-        s_per_byte = (bound.time_s - before_s) / (large - small)
-        found.append(_Line(name, bound.detail, max(0.0, before_s - s_per_byte * small), s_per_byte))
-    return tuple(found)
-
-
-def _at(lines: Sequence[_Line], size_bytes: int) -> Bound:
-    """The largest of the bounds at one size."""
-    best = max(lines, key=lambda line: line.fixed_s + line.s_per_byte * size_bytes)
-    return Bound(best.name, best.fixed_s + best.s_per_byte * size_bytes, best.detail)
+def _largest(bounds: Sequence[Bound]) -> Bound:
+    return max(bounds, key=lambda bound: bound.time_s)

@@ -28,7 +28,8 @@ _FEWEST_RANKS = 32
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """all_gather, reduce_scatter and all_reduce, the last two by a spreading backwards in time.
 
-    Raises NotApplicableError for others, and where a host's ranks are not all linked, or two hosts are not.
+    Raises NotApplicableError for others, on one host, and where a host's ranks are not all linked, or two
+    hosts are not.
     """
     kinds = ("all_gather", "reduce_scatter", "all_reduce")
     if collective.kind not in kinds or not collective.whole:
@@ -85,6 +86,8 @@ def _spread(
 ) -> tuple[Indices, Indices, Floats]:
     """(chunk, link, about when it starts) of all sends that bring each chunk from its owner to all."""
     hosts = int(network.host_of.max()) + 1
+    if hosts < 2:
+        raise NotApplicableError("stars needs several hosts")
     members = [np.flatnonzero(network.host_of == host) for host in range(hosts)]
     across, counts = _gateways(network)
     table = link_table(network, chunk_bytes)

@@ -31,9 +31,7 @@ def test_the_bound_is_the_proven_one_at_every_size(spec, kind, size):
     network = pod(spec)
     (one,) = judged(report(row(kind, size, 1.0), ranks=network.ranks), network)
     proven = max(bound.time_s for bound in bounds_of(Request(network, kind, size_bytes=size)))
-    # Never above it, but for chunks that the request rounds up to whole bytes.
-    assert one.bound.time_s <= proven * (1 + 1e-9)
-    assert one.bound.time_s == pytest.approx(proven, rel=0.02)
+    assert one.bound.time_s == proven
     assert one.in_network.time_s <= one.bound.time_s
 
 

@@ -59,3 +59,9 @@ def test_hosts_must_be_linked(spec):
     network = family(spec, [5e-7], [40e9, 40e9] if spec.startswith("torus") else [40e9, 20e9, 10e9])
     with pytest.raises(NotApplicableError, match="stars"):
         stars.synthesize(network, collective("all_gather", network.ranks, 1), 1000)
+
+
+def test_one_host_has_no_other_to_send_to():
+    network = replace(family("ring:3", [5e-7], [40e9]), hosts=("h0",) * 3)
+    with pytest.raises(NotApplicableError, match="several hosts"):
+        stars.synthesize(network, collective("all_gather", 3, 1), 1000)
