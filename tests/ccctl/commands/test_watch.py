@@ -108,7 +108,8 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     assert third.stdout.count("recovered: ") >= 1
     assert "worse since" in third.stdout
     kinds = [event["kind"] for event in json.loads(files(folder)["history.json"])["body"]["events"]]
-    assert kinds[:2] == ["drift", "drift"] and set(kinds[2:]) == {"recovered"}
+    # On a busy machine a schedule may be changed meanwhile, which is not what is asked here.
+    assert kinds[:2] == ["drift", "drift"] and {"recovered"} <= set(kinds[2:]) <= {"recovered", "schedule"}
 
 
 @pytest.mark.mpi
