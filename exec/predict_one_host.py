@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from exec.program.wires import FETCHED_BYTES, TILE_BYTES
+from exec.program.wires import BOUNCE_BYTES, FETCHED_BYTES, TILE_BYTES
 from probes.columns import Floats, Indices, Mask, floats
 from probes.link_costs import HostMemory
 from synth.kernels.compiled import compiled
@@ -30,16 +30,15 @@ Spent = Literal["memory", "core", "step"]
 # What the interpreter needs for a step that moves nothing, for a run, and for a core that goes from one rank
 # to another; benchmarks/small_messages.py and docs/explanation/mpi.md have what they were read off.
 _STEP_S, _RUN_S, _SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
-# What is fetched in order to be added comes in blocks of so many bytes.
-_BLOCK_BYTES = 128 << 10
-# Tiles that are simulated: the later half of them is taken for what each further tile costs.
+# So many tiles are simulated, and half as many: the difference gives the time of each further tile.
 _TILES = 4
-# Why a step did not begin earlier: 0 its rank was busy, 1 what it needs was not there, 2 it had no core.
+# Why a step did not begin earlier, in ``cause``: 0 its rank was busy, 1 what it needs was not there, 2 it had
+# no core.
 _CORE = 2
 # A sum reads two operands and writes one, where a copy reads one: compiled, it costs by so much more.
 _SUM = 1.5
-_SEND, _COPY = OPS.index("s"), OPS.index("cpy")
-_ADDING = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
+_SEND, _COPY, _FORWARD_SUM = OPS.index("s"), OPS.index("cpy"), OPS.index("rrs")
+_ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class HostTiming:
 def host_timing(program: Program, network: Network, chunk_bytes: int, memory: HostMemory) -> HostTiming:
     """Time a program on ranks of one host; infinite where it deadlocks.
 
-    ``memory`` says what its ranks copy, add and fetch. A few tiles are simulated; what each further one takes
-    is what the last of them did. FIFOs count as deep enough. Raises UsageError where the network lacks a
-    rank or a link of the program. O(steps · threadblocks).
+    ``memory`` gives the costs of copies and fetches. A few tiles are simulated, and the others extrapolated.
+    No FIFO is ever full. Raises UsageError where the network lacks a rank or a link of the program.
+    O(steps · threadblocks).
     """
     links = links_of(program)
     tiles = max(1, -(-int(program.count.max(initial=1)) * chunk_bytes // TILE_BYTES))
@@ -97,68 +96,102 @@ def _work_s(
 ) -> Floats:
     """Seconds that each step copies and adds in one tile.
 
-    What is as long as a tile is worked on in the caches. It costs more where it is read out of an input
-    buffer, or written to a buffer: half of what a copy costs at the size of the buffers more than in the
-    caches, for a copy reads and writes.
+    A tile is short enough to stay in the caches while ranks work on it. What is read out of an input buffer,
+    or written to a buffer, costs more where buffers do not fit the caches: half of what a copy costs more
+    there, for a copy reads one and writes one.
     """
-    op, size = program.op, program.count * tile_bytes
-    most_bytes = float(size.max(initial=0.0))
-    at_s = _Costs.at(memory, _buffer_bytes(program, chunk_bytes))
-    receives, adds = sender >= 0, np.array(_ADDING)[op]
-    in_place = _read_in_place(program, most_bytes, memory)
-    sent_from = np.where(op == _SEND, program.src_buffer, program.dst_buffer)
-    slot = np.array(SENDS)[op] & ~in_place
-    from_input = program.src_buffer == INPUT
-    # What a receiver reads: an input as it was, or what its sender has just made.
-    as_it_was = receives & (op[sender] == _SEND) & from_input[sender]
-    called = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
-    part = np.minimum(size, np.where(adds, _BLOCK_BYTES, np.inf))
-    called_s = np.where(
-        as_it_was,
-        np.maximum(_at(memory, memory.fetch_s_per_byte, part), at_s.read),
-        _at(memory, memory.written_fetch_s_per_byte, part),
+    size_bytes = floats(program.count * tile_bytes)
+    in_place = _read_in_place(program, float(size_bytes.max(initial=0.0)), memory)
+    costs = _Costs.at(memory, _buffer_bytes(program, chunk_bytes))
+    per_byte_s = (
+        _received_s_per_byte(program, sender, in_place, size_bytes, memory, costs)
+        + _local_s_per_byte(program, costs)
+        + _sent_s_per_byte(program, in_place, costs)
     )
-    per_byte_s = np.where(receives, np.where(called, called_s, at_s.cached + at_s.taken), 0.0)
-    per_byte_s += np.where(adds, _SUM * at_s.cached, 0.0) + np.where(op == _COPY, at_s.cached, 0.0)
-    per_byte_s += np.where(np.array(READS_SRC)[op] & ((op != _SEND) | slot) & from_input, at_s.beyond, 0.0)
-    per_byte_s += np.where(np.array(WRITES_DST)[op], at_s.beyond, 0.0)
-    # A rank that writes where another has read takes that place out of its caches again.
-    per_byte_s += np.where(np.array(WRITES_DST)[op] & np.array(SENDS)[op] & in_place, at_s.taken, 0.0)
-    per_byte_s += np.where(slot & (op != OPS.index("rrs")), at_s.cached, 0.0)
-    return floats(per_byte_s * size)
+    return floats(per_byte_s * size_bytes)
 
 
 @dataclass(frozen=True)
 class _Costs:
-    """Seconds for a byte, with buffers of one size.
+    """Seconds for a byte, where buffers have one size.
 
-    ``cached``: to copy within the caches; ``beyond``: more, to read or write a buffer; ``read``: to fetch
-    what nobody has written, less what it costs to write it; ``taken``: more, of what another core has just
-    written, or read.
+    ``copy_s``: a copy within the caches. ``beyond_s``: more, to read or to write a buffer. ``fetch_s``: to
+    read another rank's memory, which nobody has written meanwhile. ``transfer_s``: more, for lines that
+    another core has just written or read (cache to cache).
     """
 
-    cached: float
-    beyond: float
-    read: float
-    taken: float
+    copy_s: float
+    beyond_s: float
+    fetch_s: float
+    transfer_s: float
 
     @staticmethod
     def at(memory: HostMemory, buffer_bytes: float) -> _Costs:
-        cached = min(memory.copy_s_per_byte)
-        beyond = max(0.0, float(_at(memory, memory.copy_s_per_byte, buffer_bytes)) - cached) / 2
-        fetch, written = (
+        copy_s = min(memory.copy_s_per_byte)
+        beyond_s = max(0.0, float(_at(memory, memory.copy_s_per_byte, buffer_bytes)) - copy_s) / 2
+        unwritten_s, written_s = (
             float(_at(memory, costs, buffer_bytes))
             for costs in (memory.fetch_s_per_byte, memory.written_fetch_s_per_byte)
         )
-        return _Costs(cached, beyond, max(0.0, fetch - beyond), max(0.0, written - fetch))
+        # A measured fetch writes a buffer, too.
+        return _Costs(copy_s, beyond_s, max(0.0, unwritten_s - beyond_s), max(0.0, written_s - unwritten_s))
+
+
+def _received_s_per_byte(
+    program: Program,
+    sender: Indices,
+    in_place: Mask,
+    size_bytes: Floats,
+    memory: HostMemory,
+    costs: _Costs,
+) -> Floats:
+    """What each receiving step takes to read its message: out of a slot, or of its sender's memory."""
+    op, receives = program.op, sender >= 0
+    sent_from = _sent_from(program)
+    fetches = receives & in_place[sender] & (sent_from[sender] != SCRATCH)
+    of_input = receives & (op[sender] == _SEND) & (sent_from[sender] == INPUT)
+    # What is to be added comes in blocks.
+    call_bytes = np.minimum(size_bytes, np.where(np.array(_ADDS)[op], BOUNCE_BYTES, np.inf))
+    fetched_s = np.where(
+        of_input,
+        np.maximum(_at(memory, memory.fetch_s_per_byte, call_bytes), costs.fetch_s),
+        _at(memory, memory.written_fetch_s_per_byte, call_bytes),
+    )
+    return floats(np.where(receives, np.where(fetches, fetched_s, costs.copy_s + costs.transfer_s), 0.0))
+
+
+def _local_s_per_byte(program: Program, costs: _Costs) -> Floats:
+    """What each step takes to copy and add in its own rank's memory, apart from slots."""
+    op = program.op
+    operand = np.array(READS_SRC)[op] & (op != _SEND) & (program.src_buffer == INPUT)
+    found = np.where(np.array(_ADDS)[op], _SUM * costs.copy_s, 0.0)
+    found += np.where(op == _COPY, costs.copy_s, 0.0)
+    found += costs.beyond_s * operand + costs.beyond_s * np.array(WRITES_DST)[op]
+    return floats(found)
+
+
+def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
+    """What each sending step takes for its message, beside making it."""
+    op, sends = program.op, np.array(SENDS)[program.op]
+    into_slot = sends & ~in_place
+    # rrs adds right into the slot.
+    found = np.where(into_slot & (op != _FORWARD_SUM), costs.copy_s, 0.0)
+    found += np.where(into_slot & (op == _SEND) & (program.src_buffer == INPUT), costs.beyond_s, 0.0)
+    # Before a rank writes where others have read, its core takes the lines back from theirs.
+    found += np.where(sends & in_place & np.array(WRITES_DST)[op], costs.transfer_s, 0.0)
+    return floats(found)
+
+
+def _sent_from(program: Program) -> Indices:
+    """The buffer in which what each step sends lies: its source, or what it has just made."""
+    return np.where(program.op == _SEND, program.src_buffer, program.dst_buffer)
 
 
 def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> Mask:
-    """Whether what each step sends is read where it lies; otherwise its sender copies it into a slot."""
-    buffer = np.where(program.op == _SEND, program.src_buffer, program.dst_buffer)
+    """Whether what each step sends is read where it lies; otherwise its sender puts it into a slot."""
     fetchable = bool(memory.fetch_s_per_byte) and most_bytes >= FETCHED_BYTES
-    lies = (buffer == SCRATCH) | fetchable
-    return np.asarray(lies & (program.op != OPS.index("rrs")) & (program.protocol == "Simple"))
+    readable = (_sent_from(program) == SCRATCH) | fetchable
+    return np.asarray(readable & (program.op != _FORWARD_SUM) & (program.protocol == "Simple"))
 
 
 def _buffer_bytes(program: Program, chunk_bytes: int) -> float:

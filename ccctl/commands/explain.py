@@ -198,7 +198,8 @@ def explain(
         on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
     else:
         on = declared()
-    rows = judged(report, on)
+    with console.progress("bounds", len(report.rows)) as bar:
+        rows = judged(report, on, bar)
     if not rows:
         raise UsageError(f"{source}: it has no row with a collective, a size and a time")
     counted = _counted(rows, from_size)

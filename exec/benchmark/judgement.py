@@ -16,6 +16,7 @@ import numpy as np
 from exec.benchmark.report import Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.errors import UsageError
+from probes.progress import SILENT, Progress
 from probes.wording import plural
 from synth.collective import KINDS, Kind
 from synth.network import Network
@@ -120,15 +121,17 @@ def fitted(network: Network, report: Report) -> Network:
     return restricted(network, np.concatenate([own[:each] for own in members]))[0]
 
 
-def judged(report: Report, network: Network) -> list[JudgedRow]:
+def judged(report: Report, network: Network, progress: Progress = SILENT) -> list[JudgedRow]:
     """One for each row of a known collective that has a time, in the order of the report.
 
-    Raises UsageError where the network has another number of ranks, or no way for a collective.
+    ``progress`` is told each row: on a hundred ranks its bounds take about a second. Raises UsageError where
+    the network has another number of ranks, or no way for a collective.
     """
     if network.ranks != report.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")
     found = []
-    for row in report.rows:
+    for at, row in enumerate(report.rows):
+        progress.update(at, len(report.rows), f"{row.collective} of {row.size_bytes} bytes")
         shown = row.shown
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
@@ -182,7 +185,7 @@ def _sort(one: JudgedRow) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=256)
 def _bounds(network: Network, kind: Kind, size_bytes: int, root: int) -> tuple[Bound, ...]:
-    """Every bound at one size: what is far away makes some bend, so none follows from two other sizes."""
+    """Every bound at one size. Some are no straight lines over sizes, so two sizes do not give all others."""
     return bounds_of(Request(network, kind, size_bytes=size_bytes, root=root))
 
 

@@ -28,13 +28,13 @@ from exec.mpi.intrinsics import (
 )
 from exec.mpi.reduce import combine, sample_of
 from exec.program.dtypes import Array, dtype_of
+from exec.program.wires import BOUNCE_BYTES
 from probes.columns import Indices
 from synth.kernels.compiled import compiled_always, machine_code
 from synth.program import OPS
 
 __all__ = [
     "BLOCK_COLUMNS",
-    "BOUNCE_BYTES",
     "DONE",
     "HEADER",
     "LINK_COLUMNS",
@@ -159,9 +159,6 @@ FORWARD = 2 * OPTIONAL
 _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 20_000_000
 # What two operands and a result take of the innermost cache.
 _BLOCK_BYTES = 8192
-# What is fetched of another process at once to be added: less costs more calls into the kernel, more leaves
-# the caches.
-BOUNCE_BYTES = 128 << 10
 # Clocks of Linux: of all processes of a host, and of what this thread computes. The second takes a call into
 # the kernel, half a microsecond, so it is read once in a while: whoever loses its core does so for longer.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000

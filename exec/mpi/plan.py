@@ -29,7 +29,7 @@ from exec.program.dtypes import Array, divided, ufunc_of
 from exec.program.layout import Layout
 from exec.program.moves import Span, moves
 from exec.program.trace import KeptRun
-from exec.program.wires import Wire, Wires
+from exec.program.wires import BOUNCE_BYTES, Wire, Wires
 from exec.sockets.group import Group
 from exec.sockets.wires import FlowWires
 from probes.columns import Indices, Mask
@@ -96,7 +96,7 @@ class Plan:
         self._there = np.zeros(1, dtype=np.int64)
         self._clock = np.zeros(4, dtype=np.int64)
         # Operands that lie in other processes, and four words to fetch them by.
-        self._bounce = np.zeros(interpreter.BOUNCE_BYTES, dtype=np.uint8)
+        self._bounce = np.zeros(BOUNCE_BYTES, dtype=np.uint8)
         self._vectors = np.zeros(4, dtype=np.int64)
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None

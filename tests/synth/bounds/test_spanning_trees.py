@@ -1,5 +1,7 @@
 """Prices of links and ports bound an all_reduce, and pairs of trees meet them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,3 +71,13 @@ def test_parallel_links_count_once_each():
 def test_links_without_shared_ports_are_left_to_cuts_and_partitions():
     found = bounds(family("torus:4x4", [5e-7], [50e9]), collective("all_reduce", 16, 16), 1 << 20)
     assert "spanning trees" not in {bound.name for bound in found}
+
+
+@settings(max_examples=20)
+@given(racks(), st.permutations([0.0, 0.5, 0.9, 1.0, 1.1]))
+def test_what_was_asked_before_changes_no_answer(network, parts):
+    """A search goes on from where an earlier one for the same network ended."""
+    known = spanning_tree_s_per_byte(network)
+    for part in parts:
+        alone = spanning_tree_s_per_byte(replace(network), part * known)
+        assert spanning_tree_s_per_byte(network, part * known) == alone
