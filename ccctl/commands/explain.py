@@ -199,7 +199,7 @@ def explain(
     else:
         on = declared()
     with console.progress("bounds", len(report.rows)) as bar:
-        rows = judged(report, on, bar)
+        rows = judged(report, on, bar.update)
     if not rows:
         raise UsageError(f"{source}: it has no row with a collective, a size and a time")
     counted = _counted(rows, from_size)

@@ -6,7 +6,7 @@ one may expect there. Bounds are those that hold at the row's own size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -16,7 +16,6 @@ import numpy as np
 from exec.benchmark.report import Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.errors import UsageError
-from probes.progress import SILENT, Progress
 from probes.wording import plural
 from synth.collective import KINDS, Kind
 from synth.network import Network
@@ -121,17 +120,21 @@ def fitted(network: Network, report: Report) -> Network:
     return restricted(network, np.concatenate([own[:each] for own in members]))[0]
 
 
-def judged(report: Report, network: Network, progress: Progress = SILENT) -> list[JudgedRow]:
+def judged(
+    report: Report, network: Network, progress: Callable[[int, str], object] | None = None
+) -> list[JudgedRow]:
     """One for each row of a known collective that has a time, in the order of the report.
 
-    ``progress`` is told each row: on a hundred ranks its bounds take about a second. Raises UsageError where
-    the network has another number of ranks, or no way for a collective.
+    ``progress`` is called before each row, with the number of rows done and the name of the next: on a
+    hundred ranks the bounds of a row take about a second. Raises UsageError where the network has another
+    number of ranks, or no way for a collective.
     """
     if network.ranks != report.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")
     found = []
     for at, row in enumerate(report.rows):
-        progress.update(at, len(report.rows), f"{row.collective} of {row.size_bytes} bytes")
+        if progress is not None:
+            progress(at, f"{row.collective} of {row.size_bytes} bytes")
         shown = row.shown
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
