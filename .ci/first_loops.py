@@ -1,7 +1,7 @@
-"""Compile, while the rest is being installed, the loops that a first `make run` would wait for.
+"""Compile the numba loops of a first `make run` while pip installs the other packages.
 
-They need no more of what is installed than NumPy, SciPy and numba. Nothing depends on it: who finds no
-machine code compiles it.
+It needs NumPy, SciPy and numba only. If it fails, nothing is lost: loops without machine code are compiled
+when they are first called.
 """
 
 import sys

@@ -91,7 +91,7 @@ def shell(
 ) -> Iterator[Shell]:
     """An empty folder to run commands in, removed afterwards.
 
-    ``ccctl`` is the script of that name there; what it needs, commands inherit.
+    ``ccctl`` is the text of the script of that name; commands inherit ``variables`` and ``descriptors``.
     """
     with tempfile.TemporaryDirectory(prefix="ccctl-page-") as folder:
         opened = Shell(Path(folder), ccctl, variables, descriptors)

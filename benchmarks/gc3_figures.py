@@ -3,25 +3,27 @@
     python benchmarks/gc3_figures.py [--all] [FILTER]
 
 Algorithmic bandwidth is a rank's buffer over the time. Figures 7, 8 and 11 are on nodes of eight A100 with a
-NIC of 25 GB/s for each GPU, Figure 9 on two NDv2, with GPUs numbered along a ring of NVLinks. Compared is
-the largest gain over the sizes of a figure; of the paper's the text tells one each, and no point is read off.
---all takes 16 and 32 nodes in Figure 7, too: minutes.
+NIC of 25 GB/s for each GPU, Figure 9 on two NDv2, with GPUs numbered along a ring of NVLinks. The last line
+of a figure compares the largest gain over its sizes with the one that the paper's text gives; no point is
+read off the paper's plots. --all also runs Figure 7 on 16 and 32 nodes, which takes minutes.
 
-In Figure 11 a connection between hosts carries 14 GB/s, which is what NCCL reckons with (paths.cc,
-NCCL_P2P_PER_CHANNEL_NET_BW), and NCCL 2.8.4, which the paper ran, has one for each pair of ranks (paths.cc,
-ncclTopoGetNchannels); the paper's program has as many as it has instances.
+In Figure 11 a connection between hosts carries 14 GB/s, NCCL's own estimate (paths.cc,
+NCCL_P2P_PER_CHANNEL_NET_BW). NCCL 2.8.4, which the paper ran, opens one connection for each pair of ranks
+(paths.cc, ncclTopoGetNchannels); the paper's program opens as many as it has instances.
 
-What a connection adds is what NCCL's own tuning reckons with (``synth.simulation.protocols``). NCCL takes the
-protocol that is the fastest for each size, a program the one that the paper names.
+The alpha and the share of bandwidth of each protocol are those of NCCL's tuner
+(``synth.simulation.protocols``). NCCL takes the fastest protocol for each size, a program the one that the
+paper names.
 
 Chunks move in tiles of 4 MB, the outermost loop, and each tile in four slices (Sec. 4.3).
 
-Where the model is silent:
+The model lacks:
 
-- Fig. 7: what each message costs a NIC beside its bytes, for which NCCL's 8 times as many pay in the paper.
-  No source tells it, so a last line says what it would have to be for the paper's 20 %.
-- Fig. 8: what a step costs a threadblock before it can take the next. By NCCL's figures a hop takes longer
-  than a threadblock is busy with it, so that both rings take 14 hops and little else.
+- Fig. 7: a cost of a NIC for each message beside its bytes. NCCL sends 8 times as many messages and pays for
+  them in the paper. No source gives the cost, so a last line prints the one that would explain the paper's
+  20 %.
+- Fig. 8: the time that a threadblock needs between two steps. By NCCL's figures a hop takes longer than its
+  threadblock is busy, so both rings take 14 hops and little else.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def along(network: Network, order: Sequence[int]) -> Network:
 
 
 def by_connections(network: Network, count: int) -> Network:
-    """The network with so many connections between two ranks of different hosts, none faster than NCCL's."""
+    """The network with ``count`` parallel links between ranks of different hosts, of 14 GB/s at most each."""
     start, port = network.link_port_start, network.link_port
     links = []
     for row, within in enumerate(network.within_host.tolist()):
@@ -171,12 +173,12 @@ def rows(figure: Figure) -> Iterator[str]:
             f"{size_bytes / theirs_s * 1e-9:7.2f} GB/s by {theirs_by}: {theirs_s / ours_s:.2f}x"
         )
     if figure.name.startswith("Fig. 7"):
-        yield f"{figure.name:18}{told_by_messages(figure)}"
+        yield f"{figure.name:18}{explaining_message_cost(figure)}"
     yield f"{figure.name:18}at most {best[0]:.2f}x, at {best[1] / MIB:g} MiB; the paper: {figure.paper}"
 
 
-def told_by_messages(figure: Figure, size_bytes: int = 128 * MIB, gain: float = 1.2) -> str:
-    """What a message would have to cost a NIC for the gain that the paper tells, between 0 and 64 us."""
+def explaining_message_cost(figure: Figure, size_bytes: int = 128 * MIB, gain: float = 1.2) -> str:
+    """A line: the NIC's cost of a message, from 0 to 64 us, that would explain ``gain``; by bisection."""
     low_s, high_s = 0.0, 64e-6
     while high_s - low_s > 0.5e-6:
         middle_s = (low_s + high_s) / 2

@@ -1,14 +1,14 @@
-"""Gives our graph and topology files to NCCL's own code, and compares our channels with those of its search.
+"""Lets NCCL's own code read our topology and graph files, and compares our channels with those it finds.
 
     python -P benchmarks/nccl_graph_judge.py NCCL SCRATCH [TOPOLOGY …] [--boxes] [--include FOLDER …]
 
 NCCL is a checkout of github.com/NVIDIA/nccl (read for 2.30.7), SCRATCH a folder outside the project, where
 its src/graph/{xml,topo,paths,search}.cc are compiled unchanged with nccl_graph_judge.cc; ``--include`` names
 folders with CUDA's headers (cuda_runtime.h, crt/, nv/), which PyPI's nvidia-cuda-runtime-cu12, -nvcc-cu12 and
--cccl-cu12 have. No GPU is needed. TOPOLOGY is what ``ccctl detect --from`` reads, ``--boxes`` are the odd
-ones of tests/helpers/gpu_boxes.py. Each host is exported, and read by NCCL. A row tells whether NCCL took
-both files, and what the channels carry together by our model of the links: those of its own search on that
-topology, and ours. The exit status is 1 where a file was not taken.
+-cccl-cu12 have. No GPU is needed. TOPOLOGY is what ``ccctl detect --from`` reads, ``--boxes`` adds the hosts
+of tests/helpers/gpu_boxes.py. Each host is exported as a topology file, which NCCL reads. A row says whether
+NCCL accepted both files, and the GB/s that all channels carry together by our model of the links: those of
+NCCL's search on that topology, and ours. The exit status is 1 if NCCL refused a file.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def compiled(nccl: Path, scratch: Path, includes: Sequence[str]) -> Path:
     objects = [scratch / f"{unit.stem}.o" for unit in units]
     for unit, made in zip(units, objects, strict=True):
         subprocess.run(["g++", *flags, "-c", unit, "-o", made], check=True)
-    # What only a GPU would call is not linked.
+    # Symbols that only run with a GPU stay unresolved.
     linked = ["-lpthread", "-ldl", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
     subprocess.run(["g++", "-o", program, *objects, *linked], check=True)
     return program
 
 
 def judged(program: Path, topology: Path, *, between_hosts: bool, **variables: str) -> tuple[bool, str]:
-    """(whether NCCL took the files, what it printed); its structures need a large stack."""
+    """(whether NCCL accepted the files, what it printed). Its structures need a large stack."""
     done = subprocess.run(
         ["bash", "-c", 'ulimit -s unlimited; exec "$0" "$@"', program, topology, str(int(between_hosts))],
         env={**os.environ, **variables},
@@ -75,7 +75,7 @@ def judged(program: Path, topology: Path, *, between_hosts: bool, **variables: s
 
 
 def completed(content: bytes) -> bytes:
-    """The file with what NCCL would ask the machine itself: the link of functions that say none."""
+    """The file with an empty PCIe link where it names none: NCCL would otherwise read it from the machine."""
     lines = []
     for line in content.decode().splitlines():
         if "<pci " in line and "link_width" not in line:
@@ -88,7 +88,7 @@ def completed(content: bytes) -> bytes:
 
 
 def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
-    """What the channels of a file carry together, by our model."""
+    """GB/s that the channels of a file carry together, by our model of the links."""
     ports = numbered_ports(host)
     nics = [nic for nic in host.physical_nics if ports.get(nic.name) in graphs.net_numbers]
     room = capacities_of(host, nics, load())
@@ -102,7 +102,7 @@ def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
 
 
 def row(program: Path, scratch: Path, host: Host, *, between_hosts: bool) -> bool:
-    """Print what one host came to; whether NCCL took both files."""
+    """Print the row of one host; returns whether NCCL accepted both files."""
     label = f"{host.name[:28]:28} {'hosts' if between_hosts else 'one':>5}"
     topology, ours, own = (scratch / f"{name}.xml" for name in ("topology", "ours", "own"))
     topology.write_bytes(completed(export(host).content))

@@ -3,9 +3,9 @@
     python -P benchmarks/ring_simulated.py [-n 4] [--sizes 256K:32M]
     ccctl lab run -- python -P benchmarks/ring_simulated.py
 
-The paper simulates rings on V100s and compares with what they took. Here the ranks are processes, on one host
-or on the hosts of a lab: their links are profiled, the ring's schedule is simulated on the profile, and
-runs. A row has the ratio of both times, the last line the mean and the largest difference.
+The paper simulates rings on V100s and compares them with measured times. Here the ranks are processes, on one
+host or on the hosts of a lab. Their links are profiled, and the ring's schedule is simulated on the profile
+and run. A row has the ratio of both times, the last line the mean and the largest relative difference.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ccctl.arguments.units import format_size
 _TIMEOUT_S = "120"
 
 
-def told(*words: str) -> str:
-    """What a ccctl command says on stdout."""
+def stdout_of(*words: str) -> str:
+    """The stdout of a ccctl command; exits with its stderr if it fails."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ccctl", *words], capture_output=True, text=True, check=False
     )
@@ -36,7 +36,7 @@ def told(*words: str) -> str:
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("-n", type=int, default=0, help="ranks on this host; 0: where ccctl runs by itself")
+    options.add_argument("-n", type=int, default=0, help="ranks on this host; 0: those that ccctl chooses")
     options.add_argument("--sizes", default="256K:32M")
     options.add_argument("--factor", default="2")
     options.add_argument("--iters", default="20")
@@ -44,8 +44,8 @@ def main() -> None:
     world = ["-n", str(asked.n)] if asked.n else []
     with tempfile.TemporaryDirectory(prefix="ccctl-ring-") as folder:
         profile, ring = (str(Path(folder) / name) for name in ("profile.json", "ring.json"))
-        told("profile", *world, "--timeout", _TIMEOUT_S, "-o", profile)
-        told("synth", "--network", profile, "--method", "ring", "--size", "8M", "-o", ring)
+        stdout_of("profile", *world, "--timeout", _TIMEOUT_S, "-o", profile)
+        stdout_of("synth", "--network", profile, "--method", "ring", "--size", "8M", "-o", ring)
         benched = (
             "--sizes",
             asked.sizes,
@@ -57,7 +57,7 @@ def main() -> None:
             _TIMEOUT_S,
             "--json",
         )
-        rows = json.loads(told("bench", ring, *world, "--profile", profile, *benched))["rows"]
+        rows = json.loads(stdout_of("bench", ring, *world, "--profile", profile, *benched))["rows"]
     print(f"{'size':>8}{'simulated':>14}{'measured':>14}{'ratio':>8}")
     ratios = []
     for row in rows:

@@ -3,8 +3,8 @@
     python benchmarks/scale.py [--limit-s 300] [--memory-gib 16] [--growth 512] [FILTER ...]
 
 Rows whose name contains a FILTER, or all of them; then families from 64 to ``--growth`` ranks by symmetry,
-and the exponent to which their seconds grow with ranks and with links (least squares over logarithms). Each
-row has a process of its own, with a limit of time and of memory, so that a row that does not end is said to.
+and the exponent by which their seconds grow with ranks and with links (least squares over logarithms). Each
+row runs in a process of its own with a limit of time and memory; a row that exceeds one says so.
 Seconds are those of a clock on the wall, of the network and of the search with bounds and proof, once loops
 are compiled; memory is the most that the process held. A row meets its goal where both seconds and percent
 do.
@@ -89,7 +89,7 @@ class Row:
         return [float(value) * 1e9 for value in self.bandwidth.split(",")]
 
     def folded(self) -> SymmetricNetwork | None:
-        """The network by one link of each orbit, where no plain schedule would end."""
+        """One link per orbit of the network, if the row asks for it or is too large for a plain schedule."""
         if self.share < 1 or self.chunks or self.periodic:
             return None
         found = (
@@ -111,7 +111,7 @@ class Row:
         return without(found, Failures(self.gone, self.cut_links)) if self.gone or self.cut_links else found
 
     def request(self, network: Network) -> Request:
-        """What is asked for on ``network``."""
+        """The row as a request on ``network``."""
         asked = Request(network, self.kind, size_bytes=self.size_bytes)
         if self.gone:
             left = survivors(network, Failures(self.gone, self.cut_links))
@@ -156,36 +156,19 @@ ROWS = (
     *_everywhere("dragonfly:129x127", GLOBAL),
     Row("all_to_all", "torus:16x16x16", MESH, most_s=120, least_percent=95),
 )
-TORI = tuple(
-    [
-        "4x4x4",
-        "8x4x4",
-        "8x8x4",
-        "8x8x8",
-        "16x8x8",
-        "16x16x8",
-        "16x16x16",
-        "32x16x16",
-        "32x32x16",
-        "32x32x32",
-        "64x32x32",
-    ]
+# Three dimensions of a torus, three levels of a fat tree: 512 to 65,536 ranks.
+LARGE_SHAPES = (
+    "8x8x8",
+    "16x8x8",
+    "16x16x8",
+    "16x16x16",
+    "32x16x16",
+    "32x32x16",
+    "32x32x32",
+    "64x32x32",
 )
-FAT_TREES = tuple(
-    [
-        "8x8",
-        "8x16",
-        "8x8x4",
-        "8x8x8",
-        "16x8x8",
-        "16x16x8",
-        "16x16x16",
-        "32x16x16",
-        "32x32x16",
-        "32x32x32",
-        "64x32x32",
-    ]
-)
+TORI = ("4x4x4", "8x4x4", "8x8x4", *LARGE_SHAPES)
+FAT_TREES = ("8x8", "8x16", "8x8x4", *LARGE_SHAPES)
 DRAGONFLIES = (
     "9x8",
     "16x8",

@@ -13,9 +13,9 @@ each, of at most 36 ranks; a dash where they found nothing by then, or nothing b
 The baseline routes as TACCL does, with the loads of links in its program; the paper's is TACOS-ILP told
 nothing of congestion.
 
-With --mechanisms each row of Table II is followed by TACOS-ILP's two mechanisms, each alone and so many
-seconds long at most: early termination with recovery, and time clustering. They begin with nothing but
-shortest paths; ``ccctl synth --method ilp --mechanism NAME`` is the same for one network.
+With --mechanisms each row of Table II is followed by TACOS-ILP's two mechanisms, each alone for at most so
+many seconds: early termination with recovery, and time clustering. Their only incumbent is a schedule along
+shortest paths. ``ccctl synth --method ilp --mechanism NAME`` runs the same for one network.
 
 ``auto`` is CPU seconds of all methods, bounds and proof (of more than 128 ranks the methods that begin within
 15 s); ``greedy`` those of one run with one chunk a share, which is what TACOS-Greedy does (of ``paths`` for
@@ -277,7 +277,7 @@ def solved(case: Case, network: Network) -> tuple[float, float]:
             continue
         if check(made):
             sys.exit(f"{case.where} {case.spec}: a wrong schedule of {made.method}")
-        # What another method made is no integer program's, unless that proved it the best.
+        # A schedule that another method found counts only if the integer program proved it optimal.
         proven = made.outcome is not None and made.outcome.status == "optimal"
         own = made.method in ("ilp", "taccl") or proven
         found.append(replay(made).time_s if own else 0.0)
@@ -285,7 +285,7 @@ def solved(case: Case, network: Network) -> tuple[float, float]:
 
 
 def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: float) -> str:
-    """A line: what TACOS-ILP finds by one of its mechanisms alone, and how far that is from the best."""
+    """A line: the time that TACOS-ILP finds by one of its mechanisms alone, in percent of the bound."""
     shape = Request(network, case.kind, collectives=case.asked(network.ranks)).shape(1)
     chunk_bytes = case.size_bytes // network.ranks
     begun_s = time.perf_counter()
@@ -295,7 +295,7 @@ def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: fl
         sys.exit(f"{case.where} {case.spec}: a wrong schedule of {mechanism}")
     found = made.outcome
     assert found is not None
-    # Where no program found anything these are shortest paths, and called so.
+    # Where the program finds nothing, the method named is that of the shortest paths.
     return (
         f"{case.where:10}{case.spec:18}{mechanism:31}{found.time_s * 1e6:10.1f}us"
         f"{found.percent_of_optimal:7.1f}%  {made.method}, one chunk a share, in {took_s:.0f} s"

@@ -1,12 +1,12 @@
-"""NCCL's LL and LL128 in memory that two processes share, beside a slot with its flag behind the data.
+"""NCCL's LL and LL128 between two processes in shared memory, beside slots with one flag behind the data.
 
-    python -P benchmarks/flagged_words.py [--rounds 7] [--iters 400]
+    python -P benchmarks/ll_protocols.py [--rounds 7] [--iters 400]
 
-Two processes, each on a core of its own, send a message to and fro; a row has the microseconds of one way,
-from the sender's private memory to the receiver's, the median of the rounds. ``slot`` is what ``exec.mpi``
-does: all data, then one flag, which the receiver waits for before it copies. ``LL`` has 4 bytes of data and
-4 of flag in each word, so that each word is taken as it comes; ``LL64`` and ``LL128`` have 8 bytes of flag at
-the end of each 64 (a cache line here) or 128 bytes. All have 16 places in turn, and the same compiled loops.
+Ping-pong of two processes, each pinned to a core. A row has the median microseconds of one way, from the
+sender's private memory to the receiver's. ``slot`` is what ``exec.mpi`` does: all data, then one flag, which
+the receiver waits for before it copies. ``LL`` has 4 bytes of data and 4 of flag in each word of 8, and the
+receiver takes each word as it comes. ``LL64`` and ``LL128`` end each line of 64 (a cache line here) or 128
+bytes with 8 bytes of flag. All use 16 slots in turn and are compiled by numba.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from numba import njit
 from exec.mpi.intrinsics import copy_bytes, load, pointer, store
 
 SIZES = tuple(1 << power for power in range(2, 17, 2))
-PLACES = 16
-# What one way leaves in a place is no flag of another: numbers are larger than data, and never used again.
-FIRST = 1 << 30
+SLOTS = 16
+# Flags are message numbers that grow and are larger than any data: nothing left in a slot passes for a flag.
+FIRST_NUMBER = 1 << 30
 
 
 @njit(nogil=True)
 def put_slot(to: int, data: Any, words: int, number: int) -> None:
-    """All data, then the flag."""
+    """Write all data, then the flag."""
     copy_bytes(pointer(to), pointer(data.ctypes.data), 4 * words)
     store(to + (4 * words + 7) // 8 * 8, number)
 
 
 @njit(nogil=True)
 def take_slot(at: int, data: Any, words: int, number: int) -> None:
-    """Wait for the flag, then copy."""
+    """Wait for the flag, then copy all data."""
     flag = at + (4 * words + 7) // 8 * 8
     while load(flag) != number:
         pass
@@ -49,14 +49,14 @@ def take_slot(at: int, data: Any, words: int, number: int) -> None:
 
 @njit(nogil=True)
 def put_words(to: int, data: Any, words: int, number: int) -> None:
-    """Each word of 8 bytes half data, half flag."""
+    """LL: write words of 8 bytes, the low half data and the high half flag."""
     for word in range(words):
         store(to + 8 * word, (np.int64(number) << 32) | np.int64(data[word]))
 
 
 @njit(nogil=True)
 def take_words(at: int, data: Any, words: int, number: int) -> None:
-    """Each word as soon as its flag is there."""
+    """LL: wait for the flag of each word and take its data."""
     for word in range(words):
         seen = load(at + 8 * word)
         while seen >> 32 != number:
@@ -65,7 +65,7 @@ def take_words(at: int, data: Any, words: int, number: int) -> None:
 
 
 def lines_of(line_bytes: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The loops that put and take lines of so many bytes, the last 8 of which are the flag."""
+    """LL128 for lines of ``line_bytes``: (write, read), the last 8 bytes of each line its flag."""
     room = (line_bytes - 8) // 4
 
     @njit(nogil=True)
@@ -90,7 +90,7 @@ def lines_of(line_bytes: int) -> tuple[Callable[..., None], Callable[..., None]]
     return put, take
 
 
-WAYS = {
+PROTOCOLS = {
     "slot": (put_slot, take_slot),
     "LL": (put_words, take_words),
     "LL64": lines_of(64),
@@ -98,13 +98,13 @@ WAYS = {
 }
 
 
-def place_bytes(words: int) -> int:
-    """Room for a message however it is put: LL takes most."""
+def slot_bytes(words: int) -> int:
+    """Bytes of a slot that holds a message by any of the protocols: LL needs the most."""
     return (8 * words + 255) // 128 * 128
 
 
-def turns(put: Callable[..., None], take: Callable[..., None]) -> Any:
-    """The loop over messages to and fro: ``first`` begins."""
+def ping_pong(put: Callable[..., None], take: Callable[..., None]) -> Any:
+    """The compiled loop over messages to and fro; the process with ``first`` sends first."""
 
     @njit(nogil=True)
     def loop(
@@ -112,7 +112,7 @@ def turns(put: Callable[..., None], take: Callable[..., None]) -> Any:
     ) -> None:
         words = len(data)
         for number in range(begin, end):
-            at = number % PLACES * each
+            at = number % SLOTS * each
             if first:
                 put(there + at, data, words, number)
                 take(back + at, got, words, number)
@@ -129,8 +129,8 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--iters", type=int, default=400)
     asked = options.parse_args()
-    loops = {way: turns(*both) for way, both in WAYS.items()}
-    memory = mmap.mmap(-1, 2 * PLACES * place_bytes(SIZES[-1] // 4) + 4096)
+    loops = {name: ping_pong(*both) for name, both in PROTOCOLS.items()}
+    memory = mmap.mmap(-1, 2 * SLOTS * slot_bytes(SIZES[-1] // 4) + 4096)
     shared = np.frombuffer(memory, np.uint8)
     base = (shared.ctypes.data + 127) // 128 * 128
     data = np.arange(1, SIZES[-1] // 4 + 1, dtype=np.uint32)
@@ -143,28 +143,28 @@ def main() -> None:
     first = bool(child)
     os.sched_setaffinity(0, {cores[0 if first else 1]})
     found: dict[tuple[int, str], list[float]] = {}
-    number = FIRST
+    number = FIRST_NUMBER
     for _ in range(asked.rounds):
         for size in SIZES:
-            words, each = size // 4, place_bytes(size // 4)
-            for way, loop in loops.items():
+            words, each = size // 4, slot_bytes(size // 4)
+            for protocol, loop in loops.items():
                 got = np.zeros(words, np.uint32)
-                there, back = (base, base + PLACES * each) if first else (base + PLACES * each, base)
+                there, back = (base, base + SLOTS * each) if first else (base + SLOTS * each, base)
                 begin, number = number, number + asked.iters
                 begun_s = time.perf_counter()
                 loop(there, back, each, data[:words], got, begin, number, first)
                 taken_s = time.perf_counter() - begun_s
                 if (got != data[:words]).any():
-                    os._exit(1) if not first else sys.exit(f"{way}, {size} bytes: wrong data")
-                found.setdefault((size, way), []).append(taken_s / asked.iters / 2 * 1e6)
+                    os._exit(1) if not first else sys.exit(f"{protocol}, {size} bytes: wrong data")
+                found.setdefault((size, protocol), []).append(taken_s / asked.iters / 2 * 1e6)
     if not first:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
         sys.exit("the other process found wrong data")
-    print(f"{'bytes':>7}" + "".join(f"{way:>9}" for way in WAYS) + "   us one way")
+    print(f"{'bytes':>7}" + "".join(f"{name:>9}" for name in PROTOCOLS) + "   us one way")
     for size in SIZES:
-        print(f"{size:7}" + "".join(f"{median(found[size, way]):9.3f}" for way in WAYS), flush=True)
+        print(f"{size:7}" + "".join(f"{median(found[size, name]):9.3f}" for name in PROTOCOLS), flush=True)
 
 
 if __name__ == "__main__":
