@@ -16,7 +16,7 @@ from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
 
 if TYPE_CHECKING:
     from exec.benchmark.foreign.lateness import Recorded, SentMessages
-    from exec.benchmark.foreign.nccl_inspector import Inspected
+    from exec.benchmark.foreign.timed_calls import Inspected
     from exec.benchmark.report import Report
 
 __all__ = ["read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
@@ -73,8 +73,8 @@ def read_dumps(path: str) -> tuple[Recorded, Inspected | None] | None:
         is_flight_text,
         timed_calls,
     )
-    from exec.benchmark.foreign.nccl_inspector import of_calls
     from exec.benchmark.foreign.nccl_ras import is_ras, ras_recorded
+    from exec.benchmark.foreign.timed_calls import of_calls
 
     # What comes through a pipe is gone once it was looked at.
     if path == "-" or not (is_folder(path) or Path(path).is_file()):

@@ -12,7 +12,7 @@ from probes.wording import plural
 
 if TYPE_CHECKING:
     from exec.benchmark.foreign.lateness import Lag, Recorded
-    from exec.benchmark.foreign.nccl_inspector import Inspected
+    from exec.benchmark.foreign.timed_calls import Inspected
 
 __all__ = ["judge", "tell"]
 

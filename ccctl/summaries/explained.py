@@ -12,7 +12,7 @@ from ccctl.render.units import about, percent, seconds
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark.foreign.nccl_inspector import Inspected, Waiting
+    from exec.benchmark.foreign.timed_calls import Inspected, Waiting
     from exec.benchmark.judgement import JudgedRow
     from exec.benchmark.regression import Change
     from exec.benchmark.report import Report

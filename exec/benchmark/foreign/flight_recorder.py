@@ -1,10 +1,9 @@
-"""Dumps of PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE): who is late, and what transfers took.
+"""Dumps of PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE): late ranks, and durations of calls.
 
-Each rank writes a file, ``nccl_trace_rank_3``, a pickle, or its JSON. A pickle is a program: it is read by an
-unpickler that knows no name but those of PyTorch's plain lists, so that none of it is carried out. Entries of
-one process group and sequence number are one call. Durations are there with TORCH_NCCL_ENABLE_TIMING=1 alone;
-a kernel runs from its rank's own start, so that, as with NCCL's Inspector, the shortest of a call is that of
-the rank that came last.
+Each rank writes a file, ``nccl_trace_rank_3``, as a pickle or as JSON. A pickle can run any code: the
+unpickler here refuses every name but those of PyTorch's plain lists. Entries of the same process group and
+sequence number are one call. Durations are recorded only with TORCH_NCCL_ENABLE_TIMING=1; they begin when the
+rank's own kernel starts, as those of NCCL's Inspector do.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import json
 import pickle
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import PurePath
 from typing import Any
 
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
-from exec.benchmark.foreign.nccl_inspector import TimedCall
+from exec.benchmark.foreign.timed_calls import TimedCall
 from probes.errors import DataError
 from synth.collective import Kind
 
@@ -60,14 +59,19 @@ _KINDS: dict[str, Kind] = {
     "broadcast": "broadcast",
     "reduce": "reduce",
 }
-# A dump holds some thousand entries; of a job of many groups a name is told this often.
-_MOST_TOLD = 64
+# A job of many groups may have thousands of entries in which ranks wait.
+_MOST_LAGS = 64
 _WAITING = frozenset({"scheduled", "started"})
+# Collectives whose input may have another size on each rank.
+_UNEVEN = ("gather", "scatter", "all_to_all")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One rank's part in a call; ``seconds`` is None where nothing was timed, ``size_bytes`` its input."""
+    """One rank's entry of a call; ``size_bytes`` is its input's, ``seconds`` None without timing.
+
+    ``members`` are the global ranks of ``group``, empty where the dump does not say them.
+    """
 
     group: str
     number: int
@@ -80,7 +84,7 @@ class Call:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads lists, dicts and numbers; every name is refused but PyTorch's lists of numbers."""
+    """Reads lists, dicts, strings and numbers; refuses every name but PyTorch's lists of numbers."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle" and name in ("build_intlist", "build_doublelist", "build_boollist"):
@@ -92,18 +96,21 @@ class _Plain(pickle.Unpickler):
 
 
 def is_flight_pickle(content: bytes) -> bool:
-    """Whether a file looks like a dump in the form of a pickle."""
+    """Whether a file looks like a dump as a pickle."""
     return content[:1] == b"\x80" and b"profiling_name" in content[: 1 << 20]
 
 
 def is_flight_text(content: bytes) -> bool:
-    """Whether a file looks like a dump in the form of JSON."""
+    """Whether a file looks like a dump as JSON."""
     start = content[: 1 << 20]
     return start.lstrip()[:1] == b"{" and (b'"pg_config"' in start or b'"profiling_name"' in start)
 
 
 def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """What the dumps of a job, by the names of their files, tell together; raises DataError."""
+    """The dumps of a job, given by file name.
+
+    Raises DataError for a file that is no dump, and where there is no entry.
+    """
     calls = flight_calls(files)
     if not calls:
         raise DataError(
@@ -112,14 +119,17 @@ def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
     ranks = {one.rank for one in calls}
     every = ranks | {rank for one in calls for rank in one.members}
     groups = {one.group for one in calls}
-    lags = tuple(late_ranks(calls, ranks))
     return Recorded(
-        "PyTorch's flight recorder", len(every), len(groups), lags, SentMessages(_sends(calls), {})
+        tool="PyTorch's flight recorder",
+        ranks=len(every),
+        communicators=len(groups),
+        lags=tuple(late_ranks(calls, ranks)),
+        sent=SentMessages(_sends(calls), {}),
     )
 
 
 def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
-    """All entries of all files; the rank of a file is in it, or in its name."""
+    """All entries of all files; a file's rank is in its document or its name. Raises DataError."""
     found: list[Call] = []
     for source, content in files.items():
         document = _document(content, source)
@@ -143,7 +153,7 @@ def _document(content: bytes, source: str) -> dict[str, Any]:
     try:
         pickled = content[:1] == b"\x80"
         document = _Plain(io.BytesIO(content)).load() if pickled else json.loads(content)
-    except Exception as error:  # A damaged pickle raises whatever it comes upon.
+    except Exception as error:  # A damaged pickle can raise anything.
         raise DataError(
             source, [f"expected a dump of PyTorch's flight recorder, plain data alone: {error}"]
         ) from error
@@ -157,7 +167,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
 
 
 def _members(value: Any) -> tuple[int, ...]:
-    """The ranks of a group: PyTorch writes the list as text."""
+    """The ranks of a group, which PyTorch writes as a list or as its text; empty for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -200,6 +210,7 @@ def _call(entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...
 
 
 def _size(entry: dict[str, Any]) -> int:
+    """Bytes of an entry's inputs; an element of unknown type counts as one."""
     sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
     kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(sizes or ())
     total = 0
@@ -209,66 +220,78 @@ def _size(entry: dict[str, Any]) -> int:
     return total
 
 
-def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> Iterator[Lag]:
-    """Ranks that have not begun what others wait in, that began something else, or wrote no dump."""
-    dumped, told = set(dumped), 0
+def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> list[Lag]:
+    """Ranks that hold others up, by communicator and call; ``dumped`` are the ranks that wrote a dump.
+
+    No further call is looked at once ``_MOST_LAGS`` are found. Sends and receives do not count.
+    """
+    dumped = frozenset(dumped)
     by_call: dict[tuple[str, int], list[Call]] = defaultdict(list)
+    newest: dict[tuple[str, int], int] = {}
     for one in calls:
         if not _PEERS.match(one.name):
             by_call[one.group, one.number].append(one)
-    last = {(one.group, one.rank): -1 for parts in by_call.values() for one in parts}
-    for (group, number), parts in by_call.items():
-        for one in parts:
-            last[group, one.rank] = max(last[group, one.rank], number)
-    for (group, number), parts in sorted(by_call.items()):
-        if told >= _MOST_TOLD:
-            return
-        names = Counter((one.name, one.size_bytes) for one in parts)
-        if len(names) > 1:
-            usual = names.most_common(1)[0][0]
-            for one in parts:
-                if (
-                    (one.name, one.size_bytes) != usual
-                    and "gather" not in one.name
-                    and "scatter" not in one.name
-                ):
-                    told += 1
-                    mine = f"{one.name} of {one.size_bytes} bytes"
-                    text = f"call {number} is {mine}, of others {usual[0]} of {usual[1]}"
-                    yield Lag("apart", group, one.rank, "", text)
-        waiting = [one for one in parts if one.state in _WAITING]
-        if not waiting:
-            continue
-        here = {one.rank for one in parts}
-        for rank in sorted(set(waiting[0].members) - here):
-            told += 1
-            name = waiting[0].name
-            if rank not in dumped:
-                text = f"wrote no dump; {len(waiting)} ranks wait in {name} {number}"
-                yield Lag("missing", group, rank, "", text)
-            elif last.get((group, rank), -1) < number:
-                begun = last.get((group, rank), -1)
-                done = f"its last call is {begun}" if begun >= 0 else "it has begun none"
-                text = f"has not begun {name} {number}, in which {len(waiting)} ranks wait; {done}"
-                yield Lag("late", group, rank, "", text)
-        if here >= set(waiting[0].members) and len(waiting) < len(parts):
-            for one in waiting:
-                told += 1
-                text = (
-                    f"is still in {one.name} {number}, which {len(parts) - len(waiting)} ranks have completed"
-                )
-                yield Lag("stuck", group, one.rank, "", text)
+            newest[one.group, one.rank] = max(newest.get((one.group, one.rank), -1), one.number)
+    found: list[Lag] = []
+    for _, parts in sorted(by_call.items()):
+        if len(found) >= _MOST_LAGS:
+            break
+        found += _mismatched(parts)
+        found += _not_begun(parts, newest, dumped)
+        found += _not_completed(parts)
+    return found
+
+
+def _mismatched(parts: Sequence[Call]) -> Iterator[Lag]:
+    """Ranks of one call whose collective or size differs from that of most ranks."""
+    usual = Counter((one.name, one.size_bytes) for one in parts).most_common(1)[0][0]
+    for one in parts:
+        sized = not any(word in one.name for word in _UNEVEN)
+        if one.name != usual[0] or (sized and one.size_bytes != usual[1]):
+            mine = f"{one.name} of {one.size_bytes} bytes"
+            text = f"call {one.number} is {mine}, of others {usual[0]} of {usual[1]}"
+            yield Lag("mismatch", one.group, one.rank, "", text)
+
+
+def _not_begun(
+    parts: Sequence[Call], newest: Mapping[tuple[str, int], int], dumped: frozenset[int]
+) -> Iterator[Lag]:
+    """Members without an entry of a call in which others wait, whose ``newest`` call is an earlier one."""
+    waiting = [one for one in parts if one.state in _WAITING]
+    if not waiting:
+        return
+    first = waiting[0]
+    for rank in sorted(set(first.members) - {one.rank for one in parts}):
+        last = newest.get((first.group, rank), -1)
+        if rank not in dumped:
+            text = f"wrote no dump; {len(waiting)} ranks wait in {first.name} {first.number}"
+            yield Lag("missing", first.group, rank, "", text)
+        elif last < first.number:
+            done = f"its last call is {last}" if last >= 0 else "it has begun none"
+            text = f"has not begun {first.name} {first.number}, in which {len(waiting)} ranks wait; {done}"
+            yield Lag("late", first.group, rank, "", text)
+
+
+def _not_completed(parts: Sequence[Call]) -> Iterator[Lag]:
+    """Ranks that are still in a call which all members have begun and some have completed."""
+    waiting = [one for one in parts if one.state in _WAITING]
+    completed = len(parts) - len(waiting)
+    if not waiting or not completed or not {one.rank for one in parts} >= set(waiting[0].members):
+        return
+    for one in waiting:
+        text = f"is still in {one.name} {one.number}, which {completed} ranks have completed"
+        yield Lag("stuck", one.group, one.rank, "", text)
 
 
 def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]]]:
-    """Seconds of completed sends between two ranks; the name of the entry says which."""
+    """Seconds of timed sends by (rank from, rank to) and bytes; the entry's name has both ranks."""
     found: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in calls:
         named = _PEERS.match(one.name)
         if named is None or one.seconds is None or one.size_bytes < 1 or named[1] != "send":
             continue
         peer = int(named[4])
-        # The ranks of a name are those within its group.
+        # The name has ranks within the group.
         dst = one.members[peer] if peer < len(one.members) else peer
         if dst != one.rank:
             found[one.rank, dst][one.size_bytes].append(one.seconds)
@@ -276,7 +299,7 @@ def _sends(calls: Iterable[Call]) -> dict[tuple[int, int], dict[int, list[float]
 
 
 def timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
-    """The completed collectives that have a duration; the hosts of ranks are not known."""
+    """The completed collectives that were timed; ranks are those within the group, hosts are not known."""
     for one in calls:
         kind = _KINDS.get(one.name.partition(":")[2].strip("_"))
         if kind is None or one.seconds is None or one.state != "completed" or len(one.members) < 2:
@@ -286,4 +309,5 @@ def timed_calls(calls: Iterable[Call]) -> Iterator[TimedCall]:
         ranks = len(one.members)
         size_bytes = one.size_bytes * (ranks if kind == "all_gather" else 1)
         place = one.members.index(one.rank)
-        yield TimedCall(one.group, ranks, place, "?", kind, one.number, size_bytes, one.seconds)
+        source = f"the dump of rank {one.rank}"
+        yield TimedCall(source, one.group, ranks, place, "?", kind, one.number, size_bytes, one.seconds)

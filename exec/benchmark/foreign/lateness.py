@@ -1,7 +1,13 @@
-"""Which rank others wait for in a job that stands still or is slow, as dumps of counters and states tell.
+"""Ranks that others wait for in a job that hangs or is slow, as dumps of NCCL or PyTorch show.
 
-A call of a communicator has a number. A rank that has not begun a call which others are in is late; one whose
-call has another name or size went its own way; one that gave no answer is missing.
+The calls of a communicator are numbered. A rank that holds the others up is
+
+- late: it has not begun a call that others are in, or not finished its initialization;
+- stuck: it does not move on, still in a call that others have completed, or behind with the same count of
+  calls in several dumps;
+- mismatch: its call of that number is another collective than the others', or of another size;
+- failed: NCCL reports an error of it;
+- missing: it gave no answer, or wrote no dump.
 """
 
 from __future__ import annotations
@@ -15,12 +21,12 @@ from probes.profiling.passive import Sends, passive_profile
 
 __all__ = ["Lag", "Recorded", "SentMessages"]
 
-What = Literal["missing", "late", "stuck", "failed", "apart"]
+What = Literal["late", "stuck", "mismatch", "failed", "missing"]
 
 
 @dataclass(frozen=True)
 class Lag:
-    """A rank that holds others up: its host ("" where nothing says it), the communicator, and why."""
+    """A rank that holds others up in a communicator, and why; ``host`` is "" where it is not known."""
 
     what: What
     communicator: str
@@ -31,13 +37,13 @@ class Lag:
 
 @dataclass(frozen=True)
 class SentMessages:
-    """Seconds of messages by (rank from, rank to) and bytes, and the hosts of ranks where they are known."""
+    """Seconds of sends by (rank from, rank to) and bytes; host by rank, where it is known."""
 
     seconds: Sends
     hosts: Mapping[int, str]
 
     def profile(self, library: str) -> Profile | None:
-        """The profile of the links that carried messages; None where none did."""
+        """The profile of the links that carried messages; None without messages."""
         if not self.seconds:
             return None
         most = max(max(pair) for pair in self.seconds)
@@ -49,7 +55,7 @@ class SentMessages:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What dumps tell: of which tool, of how many ranks, who is late, and sends between two ranks."""
+    """The dumps of a job: the tool that wrote them, ranks that hold others up, sends between two ranks."""
 
     tool: str
     ranks: int

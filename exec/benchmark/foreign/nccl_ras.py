@@ -1,8 +1,8 @@
-"""NCCL's RAS dumps (``ncclras -f json``, NCCL 2.28.7 and later): which ranks lag, failed or are gone.
+"""Dumps of NCCL's RAS (``ncclras -f json``, NCCL 2.28.7 and later): late, stuck, failed and missing ranks.
 
-A dump counts the collectives that each rank of each communicator has begun, by their kind. Dumps are taken
-while ranks go on, so one that has begun one call fewer than others is only late if it stays so: with several
-dumps a rank is stuck that has not moved and is behind. With one dump, two calls behind count.
+A dump counts the collectives of each kind that each rank of each communicator has begun. Ranks go on while
+they are asked, so a single dump calls a rank late only if it is two calls behind. In several dumps a rank is
+stuck if it is behind in the last one and its count is the same in all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from probes.errors import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# The ranks of a dump are not asked at one moment.
-_ONE_DUMP, _SEVERAL_DUMPS = 2, 1
+# The least number of calls by which a rank is behind; ranks of a dump are not asked at the same moment.
+_BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
 _IN_PROGRESS = 7
 
 
@@ -60,7 +60,7 @@ def is_ras(content: bytes) -> bool:
 
 @dataclass
 class _Seen:
-    """One communicator through the dumps: the counts of each rank, oldest dump first."""
+    """One communicator in all dumps: counts by rank and kind for each dump, oldest first."""
 
     size: int
     hosts: dict[int, str]
@@ -69,7 +69,7 @@ class _Seen:
 
 
 def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
-    """What dumps of one job, by their names, tell together; raises DataError for what is no dump."""
+    """The dumps of one job, given by file name; raises DataError for a file that is no dump."""
     dumps = sorted(
         (_read(content, source) for source, content in files.items()), key=lambda dump: dump.timestamp
     )
@@ -98,23 +98,25 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
         state = "is considered dead" if rank.status.considered_dead else "gave no answer"
         yield Lag("missing", name, rank.rank, rank.host, state)
     for rank in own.last.ranks:
-        if (
-            rank.status.async_error
-            or rank.status.init_state not in (0, _IN_PROGRESS)
-            or rank.status.abort_flag
-        ):
-            state = f"error {rank.status.async_error or rank.status.init_state}"
-            yield Lag(
-                "failed", name, rank.rank, rank.host, "was aborted" if rank.status.abort_flag else state
-            )
-        elif rank.status.init_state == _IN_PROGRESS:
+        status = rank.status
+        in_progress = status.init_state == _IN_PROGRESS
+        error = status.async_error or (0 if in_progress else status.init_state)
+        if error or status.abort_flag:
+            state = "was aborted" if status.abort_flag else f"error {error}"
+            yield Lag("failed", name, rank.rank, rank.host, state)
+        elif in_progress:
             yield Lag("late", name, rank.rank, rank.host, "has not finished its initialization")
+    yield from _behind(name, own)
+
+
+def _behind(name: str, own: _Seen) -> Iterator[Lag]:
+    """Ranks that have begun fewer calls of a kind than others."""
     now = own.counts[-1]
-    allowed = _SEVERAL_DUMPS if len(own.counts) > 1 else _ONE_DUMP
+    least = _BEHIND_IN_SEVERAL if len(own.counts) > 1 else _BEHIND_IN_ONE_DUMP
     for kind in sorted({kind for counts in now.values() for kind in counts}):
         most = max(counts.get(kind, 0) for counts in now.values())
         for number, counts in sorted(now.items()):
-            if most - counts.get(kind, 0) < allowed:
+            if most - counts.get(kind, 0) < least:
                 continue
             before = [seen[number].get(kind, 0) for seen in own.counts if number in seen]
             text = f"has begun {before[-1]} {kind}, others up to {most}"

@@ -13,7 +13,7 @@ from exec.benchmark.foreign.flight_recorder import (
     is_flight_text,
     timed_calls,
 )
-from exec.benchmark.foreign.nccl_inspector import of_calls
+from exec.benchmark.foreign.timed_calls import of_calls
 from probes.errors import DataError
 
 STATE = {"completed": (1, 2), "started": (1, None), "scheduled": (None, None)}
@@ -93,12 +93,21 @@ def test_a_rank_without_a_dump_is_missing():
     assert (lag.what, lag.rank) == ("missing", 3) and "wrote no dump; 3 ranks wait" in lag.text
 
 
-def test_a_rank_that_went_its_own_way_is_named():
+def test_a_rank_whose_call_has_another_size_or_name_is_a_mismatch():
     usual = [entry(1), entry(2, "started")]
     other = [entry(1), entry(2, "started", shape=(8,))]
     found = flight_recorded(files(usual, other, usual, usual)).lags
-    assert [(lag.what, lag.rank) for lag in found] == [("apart", 1)]
+    assert [(lag.what, lag.rank) for lag in found] == [("mismatch", 1)]
     assert "is nccl:all_reduce of 32 bytes, of others nccl:all_reduce of 1048576" in found[0].text
+    other = [entry(1), entry(2, "started", name="nccl:_all_gather_base")]
+    found = flight_recorded(files(usual, usual, other, usual)).lags
+    assert [(lag.what, lag.rank) for lag in found] == [("mismatch", 2)]
+
+
+@pytest.mark.parametrize("name", ["nccl:all_to_all", "nccl:scatter", "nccl:_reduce_scatter_base"])
+def test_inputs_that_may_be_uneven_are_no_mismatch(name):
+    by_rank = [[entry(1, "started", name=name, shape=(8 * rank,))] for rank in range(1, 4)]
+    assert flight_recorded(files(*by_rank)).lags == ()
 
 
 def test_a_rank_that_others_have_left_behind_is_stuck():

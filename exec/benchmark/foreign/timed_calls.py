@@ -1,0 +1,185 @@
+"""Timed calls of a job's collectives as a report without waiting, and the ranks that the others waited for.
+
+A profiler times each call's kernel on each rank. A kernel that starts early waits within itself for the ranks
+that come later. Where no rank can end before all have begun, as in an all_reduce, the shortest kernel of a
+call is that of the rank that began last. Its time is the time of the transfer; what the other kernels ran
+longer is waiting.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.runner import busbw_factor
+from probes.errors import DataError
+from synth.collective import Kind
+
+__all__ = ["Inspected", "TimedCall", "Waiting", "of_calls"]
+
+Executor = Literal["nccl-inspector", "flight-recorder"]
+# In these no rank can end before all have begun: each needs data of every other one.
+_JOINT = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One rank's part in one call of a collective: the seconds of its kernel.
+
+    ``source`` is the file that it was read from, ``host`` "?" where it is not known, ``number`` that of the
+    call in its communicator, ``size_bytes`` the buffer as nccl-tests counts it.
+    """
+
+    source: str
+
+    communicator: str
+    ranks: int
+    rank: int
+    host: str
+    kind: Kind
+    number: int
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Seconds that the first rank waited for the last, median over the calls of one collective and size.
+
+    ``last``: (rank, host, share of the calls in which it began last), most often first.
+    """
+
+    collective: Kind
+    size_bytes: int
+    calls: int
+    transfer_s: float
+    waited_s: float
+    last: tuple[tuple[int, str, float], ...]
+
+    @property
+    def share(self) -> float:
+        """The share of the longest kernel's time that is waiting."""
+        whole_s = self.transfer_s + self.waited_s
+        return self.waited_s / whole_s if whole_s else 0.0
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """The report of one communicator, the one with the most time among the largest, and the waiting in it.
+
+    Times in the report exclude waiting. ``recorded`` is the number of ranks that were recorded, ``others``
+    the number of communicators left out.
+    """
+
+    report: Report
+    waiting: tuple[Waiting, ...]
+    recorded: int
+    others: int
+
+
+@dataclass(frozen=True)
+class _Communicator:
+    """Hosts by rank; seconds by (collective, size), number of the call and rank."""
+
+    ranks: int
+    hosts: dict[int, str]
+    times_s: dict[tuple[Kind, int], dict[int, dict[int, float]]]
+
+    @property
+    def spent_s(self) -> float:
+        every = (calls for calls in self.times_s.values())
+        return sum(sum(ranks.values()) for calls in every for ranks in calls.values())
+
+
+def of_calls(calls: Iterable[TimedCall], executor: Executor = "nccl-inspector") -> Inspected | None:
+    """The report and the waiting of a job's calls; None without a call of at least two ranks.
+
+    ``executor`` names the recorder in the report. Raises DataError where calls of one communicator differ in
+    their number of ranks.
+    """
+    found: dict[str, _Communicator] = {}
+    for call in calls:
+        _add(found, call)
+    if not found:
+        return None
+    most = max(one.ranks for one in found.values())
+    chosen = max((one for one in found.values() if one.ranks == most), key=lambda one: one.spent_s)
+    return Inspected(_report(chosen, executor), tuple(_waits(chosen)), len(chosen.hosts), len(found) - 1)
+
+
+def _add(found: dict[str, _Communicator], call: TimedCall) -> None:
+    if call.ranks < 2:
+        return
+    own = found.setdefault(
+        call.communicator, _Communicator(call.ranks, {}, defaultdict(lambda: defaultdict(dict)))
+    )
+    if own.ranks != call.ranks:
+        raise DataError(
+            call.source, [f"communicator {call.communicator} has {own.ranks} ranks, found {call.ranks}"]
+        )
+    own.hosts[call.rank] = call.host
+    own.times_s[call.kind, call.size_bytes][call.number][call.rank] = call.seconds
+
+
+def _report(one: _Communicator, executor: Executor) -> Report:
+    rows = [_row(kind, size, calls, one.ranks) for (kind, size), calls in sorted(one.times_s.items())]
+    return Report(
+        ranks=one.ranks,
+        hosts=tuple(dict.fromkeys(one.hosts[rank] for rank in sorted(one.hosts))),
+        executor=executor,
+        library="NCCL",
+        warmup=0,
+        iterations=max(len(calls) for calls in one.times_s.values()),
+        rows=tuple(rows),
+        average="fastest",
+    )
+
+
+def _row(kind: Kind, size_bytes: int, calls: Mapping[int, Mapping[int, float]], ranks: int) -> Row:
+    """A row of the report: the median time of transfers over the calls that most ranks recorded."""
+    recorded = max(len(times_s) for times_s in calls.values())
+    of_call = min if kind in _JOINT else max
+    time_s = statistics.median(of_call(one.values()) for one in calls.values() if len(one) == recorded)
+    algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
+    by_rank: dict[int, list[float]] = defaultdict(list)
+    for times_s in calls.values():
+        for rank, seconds in times_s.items():
+            by_rank[rank].append(seconds)
+    own_s = tuple(statistics.median(by_rank[rank]) for rank in range(ranks)) if len(by_rank) == ranks else ()
+    measured = Measurement(
+        time_s, time_s, time_s, -1, algbw_gbs, algbw_gbs * busbw_factor(kind, ranks), None, rank_s=own_s
+    )
+    return Row(
+        collective=kind,
+        size_bytes=size_bytes,
+        count=size_bytes,
+        dtype="uint8",
+        redop="sum" if kind in ("all_reduce", "reduce_scatter", "reduce") else "none",
+        root=0 if kind in ("broadcast", "reduce", "gather", "scatter") else -1,
+        program="nccl",
+        predicted_s=None,
+        out_of_place=measured,
+        in_place=None,
+        peers={},
+    )
+
+
+def _waits(one: _Communicator) -> Iterable[Waiting]:
+    """The waiting in each collective and size; only calls that every rank has recorded count."""
+    for (kind, size_bytes), calls in sorted(one.times_s.items()):
+        whole = [times_s for times_s in calls.values() if len(times_s) == one.ranks]
+        if not whole or kind not in _JOINT:
+            continue
+        last = Counter(min(times_s, key=lambda rank: times_s[rank]) for times_s in whole)
+        yield Waiting(
+            kind,
+            size_bytes,
+            len(whole),
+            statistics.median(min(times_s.values()) for times_s in whole),
+            statistics.median(max(times_s.values()) - min(times_s.values()) for times_s in whole),
+            tuple((rank, one.hosts[rank], count / len(whole)) for rank, count in last.most_common()),
+        )
