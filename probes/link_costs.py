@@ -84,12 +84,12 @@ class HostCopies:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """What the ranks of a host copy and add in memory while all of them do.
+    """What copies and sums in memory cost the ranks of a host while all of them work.
 
-    Seconds of a processor for a byte of an operand, one value for each of ``sizes_bytes``, which rise from
-    what fits the caches to what does not. A fetch is a copy out of another rank's private memory, written
-    where that rank has just written it, so that it comes out of its caches; there are none where the system
-    forbids them. ``cores`` are those that the ranks may run on, 0 where that is not known.
+    Seconds of a processor per byte of an operand, one value for each of ``sizes_bytes``, which rise from
+    sizes that fit the caches to sizes that do not. A fetch is a copy out of another rank's private memory; a
+    written fetch one of data that this rank has just written, which comes out of its caches. Both are empty
+    where the system forbids them. ``cores`` counts those that the ranks may run on, 0 where it is not known.
     """
 
     host: str

@@ -121,8 +121,8 @@ class Nic:
 
     ``physical`` is False for software interfaces (bridge, veth, tunnel, bond) and virtual functions.
     ``bus_id`` is the PCI function, or in files that hide it the bridge it hangs under; "" is no PCI.
-    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is the number
-    that NCCL's network plugin gives it, which only NCCL's own files say.
+    ``errors`` are the error counters of an RDMA port since its driver was loaded. ``index`` is its
+    device number in NCCL's network plugin, known only from NCCL's own files.
     """
 
     name: str

@@ -24,23 +24,23 @@ Floats32 = NDArray[np.float32]
 
 # From the innermost caches to beyond the largest; of an operand, of which a sum has three.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# As often as so many bytes need, and each so many times, of which the median counts; beyond them fewer times.
+# A measurement works on at least so many bytes, and the median of so many counts; of fewer for larger sizes.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
-# After so many bytes ranks that share cores take turns, as in a run: each finds caches as others left them.
+# After so many bytes a rank yields its core, as in a run: the next one finds the caches full of other data.
 _TURN_BYTES = 512 << 10
-# Elements of what comes at once, to be added.
+# Elements that are added at once.
 _BLOCK = (128 << 10) // 4
-# Operands take no more of what memory is free than this.
+# Operands take at most this share of the free memory.
 _SHARE_OF_FREE = 1 / 8
 
 
 @dataclass(frozen=True)
 class MemorySpeed:
-    """A rank's seconds for a byte of an operand, one value for each of ``sizes_bytes``.
+    """A rank's seconds per byte of an operand, one value for each of ``sizes_bytes``.
 
-    ``fetches`` are of what nobody has written meanwhile, ``written_fetches`` of what its rank has just
-    written; both are empty where the system forbids them. ``cores`` are the numbers of those that the rank
-    may run on.
+    ``fetches`` are of data that its rank has not written since the last fetch, ``written_fetches`` of data
+    that it has just written, which is in its caches. Both are empty where the system forbids to read another
+    process. ``cores`` are the numbers of the cores that the rank may run on.
     """
 
     sizes_bytes: tuple[int, ...]
@@ -51,13 +51,18 @@ class MemorySpeed:
     cores: frozenset[int]
 
 
-def memory_speed(comm: Any) -> MemorySpeed:
-    """What this rank copies, adds, and fetches from the next rank of its host; collective.
+def memory_speed(comm: Any, between: Callable[[], None] = lambda: None) -> MemorySpeed:
+    """Time this rank's copies, sums, and fetches from the next rank of its host; collective.
 
-    All ranks begin at once; what counts is processor time, for where ranks outnumber cores each also waits
-    for its turn, by chance within what is timed or outside. Sums are of float32: an operand and what has just
-    come, which is in the caches, into a third place. The largest sizes are left out where memory is short.
+    All ranks begin at once. Processor time counts: where ranks outnumber cores, a rank also waits for its
+    turn. Sums are of float32, of an operand and a block that stays in the caches, into a third buffer. Sizes
+    for which memory is short are left out. ``between`` is called before each barrier: a sign of progress.
     """
+
+    def barrier() -> None:
+        between()
+        comm.Barrier()
+
     sizes_bytes = _sizes_bytes(comm)
     operands = [np.ones(sizes_bytes[-1] // 4, np.float32) for _ in range(3)]
     pid, address = _next_here(comm, operands[0])
@@ -66,11 +71,11 @@ def memory_speed(comm: Any) -> MemorySpeed:
     for size_bytes in sizes_bytes:
         first, second, result = (array[: size_bytes // 4] for array in operands)
         fetch = reader_of(pid, address, result.ctypes.data, size_bytes)
-        copy = _timed(comm, partial(np.copyto, result, first), size_bytes)
-        add = _timed(comm, partial(_add, first, second, result), size_bytes)
+        copy = _timed(barrier, partial(np.copyto, result, first), size_bytes)
+        add = _timed(barrier, partial(_add, first, second, result), size_bytes)
         whole = fetch() and whole
-        clean = _timed(comm, fetch, size_bytes)
-        written = _timed(comm, fetch, size_bytes, partial(first.fill, 1.0))
+        clean = _timed(barrier, fetch, size_bytes)
+        written = _timed(barrier, fetch, size_bytes, partial(first.fill, 1.0))
         costs.append(tuple(one_s / size_bytes for one_s in (copy, add, clean, written)))
     copies, sums, fetches, written_fetches = zip(*costs, strict=True)
     if not whole:
@@ -80,7 +85,7 @@ def memory_speed(comm: Any) -> MemorySpeed:
 
 
 def _sizes_bytes(comm: Any) -> tuple[int, ...]:
-    """The sizes for whose operands all ranks of each host have memory; at least one."""
+    """The sizes whose operands fit ``_SHARE_OF_FREE`` of the free memory of each host; at least one."""
     free = min((room.free_bytes for room in rooms() if not room.shared), default=0)
     every = comm.allgather((host_key(), free))
     ranks = Counter(key for key, _ in every)
@@ -89,28 +94,34 @@ def _sizes_bytes(comm: Any) -> tuple[int, ...]:
 
 
 def _timed(
-    comm: Any, work: Callable[[], object], size_bytes: int, before: Callable[[], object] | None = None
+    barrier: Callable[[], None],
+    work: Callable[[], object],
+    size_bytes: int,
+    before: Callable[[], object] | None = None,
 ) -> float:
-    """Median processor seconds of ``work`` on so many bytes while all ranks do it, each after ``before``."""
+    """Median processor seconds of ``work`` on ``size_bytes`` while all ranks do it.
+
+    ``before`` runs before each ``work``, untimed.
+    """
     turns = max(1, _BYTES // size_bytes) if before is None else 1
     at_once = max(1, _TURN_BYTES // size_bytes)
     taken_s = []
     for _ in range((_TIMES if size_bytes <= _BYTES else _FEWER_TIMES) * (1 if before is None else 2)):
         if before is not None:
             before()
-        comm.Barrier()
+        barrier()
         begin_s = thread_time()
         for turn in range(turns):
             work()
             if turn % at_once == at_once - 1:
                 os.sched_yield()
         taken_s.append((thread_time() - begin_s) / turns)
-        comm.Barrier()
+        barrier()
     return median(taken_s)
 
 
 def _add(first: Floats32, second: Floats32, result: Floats32) -> None:
-    """Add block by block an operand and what stays in the caches, into a third place."""
+    """Add an operand and a block that stays in the caches, block by block, into ``result``."""
     for begin in range(0, len(first), _BLOCK):
         block = slice(begin, begin + _BLOCK)
         np.add(first[block], second[: len(first[block])], out=result[block])

@@ -28,7 +28,7 @@ def read_process(pid: int, address: int, to: int, size_bytes: int) -> bool:
 
 
 def reader_of(pid: int, address: int, to: int, size_bytes: int) -> Callable[[], bool]:
-    """What does the same at each call, with little to do before the system is called."""
+    """``read_process`` with arguments bound: each call makes only the system call."""
     here, there, read = _Vector(to, size_bytes), _Vector(address, size_bytes), _reader()
     arguments = pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0
     return lambda: bool(read(*arguments) == size_bytes)

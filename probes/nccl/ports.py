@@ -37,10 +37,11 @@ def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic])
 
 
 def numbered_ports(host: Host) -> dict[str, int]:
-    """The number of each port in NCCL's network plugin, by its name; what is no port of a driver has none.
+    """The device number of each port in NCCL's network plugin, by name of the NIC.
 
-    As NCCL's files say it. The others are numbered as NCCL's plugins do where nobody chooses: RDMA before
-    plain Ethernet, in the order of their names.
+    Ports that NCCL's own file numbered keep their number. The others get the free numbers in NCCL's default
+    order: RDMA before plain Ethernet, each in the host's order. A NIC named by its bus id is no port of a
+    driver and has no number.
     """
     ports = [nic for nic in host.physical_nics if nic.name != nic.bus_id]
     found: dict[str, int] = {}

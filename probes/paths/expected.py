@@ -139,7 +139,7 @@ class Expected:
         return self._tables.pcie_gbs_of_wire(min(raws)) if raws else None
 
     def peer_overhead(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> float:
-        """How many bytes PCIe carries for each that one device sends the other."""
+        """Bytes on PCIe per byte sent between two devices: above 1 between GPUs through an Intel CPU."""
         through_cpu = isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("PHB", "NODE", "SYS")
         intel = any(node.vendor == "GenuineIntel" for node in self._host.numa)
         return self._tables.intel_peer_overhead if through_cpu and intel else 1.0

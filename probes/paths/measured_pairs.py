@@ -1,6 +1,6 @@
-"""What a profile measured, by the devices of a topology: GB/s from GPU to GPU, and between hosts.
+"""The links of a profile by the devices of a topology: GB/s between GPUs and between hosts.
 
-The rank that drove "cuda:3" stands for GPU 3 of its host, in the driver's count.
+A rank with device "cuda:3" stands for the GPU of its host that the driver numbers 3.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["MeasuredPair", "gpu_of", "host_named", "measured_gbs", "measured_pai
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """One directed link: its ranks, their GPUs (None: a process), and GB/s at least, at best and at most.
+    """One directed link: its ranks, their GPUs (None: a process), and its GB/s.
 
-    ``low_gbs`` and ``high_gbs`` are the interval in which ``gbs`` is with 95 %.
+    ``low_gbs`` and ``high_gbs`` bound the 95 % confidence interval of ``gbs``.
     """
 
     src: ProfiledRank
@@ -31,7 +31,7 @@ class MeasuredPair:
 
 
 def measured_pairs(topology: Topology, profile: Profile) -> Iterator[MeasuredPair]:
-    """Every link of the profile that was measured itself, with the GPUs that the topology has there."""
+    """The links of the profile with their GPUs in the topology, without inferred and unsound ones."""
     gpus = [gpu_of(topology, rank) for rank in profile.ranks]
     links = profile.links
     columns = (
@@ -70,7 +70,7 @@ def measured_gbs(topology: Topology, profile: Profile, host: Host) -> dict[tuple
 
 
 def host_named(topology: Topology, name: str) -> Host | None:
-    """The host of that name, with its domain or without; the only one stands for all."""
+    """The host of that name, with its domain or without; in a topology of one host always that one."""
     if len(topology.hosts) == 1:
         return topology.hosts[0]
     short = name.partition(".")[0]
@@ -80,7 +80,7 @@ def host_named(topology: Topology, name: str) -> Host | None:
 
 
 def gpu_of(topology: Topology, rank: ProfiledRank) -> Gpu | None:
-    """The GPU that a rank drove; None for a process, and where the topology has none of that number."""
+    """The GPU of a rank; None for a process, and where the topology has no GPU of that number."""
     kind, _, number = rank.device.partition(":")
     host = host_named(topology, rank.host)
     if kind != "cuda" or host is None or not number.isdecimal():

@@ -1,8 +1,7 @@
-"""A profile made of messages that a job sent anyhow, as its profiler recorded them.
+"""A profile made of the sends of a running job, as its profiler recorded them.
 
-A message lasts until its receiver is there, too: so of each size the fastest counts, as of all timed
-messages. Alpha is what the fastest of the smallest size took beside its bytes. Links that carried nothing are
-not in it.
+A send also waits for its receiver, so the fastest of each size counts. Alpha is the time of the fastest send
+of the smallest size without beta times its bytes. Links without sends are not in the profile.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ Sends = Mapping[tuple[int, int], Mapping[int, Sequence[float]]]
 
 
 def passive_profile(ranks: Sequence[ProfiledRank], sends: Sends, library: str) -> Profile:
-    """The links of ``sends``, seconds by (from, to) and bytes; raises UsageError where there are none.
+    """The profile of the links in ``sends``: seconds by (rank from, rank to) and bytes.
 
-    A link of one size has no slope: its beta is that of the size, latency included, and it is flagged
-    unsound.
+    A link with sends of one size only gets that size's seconds per byte as its beta, latency included, and
+    is flagged unsound. Raises UsageError without any send.
     """
     pairs = sorted(pair for pair, sizes in sends.items() if any(sizes.values()))
     if not pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import count
 
 import numpy as np
 
@@ -31,22 +31,6 @@ __all__ = ["Steps"]
 _MORE_PASSES = 2
 _MORE_TIMES_ALONE = 2
 _ALPHA_AGAIN = 0.25
-
-
-class _Telling:
-    """The communicator of a prober whose barriers say that work goes on: on a busy machine it takes long."""
-
-    def __init__(self, prober: Prober, step: str) -> None:
-        self._prober, self._step, self._count = prober, step, 0
-
-    def Barrier(self) -> None:  # noqa: N802 - as mpi4py names it
-        self._count += 1
-        self._prober.says(f"{self._step}, {self._count}")
-        self._prober.comm.Barrier()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._prober.comm, name)
-
 
 Probe = Callable[[Sequence[Pair], str], Samples | None]
 Choice = Callable[[Samples, Sequence[Place]], list[Pair]]
@@ -179,7 +163,12 @@ class Steps:
         if unwanted or max(hosts.values()) < 2:
             return ()
         self._prober.waits_for_all("copies and sums in memory")
-        every = self._prober.comm.allgather(memory_speed(_Telling(self._prober, "copies and sums in memory")))
+        number = count(1)
+        # On a busy machine this takes long: each barrier says that work goes on.
+        own = memory_speed(
+            self._prober.comm, lambda: self._prober.says(f"copies and sums in memory, {next(number)}")
+        )
+        every = self._prober.comm.allgather(own)
         found = []
         for host in (host for host, ranks in hosts.items() if ranks > 1):
             here = [one for one, place in zip(every, self._places, strict=True) if place.host == host]
@@ -354,5 +343,5 @@ class Steps:
 
 
 def _medians(costs: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """For each size the median of what the ranks found; empty where one of them found nothing."""
+    """The median over ranks for each size; empty if one of them has none."""
     return tuple(np.median(costs, axis=0).tolist()) if all(costs) else ()

@@ -61,8 +61,9 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link whose paces differ by less agree; otherwise they are sent once more.
 _AGREE, _TIMES = 1.03, 3
-# In company so many that differ by more wait for others: more tell no more, the link is measured alone.
-_HELD_UP, _TELL = 1.25, 4
+# Beside other links, so many trains whose paces differ by more are held up by them: no more are sent, as the
+# link will be measured alone.
+_HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
@@ -180,8 +181,8 @@ def receive(
 ) -> Trains:
     """Time trains from ``peer``, which must be in ``send``, for about ``budget_s`` seconds.
 
-    ``between`` is called before each train: a sign that data still comes through. ``alone``: nothing else
-    is under way.
+    ``between`` is called before each train: a sign that data still comes through. ``alone`` says that no
+    other link is measured at the same time.
     """
     pace, round_trip_s = _speed(comm, peer)
     trains = plan(pace, budget_s, wanted, round_trip_s)
@@ -202,12 +203,12 @@ def receive(
 
 
 def is_enough(found: Trains, *, alone: bool) -> bool:
-    """Whether several trains tell the same pace, or that others are in their way."""
+    """Whether trains of a slow link agree on its pace or, unless it is measured ``alone``, are held up."""
     paces = [value / size for size, values in found.seconds.items() for value in values]
     if len(paces) < 2:
         return False
     apart = max(paces) / min(paces)
-    return apart < _AGREE or (apart > _HELD_UP and len(paces) >= _TELL and not alone)
+    return apart < _AGREE or (apart > _HELD_UP and len(paces) >= _TRAINS_HELD_UP and not alone)
 
 
 def _speed(comm: Any, peer: int) -> tuple[float, float]:

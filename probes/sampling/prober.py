@@ -121,7 +121,7 @@ class Prober:
         return found
 
     def says(self, step: str) -> None:
-        """Say what this rank is at."""
+        """Tell the progress which step this rank is in."""
         self._progress.waiting(-1, step)
 
     def waits_for_all(self, step: str) -> None:
