@@ -15,12 +15,12 @@ from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 
 __all__ = [
-    "GLANCE",
+    "ACCEPT_ANY",
     "MOST_TRIALS",
     "SHARED",
+    "Accept",
     "Known",
     "SpentError",
-    "Sure",
     "Trial",
     "Trials",
     "attempts",
@@ -36,13 +36,14 @@ MOST_TRIALS = 64
 SHARED = 1.29
 # Below this nothing held the flows up.
 _DOUBTFUL = 1.1
+# A slowdown is as expected if it differs from the expected one by less than this factor.
 _AS_EXPECTED = 1.06
 _REPEATS, _FLOW_S = 2, 0.03
 # Where links are slow, flows last so long that what queues and shapers let through at once weighs little.
 _SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
 _CARRY_S = 0.2
-# A trunk that carries what a trial told already needs no second look.
-_TOLD = 1.03
+# Flows through a trunk that take less than this times what an earlier trial predicts are not repeated.
+_AS_PREDICTED = 1.03
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
@@ -52,29 +53,32 @@ class SpentError(Exception):
 
 
 @dataclass(frozen=True)
-class Sure:
-    """Which slowdowns need no second look: up to ``below``, as a disturbance only adds, or near ``about``."""
+class Accept:
+    """The slowdowns that are accepted after one measurement; others are measured once more.
+
+    Up to ``below``, as a disturbance only slows flows down, and within 6 % of the expected value ``near``.
+    """
 
     below: float = _DOUBTFUL
-    about: float = math.inf
+    near: float = math.inf
 
-    def holds(self, slowdown: float) -> bool:
-        return slowdown <= self.below or 1 / _AS_EXPECTED < slowdown / self.about < _AS_EXPECTED
+    def accepts(self, slowdown: float) -> bool:
+        return slowdown <= self.below or 1 / _AS_EXPECTED < slowdown / self.near < _AS_EXPECTED
 
 
-# One look, where another trial follows that tells whether it was disturbed.
-GLANCE = Sure(below=math.inf)
-Try = Callable[[Sequence[Trial], Sure], Sequence[float]]
+# For a trial whose result a later one confirms.
+ACCEPT_ANY = Accept(below=math.inf)
+Try = Callable[[Sequence[Trial], Accept], Sequence[float]]
 # The bytes of each flow, seconds until all are through.
 Carry = Callable[[Mapping[Pair, float]], float]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the rounds told: seconds a byte of each measured link, and which are contended, how many times.
+    """What the rounds measured: seconds a byte of each link, and how many times contended ones are slower.
 
-    ``kept_waiting`` are those that are faster alone than they mostly were in company: a sign, no proof.
-    ``alone`` are those that were measured alone: what they take in a trial is known before.
+    ``kept_waiting`` are links that are faster alone than they mostly were in company: a sign, no proof.
+    ``alone`` are links that were measured alone, so their time in a trial is known before.
     """
 
     beta: Mapping[Pair, float]
@@ -111,7 +115,7 @@ class Trials:
     def left(self) -> int:
         return MOST_TRIALS - self.made
 
-    def slowdowns(self, trials: Sequence[Trial], sure: Sure = Sure()) -> list[float]:
+    def slowdowns(self, trials: Sequence[Trial], accept: Accept = Accept()) -> list[float]:
         """How many times longer the flows of each trial take together than alone.
 
         Raises SpentError beyond the limit or the clock.
@@ -119,7 +123,7 @@ class Trials:
         if len(trials) > self.left:
             raise SpentError
         self.made += len(trials)
-        found = self.attempt(trials, sure)
+        found = self.attempt(trials, accept)
         if np.isnan(found).any():
             raise SpentError
         return [max(1.0, float(value)) for value in found]
@@ -134,25 +138,25 @@ class Trials:
         self.made += 1
         wanted = {pair: rate * _CARRY_S for pair, rate in rates.items()}
         taken_s = self.carry(wanted)
-        if not taken_s < _TOLD * _CARRY_S:
+        if not taken_s < _AS_PREDICTED * _CARRY_S:
             taken_s = min(taken_s, self.carry(wanted))
         if np.isnan(taken_s):
             raise SpentError
         return sum(wanted.values()) / taken_s
 
-    def shared(self, trials: Sequence[Trial], sure: Sure = Sure(below=SHARED)) -> list[bool]:
+    def shared(self, trials: Sequence[Trial], accept: Accept = Accept(below=SHARED)) -> list[bool]:
         """Whether the flows of each trial share a port; raises SpentError as `slowdowns` does."""
-        return [value > SHARED for value in self.slowdowns(trials, sure)]
+        return [value > SHARED for value in self.slowdowns(trials, accept)]
 
 
 def attempts(prober: Prober, known: Known) -> Try:
     """How all ranks run trials together, those that have no host in common at the same time."""
     alone: dict[Pair, list[float]] = {}
 
-    def attempt(trials: Sequence[Trial], sure: Sure) -> list[float]:
+    def attempt(trials: Sequence[Trial], accept: Accept) -> list[float]:
         found: dict[Trial, float] = {}
         for wave in _apart(trials, known):
-            found |= _wave(prober, known, wave, alone, sure)
+            found |= _wave(prober, known, wave, alone, accept)
         return [found[trial] for trial in trials]
 
     return attempt
@@ -171,13 +175,14 @@ def carries(prober: Prober, known: Known) -> Carry:
 
 
 def _wave(
-    prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]], sure: Sure
+    prober: Prober, known: Known, wave: Sequence[Trial], alone: dict[Pair, list[float]], accept: Accept
 ) -> dict[Trial, float]:
     """How many times longer the flows of each trial take together than alone.
 
-    Until all have ended, as of two that share a port one may well be let through first. A disturbance only
-    makes flows slower, so what is fast enough together is so; what is not ``sure`` is tried again. What a
-    flow takes ``alone`` is measured in its first trials only, of a slow link not even there if it is known.
+    The time together is that until all flows have ended: of two that share a port one may be let through
+    first. A disturbance only makes flows slower, so of two measurements the faster counts; those that
+    ``accept`` accepts are not repeated. The time of a flow ``alone`` is measured in its first trials, unless
+    its link is slow and was measured alone before.
     """
     together: dict[Trial, float] = {}
 
@@ -210,7 +215,7 @@ def _wave(
             return out_of_time
         for pair, seconds in took.items():
             alone.setdefault(pair, []).append(seconds)
-    doubtful = [trial for trial in wave if not sure.holds(slowdown(trial))]
+    doubtful = [trial for trial in wave if not accept.accepts(slowdown(trial))]
     if doubtful and not at_once(doubtful, "shared ports, at once again"):
         return out_of_time
     return {trial: slowdown(trial) for trial in wave}

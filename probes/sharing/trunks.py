@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 from probes.sampling.rounds import Pair, first_fit
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
-from probes.sharing.trials import GLANCE, SHARED, Known, SpentError, Sure, Trial, Trials
+from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, Known, SpentError, Trial, Trials
 
 __all__ = ["one_at_a_time", "trunk_shares"]
 
@@ -26,7 +26,7 @@ _MOST_SEEDS = 6
 _MOST_TRUNKS = 8
 # A host is tried where its flow, if it crosses the trunk, slows those down that do at least so many times.
 _LEAST_CONTRAST = 1.15
-# Where it does so more clearly, one look that finds just that is enough.
+# Above this one trial that finds the expected slowdown is enough.
 _CLEAR_CONTRAST = 1.3
 _MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
 # A trunk that carries so much more than its fastest link has a rate of its own.
@@ -91,15 +91,15 @@ def one_at_a_time(
 
 
 def _seed(contended: Mapping[Pair, float], known: Known, trials: Trials) -> tuple[Trial, float]:
-    """As few links as slow each other down although no two have a host in common, and how many times.
+    """(the fewest links that slow each other down although no two have a host in common, how many times).
 
-    Without any if there are none. A glance is enough on the way: the last trial tells of a disturbance.
+    Returns ((), 1.0) if there are none. Trials on the way are not repeated: the last one confirms them.
     """
     for pair in sorted(contended, key=lambda pair: (-contended[pair], pair))[:_MOST_SEEDS]:
         for loaded in _loads(pair, contended, known):
-            if trials.shared([loaded], GLANCE)[0]:
+            if trials.shared([loaded], ACCEPT_ANY)[0]:
                 seed = _fewest(loaded, known, trials)
-                slowdown = trials.slowdowns([seed], Sure(below=SHARED))[0]
+                slowdown = trials.slowdowns([seed], Accept(below=SHARED))[0]
                 if slowdown > SHARED:
                     return seed, slowdown
     return (), 1.0
@@ -130,7 +130,7 @@ def _fewest(flows: Trial, known: Known, trials: Trials) -> Trial:
         first = 0
         while first < len(flows):
             rest = flows[:first] + flows[first + size :]
-            if len(rest) > 1 and trials.shared([rest], GLANCE)[0]:
+            if len(rest) > 1 and trials.shared([rest], ACCEPT_ANY)[0]:
                 flows = rest
             else:
                 first += size
@@ -146,9 +146,9 @@ def _stride(pair: Pair, known: Known) -> int:
 def _through(
     seed: Trial, slowdown: float, known: Known, trials: Trials, beyond: Sequence[str] = ()
 ) -> list[Share]:
-    """The trunk that the links of ``seed`` cross, which slow each other down so much, and the one back.
+    """The trunk that the links of ``seed`` cross, and the one in the other direction.
 
-    The hosts ``beyond`` are known to be on its far side.
+    The links slow each other down ``slowdown`` times; the hosts ``beyond`` are known to be on the far side.
     """
     near, far = ([known.host(pair[end]) for pair in seed] for end in (0, 1))
     there = _Trunk(near, far, _rate(seed, known) / slowdown)
@@ -156,12 +156,12 @@ def _through(
     back = _Trunk(there.far, there.near, there.rate)
     shares = []
     for trunk in (there, back):
-        # As much as possible at once tells what it carries.
+        # As many flows as possible at once fill it.
         flows = _without_common_host(trunk.links(known), known)
         expected = trunk.slowdown(flows, known)
         if expected > _LEAST_CONTRAST:
             least = min(math.sqrt(expected), SHARED)
-            found = trials.slowdowns([flows], Sure(below=least, about=expected))[0]
+            found = trials.slowdowns([flows], Accept(below=least, near=expected))[0]
             if found > least:
                 trunk.rate = _rate(flows, known) / found
                 trunk.rate = trials.carried(_fair(flows, trunk.rate, known))
@@ -181,10 +181,10 @@ def _fair(flows: Trial, rate: float, known: Known) -> dict[Pair, float]:
 
 
 def _find_sides(trunk: _Trunk, beyond: Sequence[str], known: Known, trials: Trials) -> None:
-    """Find the hosts that send through the port of a trunk, and those that receive through it, as ``beyond``.
+    """Add to ``trunk`` the hosts that send through its port, and those that receive, as ``beyond`` do.
 
-    Beside links of the seed, which have that port in common and no other; where these do not show whether a
-    slow host does, beside all that are known by then.
+    Each host is tried beside links of the seed, which have that port in common and no other. Where these do
+    not show whether a slow host crosses it, the host is tried beside all links known by then.
     """
     seed = replace(trunk, near=[*trunk.near], far=[*trunk.far])
     trunk.far += [host for host in beyond if host not in trunk.far]
@@ -222,19 +222,19 @@ def _crosses(host: str, end: int, trunk: _Trunk, known: Known, trials: Trials) -
         return None
     # In the middle between what is to be expected if it does and if it does not.
     least = trunk.slowdown(company, known) * math.sqrt(contrast)
-    about = trunk.slowdown(trial, known) if contrast > _CLEAR_CONTRAST else math.inf
-    return trials.slowdowns([trial], Sure(least, about))[0] > least
+    near = trunk.slowdown(trial, known) if contrast > _CLEAR_CONTRAST else math.inf
+    return trials.slowdowns([trial], Accept(least, near))[0] > least
 
 
 def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Trials) -> list[Share]:
-    """The trunks of racks that are on the same side of ``outer``; its other side is beyond each of them."""
+    """The trunks of racks on the same side of ``outer``; the hosts of its other side are beyond them all."""
     inner: list[Share] = []
     sides = [list(dict.fromkeys(known.host(pair[end]) for pair in outer.pairs)) for end in (0, 1)]
     for here, there in (sides, sides[::-1]):
         order = [host for host in known.ranks_of() if host in here]
         for at, (one, other) in enumerate(pairwise(order if len(order) > 2 else [])):
             half = len(order) // 2
-            # Who is furthest comes first: it is in another rack, if there is any.
+            # The furthest host comes first: it is in another rack, if there is one.
             others = [
                 host
                 for host in (order[half:][::-1] if at < half else order[:half])
@@ -244,8 +244,8 @@ def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Tr
             if stays is None or leaves is None or any({stays, leaves} <= {*share.pairs} for share in inner):
                 continue
             seed = (stays, leaves)
-            if len(found) + len(inner) < _MOST_TRUNKS and trials.shared([seed], GLANCE)[0]:
-                slowdown = trials.slowdowns([seed], Sure(below=SHARED))[0]
+            if len(found) + len(inner) < _MOST_TRUNKS and trials.shared([seed], ACCEPT_ANY)[0]:
+                slowdown = trials.slowdowns([seed], Accept(below=SHARED))[0]
                 if slowdown > SHARED:
                     names = {share.name for share in (*found, *inner)}
                     through = _through(seed, slowdown, known, trials, there)
@@ -254,7 +254,7 @@ def _racks_within(outer: Share, found: Sequence[Share], known: Known, trials: Tr
 
 
 def _fastest(src: str, hosts: Sequence[str], known: Known) -> Pair | None:
-    """The fastest of the measured links from one host to others, the first of those; None without any."""
+    """The fastest measured link from ``src`` to ``hosts``, of equal ones to the first host; None without."""
     found = [pair for pair in known.beta if known.host(pair[0]) == src and known.host(pair[1]) in hosts]
     return min(found, key=lambda pair: (known.beta[pair], hosts.index(known.host(pair[1]))), default=None)
 

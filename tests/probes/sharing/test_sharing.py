@@ -8,7 +8,7 @@ import pytest
 from probes.sampling.samples import Place
 from probes.sharing.model import Share
 from probes.sharing.nics import nic_shares
-from probes.sharing.trials import GLANCE, MOST_TRIALS, Known, SpentError, Sure, Trials, attempts
+from probes.sharing.trials import ACCEPT_ANY, MOST_TRIALS, Accept, Known, SpentError, Trials, attempts
 from probes.sharing.trunks import one_at_a_time, trunk_shares
 
 
@@ -31,7 +31,7 @@ class Network:
     def __init__(self, ports, known=None, rate=1e9):
         self._ports, self._known, self._rate, self.asked = ports, known or {}, rate, []
 
-    def __call__(self, trials, sure):
+    def __call__(self, trials, accept):
         self.asked += trials
         return [max(1.02, *(self._load(trial, port) for port in self._ports), 0.0) for trial in trials]
 
@@ -93,12 +93,12 @@ def test_without_time_nothing_is_refuted():
     assert (
         nic_shares(
             Known(links(where), {}, where),
-            Trials(lambda trials, sure: [float("nan")] * len(trials), no_carry),
+            Trials(lambda trials, accept: [float("nan")] * len(trials), no_carry),
         )
         == []
     )
     with pytest.raises(SpentError):
-        Trials(lambda trials, sure: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared(
+        Trials(lambda trials, accept: [1.0] * len(trials), no_carry, made=MOST_TRIALS).shared(
             [((0, 1), (2, 3))]
         )
 
@@ -181,7 +181,7 @@ def test_a_link_that_waits_for_one_that_takes_all_is_seed_enough():
 def test_one_trial_alone_makes_no_trunk():
     where = places(4, 1)
     answers = iter([2.0])
-    trials = Trials(lambda asked, sure: [next(answers, 1.0) for _ in asked], no_carry)
+    trials = Trials(lambda asked, accept: [next(answers, 1.0) for _ in asked], no_carry)
     assert trunk_shares(Known(links(where), {(0, 2): 2.0}, where), trials) == ([], [])
 
 
@@ -242,32 +242,32 @@ def test_flows_share_a_port_when_they_take_as_long_as_one_after_the_other():
     wires = Wires({(0, 3), (1, 4)})
     tried = attempts(wires, Known(links(where), {}, where))
     shared, apart = ((0, 3), (1, 4)), ((0, 3), (2, 5))
-    assert tried([shared], Sure()) == [pytest.approx(2.0)]
+    assert tried([shared], Accept()) == [pytest.approx(2.0)]
     # Both at once, each alone, and as they looked slow, both again.
     assert wires.flows == [[*shared], [(0, 3)], [(1, 4)], [*shared]]
-    assert tried([apart], Sure()) == [pytest.approx(1.0)]
+    assert tried([apart], Accept()) == [pytest.approx(1.0)]
     assert wires.flows[4:] == [[*apart], [(0, 3)], [(2, 5)]]
     # What is known of a flow alone is not measured a third time.
-    assert tried([shared], Sure()) == [pytest.approx(2.0)]
+    assert tried([shared], Accept()) == [pytest.approx(2.0)]
     assert wires.flows[7:] == [[*shared], [(1, 4)], [*shared]]
 
 
-@pytest.mark.parametrize("sure", [GLANCE, Sure(below=2.1), Sure(about=1.95)])
-def test_what_is_sure_needs_no_second_look(sure):
+@pytest.mark.parametrize("accept", [ACCEPT_ANY, Accept(below=2.1), Accept(near=1.95)])
+def test_an_accepted_slowdown_is_not_measured_again(accept):
     where = places(6, 1)
     shared = ((0, 3), (1, 4))
     wires = Wires({*shared})
-    assert attempts(wires, Known(links(where), {}, where))([shared], sure) == [pytest.approx(2.0)]
+    assert attempts(wires, Known(links(where), {}, where))([shared], accept) == [pytest.approx(2.0)]
     assert wires.flows == [[*shared], [(0, 3)], [(1, 4)]]
 
 
-def test_of_a_slow_link_that_was_measured_alone_it_is_known_what_it_takes_alone():
+def test_a_slow_link_that_was_measured_alone_is_not_measured_alone_in_a_trial():
     where = places(6, 1)
     slow = dict.fromkeys(links(where), 1e-7)
     shared = ((0, 3), (1, 4))
     wires = Wires({*shared}, beta=1e-7)
     known = Known(slow, {}, where, alone=frozenset({(0, 3)}))
-    assert attempts(wires, known)([shared], GLANCE) == [pytest.approx(2.0)]
+    assert attempts(wires, known)([shared], ACCEPT_ANY) == [pytest.approx(2.0)]
     assert wires.flows == [[*shared], [(1, 4)]]
 
 
@@ -275,5 +275,5 @@ def test_of_a_slow_link_that_was_measured_alone_it_is_known_what_it_takes_alone(
 def test_a_trial_that_time_cuts_short_has_no_verdict(steps):
     where = places(6, 1)
     wires = Wires({(0, 3), (1, 4)}, deadline=steps)
-    (found,) = attempts(wires, Known(links(where), {}, where))([((0, 3), (1, 4))], Sure())
+    (found,) = attempts(wires, Known(links(where), {}, where))([((0, 3), (1, 4))], Accept())
     assert found != found
