@@ -10,7 +10,8 @@ from ccctl.errors import FoundProblem
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from probes.detection.declared import Edit, Held
+    from probes.detection.declared import Reconciled
+    from probes.detection.host_edits import Edit
     from probes.topology import Host, Topology
     from synth.nccl_graphs.planner import HostGraphs
 
@@ -25,7 +26,7 @@ class Judged:
     topology leads to, as they run on the corrected one, and of those planned for that.
     """
 
-    held: Held
+    held: Reconciled
     declared: str
     profile: str
     costs: tuple[tuple[float, float] | None, ...]
@@ -36,10 +37,10 @@ def held(declared: str, profile: str) -> Judged:
     """Hold one file against the other; raises what reading them raises."""
     from ccctl.arguments.topologies import read_topologies
     from ccctl.artifacts import codec
-    from probes.detection.declared import hold
+    from probes.detection.declared import reconcile
 
     topology = read_topologies([declared])
-    found = hold(topology, codec.read(profile, "profile").body)
+    found = reconcile(topology, codec.read(profile, "profile").body)
     if not found.pairs:
         console.doubt(f"{profile}: nothing that it measured is between devices of {declared}")
     rings = _Rings()
@@ -51,7 +52,7 @@ def held(declared: str, profile: str) -> Judged:
     return Judged(replace(found, topology=_with_findings(found)), declared, profile, costs, tuple(orders))
 
 
-def _with_findings(found: Held) -> Topology:
+def _with_findings(found: Reconciled) -> Topology:
     return replace(found.topology, findings=(*found.topology.findings, *found.findings))
 
 

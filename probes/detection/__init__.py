@@ -2,5 +2,6 @@
 
 In: what the readers of sysfs, NVML and files found. Out: one `Topology`, with what no source said derived
 from tables and what sources disagree on reported.
-Read `merge`, `derive`, `conflicts`, `gather`; `active` and `adapcc_probes` ask the hardware itself.
+Read `merge`, `derive`, `conflicts`, `gather`; `active` and `adapcc_probes` ask the hardware itself;
+`declared`, `host_edits` and `nic_speeds` correct a topology by a measured profile.
 """

@@ -15,7 +15,7 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.lab.toml import read_lab
 from exec.lab import lifecycle
-from probes.detection.declared import hold
+from probes.detection.declared import reconcile
 from probes.topology import Host, Nic, Topology
 
 pytestmark = [pytest.mark.netns, pytest.mark.mpi, pytest.mark.alone]
@@ -223,15 +223,15 @@ def test_what_was_declared_of_nics_is_held_against_what_the_lab_carries(lab):
     assert done.returncode == 0, done.stderr
     names = [f"gpu{number}" for number in range(1, 5)]
     # gpu3's NIC is slower than declared, and nothing is wrong with a file that says so.
-    found = hold(declared(names, {}), profile)
+    found = reconcile(declared(names, {}), profile)
     assert [(edit.what, edit.host) for edit in found.edits] == [("nic", "gpu3")] and not found.unexplained
     assert 20 < found.topology.hosts[2].nics[0].speed_mbit < 27
     right = declared(names, {"gpu3": 25})
-    assert hold(right, profile).findings == () and hold(right, profile).pairs == 12
+    assert reconcile(right, profile).findings == () and reconcile(right, profile).pairs == 12
 
 
 def test_a_slow_way_in_the_lab_is_no_slow_nic(lab):
     done, profile = lab("gpu[1-4]", **{"gpu1 -> gpu2": 20}).profile()
     assert done.returncode == 0, done.stderr
-    found = hold(declared([f"gpu{number}" for number in range(1, 5)], {}), profile)
+    found = reconcile(declared([f"gpu{number}" for number in range(1, 5)], {}), profile)
     assert found.edits == () and [one.where for one in found.unexplained] == ["gpu1/eth1"]

@@ -8,7 +8,7 @@ import pytest
 from gpu_boxes import ODD, box
 from measured_boxes import profile_of
 
-from probes.detection.declared import hold
+from probes.detection.declared import reconcile
 from probes.detection.merge import from_file
 from probes.paths.pci_tree import functions
 from probes.topology import FabricLink, Topology
@@ -62,7 +62,7 @@ def exchanged(host, a, b):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ODD)
 def test_a_right_topology_is_not_contradicted(name, seed):
-    found = hold(one(box(**ODD[name])), profile_of(one(box(**ODD[name])), seed=seed))
+    found = reconcile(one(box(**ODD[name])), profile_of(one(box(**ODD[name])), seed=seed))
     assert found.findings == () and found.topology == one(box(**ODD[name])) and found.pairs > 0
 
 
@@ -73,7 +73,7 @@ def test_no_recorded_topology_is_contradicted(path, factor):
     topology = from_file(path.read_bytes(), path.name)
     gpus = tuple(replace(gpu, index=at) for at, gpu in enumerate(topology.hosts[0].gpus))
     topology = one(replace(topology.hosts[0], gpus=gpus))
-    assert hold(topology, profile_of(topology, factor=factor, seed=5)).findings == ()
+    assert reconcile(topology, profile_of(topology, factor=factor, seed=5)).findings == ()
 
 
 @pytest.mark.skipif(not RIGHT, reason="the shared topology files are not beside this checkout")
@@ -82,8 +82,8 @@ def test_what_was_measured_on_a_dgx2_does_not_contradict_its_topology():
     topology = from_file((FILES / "hwloc/nvidiaDGX2.xml").read_bytes(), "dgx2")
     gpus = tuple(replace(gpu, index=at) for at, gpu in enumerate(topology.hosts[0].gpus))
     topology = one(replace(topology.hosts[0], gpus=gpus))
-    rates = np.full((len(gpus), len(gpus)), 1.048576 / 8e-3 / 1e0)
-    assert hold(topology, profile_of(topology, rates=rates)).findings == ()
+    rates = np.full((len(gpus), len(gpus)), (1 << 20) / 8e-6 / 1e9)
+    assert reconcile(topology, profile_of(topology, rates=rates)).findings == ()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -95,7 +95,7 @@ def test_nvlinks_that_are_not_there_are_found_and_taken_out(left, seed):
         replace(link, count=left) if {link.source, link.target} == dead else link for link in declared.fabric
     ]
     true = replace(declared, fabric=tuple(link for link in fabric if link.count))
-    found = hold(one(declared), profile_of(one(true), seed=seed))
+    found = reconcile(one(declared), profile_of(one(true), seed=seed))
     assert [(edit.what, edit.where) for edit in found.edits] == [("nvlink", "GPU2 and GPU5")]
     assert "declared 4 NVLinks" in found.edits[0].text and not found.unexplained
     counts = {
@@ -109,7 +109,7 @@ def test_nvlinks_that_are_not_there_are_found_and_taken_out(left, seed):
 def test_nvlinks_that_the_file_lacks_are_found():
     declared = box(4, [(0, 2)], nics=0)
     true = box(4, [(0, 2), (1, 3)], nics=0)
-    found = hold(one(declared), profile_of(one(true)))
+    found = reconcile(one(declared), profile_of(one(true)))
     assert [(edit.what, edit.where) for edit in found.edits] == [("nvlink", "GPU1 and GPU3")]
     assert "declared no NVLink" in found.edits[0].text and "4 NVLinks" in found.edits[0].text
     assert sorted(
@@ -121,7 +121,7 @@ def test_nvlinks_that_the_file_lacks_are_found():
 @pytest.mark.parametrize(("gpu", "lanes"), [(0, 4), (5, 4), (3, 1)])
 def test_a_pcie_link_that_is_narrower_is_found(gpu, lanes, seed):
     declared = box(8, nics=0)
-    found = hold(one(declared), profile_of(one(pcie(declared, gpu, max_width=lanes)), seed=seed))
+    found = reconcile(one(declared), profile_of(one(pcie(declared, gpu, max_width=lanes)), seed=seed))
     assert [(edit.what, edit.where) for edit in found.edits] == [("pcie", f"GPU{gpu}")]
     assert not found.unexplained
     corrected = functions(found.topology.hosts[0])[declared.gpus[gpu].bus_id]
@@ -133,7 +133,7 @@ def test_a_pcie_link_that_is_narrower_is_found(gpu, lanes, seed):
 def test_gpus_in_each_others_places_are_found(a, b, seed):
     # From one of these CPUs to the other goes less than half of what a switch carries.
     true = box(8, nics=0, intel=True)
-    found = hold(one(exchanged(true, a, b)), profile_of(one(true), seed=seed))
+    found = reconcile(one(exchanged(true, a, b)), profile_of(one(true), seed=seed))
     assert {edit.what for edit in found.edits} == {"place"} and not found.unexplained
     # Exchanging the neighbours of both comes to the same tree.
     pairs = {frozenset({2 * at, 2 * at + 1}) for at in range(4)}
@@ -152,7 +152,7 @@ def test_two_errors_at_once_are_both_named():
         for link in declared.fabric
         if {link.source, link.target} != dead
     ]
-    found = hold(one(declared), profile_of(one(replace(declared, fabric=tuple(fabric)))))
+    found = reconcile(one(declared), profile_of(one(replace(declared, fabric=tuple(fabric)))))
     assert {edit.where for edit in found.edits} == {"GPU0 and GPU1", "GPU6 and GPU7"}
 
 
@@ -161,7 +161,7 @@ def test_fewer_links_into_switches_are_found():
     fabric = [FabricLink(gpu.bus_id, "nvswitch", "switch", "nvlink", 12, "test") for gpu in host.gpus]
     declared = replace(host, fabric=tuple(fabric))
     true = replace(host, fabric=(replace(fabric[0], count=6), *fabric[1:]))
-    found = hold(one(declared), profile_of(one(true)))
+    found = reconcile(one(declared), profile_of(one(true)))
     assert [(edit.what, edit.where) for edit in found.edits] == [("nvlink", "GPU0")]
     assert found.topology.hosts[0].fabric_links() == 7 * 12 + 6
 
@@ -187,7 +187,7 @@ def hosts(*mbit):
     ],
 )
 def test_speeds_of_nics(declared, true, named, seed):
-    found = hold(hosts(*declared), profile_of(hosts(*true), factor=0.94, seed=seed))
+    found = reconcile(hosts(*declared), profile_of(hosts(*true), factor=0.94, seed=seed))
     assert {edit.host for edit in found.edits} == set(named) and {edit.what for edit in found.edits} <= {
         "nic"
     }
@@ -199,6 +199,6 @@ def test_speeds_of_nics(declared, true, named, seed):
 def test_a_slow_way_between_two_hosts_is_no_slow_nic():
     topology = hosts(100_000, 100_000, 100_000)
     profile = profile_of(topology, slow={(0, 2): 0.1, (0, 3): 0.1, (1, 2): 0.1, (1, 3): 0.1})
-    found = hold(topology, profile)
+    found = reconcile(topology, profile)
     assert found.edits == () and {finding.where for finding in found.unexplained} == {"n0/mlx5_0"}
     assert "lies between them" in found.unexplained[0].text

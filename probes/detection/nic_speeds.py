@@ -1,0 +1,111 @@
+"""Declared speeds of NICs against measured rates between hosts: wrong speeds, and paths that are slower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probes.detection.host_edits import Edit
+from probes.paths.measured_pairs import MeasuredPair, host_named
+from probes.paths.nearest_nic import nearest_nic
+from probes.topology import Finding, Gpu, Nic, Topology
+
+__all__ = ["NicSpeeds"]
+
+# Measured over declared speed of a NIC that is declared rightly: at least and at most.
+_LEAST, _MOST = 0.7, 1.25
+_STANDARD_MBIT = (1_000, 10_000, 25_000, 40_000, 50_000, 100_000, 200_000, 400_000, 800_000)
+
+# A NIC by the names of its host and its own.
+_Key = tuple[str, str]
+
+
+class NicSpeeds:
+    """The measured pairs whose NICs the topology has, the declared speed of each NIC and its best rate."""
+
+    def __init__(self, topology: Topology, pairs: Sequence[MeasuredPair]) -> None:
+        self._topology = topology
+        self._pairs: list[tuple[MeasuredPair, _Key, _Key]] = []
+        self._mbit: dict[_Key, int] = {}
+        self._best_gbs: dict[_Key, float] = {}
+        for pair in pairs:
+            src = _nic_of(topology, pair.src.host, pair.src.nic, pair.src_gpu)
+            dst = _nic_of(topology, pair.dst.host, pair.dst.nic, pair.dst_gpu)
+            if src is None or dst is None:
+                continue
+            keys = [(host, nic.name) for host, nic in (src, dst)]
+            self._pairs.append((pair, keys[0], keys[1]))
+            for key, (_, nic) in zip(keys, (src, dst), strict=True):
+                self._mbit[key] = nic.speed_mbit or 0
+                self._best_gbs[key] = max(self._best_gbs.get(key, 0.0), pair.gbs)
+
+    @property
+    def compared(self) -> int:
+        """How many pairs were compared."""
+        return len(self._pairs)
+
+    def corrected(self) -> tuple[Topology, list[Edit], list[Finding]]:
+        """(the topology with the speeds that were measured, its edits, pairs that still contradict it)."""
+        hosts, mbit, edits = {host.name: host for host in self._topology.hosts}, dict(self._mbit), []
+        for key in filter(self._is_wrong, self._best_gbs):
+            best_gbs, host = self._best_gbs[key], hosts[key[0]]
+            speed = _standard(best_gbs)
+            nics = tuple(replace(nic, speed_mbit=speed) if nic.name == key[1] else nic for nic in host.nics)
+            text = (
+                f"declared {mbit[key] / 1000:g} Gbit/s, measured at most {8 * best_gbs:.3g} Gbit/s in any "
+                f"pair: {speed / 1000:g} Gbit/s"
+            )
+            after = hosts[key[0]] = replace(host, nics=nics)
+            edits.append(Edit("nic", *key, text, host, after))
+            mbit[key] = speed
+        topology = replace(self._topology, hosts=tuple(hosts[host.name] for host in self._topology.hosts))
+        return topology, edits, self._unexplained(mbit)
+
+    def _is_wrong(self, key: _Key) -> bool:
+        """Whether a NIC carried more than declared, or less in every pair although other ends carry more."""
+        mbit, best_gbs = self._mbit[key], self._best_gbs[key]
+        if not mbit:
+            return False
+        if best_gbs > _MOST * mbit / 8000:
+            return True
+        others = {dst if src == key else src for _, src, dst in self._pairs if key in (src, dst)}
+        expected = max(min(mbit, self._mbit[other] or mbit) for other in others) / 8000
+        if best_gbs >= _LEAST * expected:
+            return False
+        # Either another end was seen faster, or every NIC falls short.
+        return any(self._best_gbs[other] > best_gbs / 0.9 for other in others) or best_gbs >= 0.9 * max(
+            self._best_gbs.values()
+        )
+
+    def _unexplained(self, mbit: dict[_Key, int]) -> list[Finding]:
+        """Pairs that measure other than the slower of their NICs."""
+        found = []
+        for pair, src, dst in self._pairs:
+            expected = min(mbit[src], mbit[dst]) / 8000
+            if expected and (pair.high_gbs < _LEAST * expected or pair.low_gbs > _MOST * expected):
+                text = (
+                    f"to {dst[0]}: {8 * pair.gbs:.3g} Gbit/s measured, {8 * expected:.3g} declared; other "
+                    "pairs of both are faster, so it lies between them"
+                )
+                found.append(Finding("declared-pair", "/".join(src), text))
+        return found
+
+
+def _nic_of(topology: Topology, name: str, nic: str, gpu: Gpu | None) -> tuple[str, Nic] | None:
+    """(host, NIC) of an end: the NIC that the rank names, else the nearest of its GPU, else the only one."""
+    host = host_named(topology, name)
+    if host is None or len(topology.hosts) == 1:
+        return None
+    found = next((one for one in host.nics if nic and nic in (one.name, one.rdma_device)), None)
+    if found is None and gpu is not None:
+        found = nearest_nic(host, gpu)
+    if found is None and len(host.physical_nics) == 1:
+        found = host.physical_nics[0]
+    return None if found is None else (host.name, found)
+
+
+def _standard(gbs: float) -> int:
+    """The standard speed of which ``gbs`` is 75 to 102 %, in Mbit/s; without one, ``gbs`` itself."""
+    mbit = gbs * 8000
+    fitting = (speed for speed in _STANDARD_MBIT if 0.75 * speed <= mbit <= 1.02 * speed)
+    return next(fitting, max(1, round(mbit)))
