@@ -26,7 +26,7 @@ def device_of(comm: Any) -> Device:
 
 
 def on_one_host(comm: Any) -> bool:
-    """Whether all ranks share a host, alike on each; collective."""
+    """Whether all ranks are on one host; collective, the same on each rank."""
     from mpi4py import MPI
 
     mates = comm.Split_type(MPI.COMM_TYPE_SHARED)

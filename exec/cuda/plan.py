@@ -12,7 +12,7 @@ from exec.cuda.kernel.device import Device, Kernels
 from exec.cuda.kernel.encode import Encoded, encoded, wire_protocol_of
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import Interpreter
-from exec.cuda.kernel.proxies import FarFifos, Proxy
+from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.cuda.kernel.source import THREADS
 from exec.cuda.select import Choice, choose
 from exec.cuda.streams.contexts import Contexts, role_of
@@ -129,10 +129,10 @@ class _Kernel:
         self._comm, self._device = comm, device
         self._arena = device.memory(int(places.sizes[rank]))
         bases, self._opened = arena_bases(comm, device, places, self._arena, host_of)
-        far = FarFifos(table, places, own, host_of, every, lambda size: device.pinned((size,), "uint8"))
+        remote = RemoteFifos(table, places, own, host_of, every, lambda size: device.pinned((size,), "uint8"))
         self._messages = comm.Dup()
-        self._proxy = Proxy(self._messages, far.ends)
-        self._machine = Interpreter(device, kernels, table, places, bases, own, far=far)
+        self._proxy = Proxy(self._messages, remote.ends)
+        self._machine = Interpreter(device, kernels, table, places, bases, own, remote=remote)
 
     def run(self, addresses: tuple[int, int, int]) -> None:
         self._proxy.begin()

@@ -32,7 +32,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Choice:
-    """``executor``: one persistent kernel a GPU (with proxies between hosts), or contexts on streams; why.
+    """``executor``: one persistent kernel a GPU (between hosts with proxies), or contexts on streams.
 
     ``wires`` says for each pair of ranks with a connection how it is carried: "peer" by loads and stores
     or copies between GPUs, "nccl", "direct" by an MPI that reads GPU memory, "staged" through pinned
@@ -45,11 +45,11 @@ class Choice:
 
 
 def choose(program: Program, facts: Facts) -> Choice:
-    """The interpreter where GPUs of a host see each other, and what leaves it is staged; else contexts.
+    """The interpreter if GPUs of a host see each other and messages between hosts are staged; else contexts.
 
     GC3's kernel has the lower cost for each step, but all its threadblocks must run at the same time and
-    reach the memory of their peers. Between hosts a proxy carries what it stages in the memory of the host;
-    what NCCL or MPI fetches out of a GPU's memory needs no such copy. O(threadblocks).
+    reach the memory of their peers. Between hosts it stages messages in host memory, which a proxy carries;
+    contexts need no such copy where NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}

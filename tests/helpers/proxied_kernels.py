@@ -7,7 +7,7 @@ from exec.cuda.kernel.diagnosis import waiters
 from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.proxies import FarFifos, Proxy
+from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.program import expected_output
 from exec.program.layout import Layout
 from synth.program import OUTPUT
@@ -22,12 +22,12 @@ def proxied_task(comm, request, progress):
     places = arenas(table, hosts)
     own = range(hosts.index(host), hosts.index(host) + hosts.count(host))
     memory = [_aligned(int(size)) for size in places.sizes]
-    far = FarFifos(table, places, own, hosts, hosts, _aligned)
-    assert far.ends, "nothing crosses hosts"
+    remote = RemoteFifos(table, places, own, hosts, hosts, _aligned)
+    assert remote.ends, "nothing crosses hosts"
     launch = _Launch(library(dtype, "sum"), table, places.links, [each.ctypes.data for each in memory], own)
     first = table.blocks_of(own[0]).start
-    far.point(launch.links, range(first, first + len(launch.blocks)))
-    proxy, bad = Proxy(comm, far.ends), 0
+    remote.point(launch.links, range(first, first + len(launch.blocks)))
+    proxy, bad = Proxy(comm, remote.ends), 0
     for number in range(launches):
         inputs = {
             rank: bits_of(expected_output.given(layout, rank, np.dtype(dtype), "sum"), dtype) for rank in own

@@ -32,7 +32,7 @@ __all__ = [
     "wire_protocol_of",
 ]
 
-# How the kernel's messages tell that they are there: by a count, or in each of their lines.
+# How a receiver knows that a message has come: by a count of messages, or by a flag in each line of it.
 WireProtocol = Literal["Simple", "LL"]
 # The columns; exec.cuda.kernel.source turns them into the kernel's enumerations.
 BLOCK = (
@@ -83,7 +83,7 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Of a message; by LL each 8 bytes take a line of 16."""
+        """Bytes of a FIFO's slot; by LL each 8 bytes of data take a line of 16."""
         size_bytes = self.tile * self.itemsize
         return -(-size_bytes // 8) * 16 if self.wire_protocol == "LL" else size_bytes
 
@@ -101,10 +101,10 @@ class Encoded:
 
 
 def wire_protocol_of(program: Program) -> WireProtocol:
-    """How the kernel carries a program's messages: by LL only what asks for it.
+    """The protocol by which the kernel carries a program's messages: LL if it asks for LL, else Simple.
 
-    What asks for LL128 goes by Simple: that a line of 128 bytes comes in order is a promise of NVLink that
-    nothing here could test.
+    LL128 becomes Simple: it needs stores of 128 bytes to arrive in order, as NVLink guarantees, which has not
+    been tested here.
     """
     return "LL" if program.protocol == "LL" else "Simple"
 

@@ -55,7 +55,7 @@ class Arenas:
 def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
     """The arenas of all ranks: counts first, then places; O(threadblocks).
 
-    FIFOs between ranks of different hosts, where ``host_of`` says so, have their places elsewhere.
+    With ``host_of``, the host of each rank, FIFOs between hosts get no slots here: they are in pinned memory.
     """
     fifos = len(encoded.room)
     sender, receiver = (np.full(fifos, -1, dtype=np.int64) for _ in range(2))

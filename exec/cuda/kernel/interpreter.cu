@@ -9,8 +9,8 @@
 // PCIe too, which has no atomics between peers.
 //
 // By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
-// 4 of flag, the number of the message. Halves are written and read whole, so whoever sees the flag has the data:
-// no release, and no wait for a whole slice, at half of the bandwidth.
+// 4 of flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag
+// has its data, without a release and without waiting for the whole slice, at half of the bandwidth.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -28,7 +28,7 @@ struct Bfloat {
 #else
 
 #define DEVICE __device__ __forceinline__
-// A call: what it needs of registers is not added to what its caller keeps.
+// Not inlined, so that its registers do not add to those of its caller.
 #define APART __device__ __noinline__
 // Two blocks on a multiprocessor; for Volta the compiler needs more registers than that leaves.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
@@ -89,7 +89,7 @@ DEVICE void store_bits(void* at, const Bits& bits) {
                  "r"(bits.word[2]), "r"(bits.word[3])
                  : "memory");
 }
-// A line of LL: its halves are whole, whatever comes between them.
+// A line of LL: each half of 8 bytes is atomic.
 DEVICE void store_line(void* at, u64 data, unsigned flag) {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(at), "r"(static_cast<unsigned>(data)),
                  "r"(flag), "r"(static_cast<unsigned>(data >> 32))
@@ -306,7 +306,7 @@ struct Waiter {
         }
     }
 
-    // The data of a line, once its flag is there. Of a block any thread may give up, one of them tells.
+    // Wait for a line's flag and take its data. Each thread of a block may give up; only the first writes a record.
     DEVICE bool line(const void* at, i64 number, i64 peer, u64& data) const {
         u64 begun = 0;
         for (unsigned tries = 0;; ++tries) {
@@ -339,7 +339,7 @@ struct Waiter {
     }
 };
 
-// ---- moving by lines: `in` and `out` are those of the messages received and sent (either may be absent)
+// ---- moving by LL: `in` and `out` are the lines of the message received and of that sent (either may be absent)
 
 template <class T, class Op>
 APART bool move_lines(const Operands<T>& operands, const char* in, char* out, i64 length, const Waiter& waiter,
@@ -368,8 +368,8 @@ APART bool move_lines(const Operands<T>& operands, const char* in, char* out, i6
 
 // ---- the interpreter
 
-// Of a block: whether it goes on, and by LL whether all its threads have got their lines, for slices in turn.
-struct Together {
+// Of a block: whether it goes on; by LL whether all threads got their lines, for this message and the next in turn.
+struct BlockState {
     int alive, whole[2];
 };
 
@@ -383,7 +383,7 @@ struct Machine {
 
 template <class T, class Op>
 DEVICE void interpret(const Machine& machine) {
-    SHARED(Together, block_state);
+    SHARED(BlockState, block_state);
     unsigned turn = 0;
     constexpr i64 PACK = 16 / sizeof(T);
     const i64* block = machine.blocks + block_number() * BLOCK_COLUMNS;
@@ -436,7 +436,7 @@ DEVICE void interpret(const Machine& machine) {
                 if (does && count > 0) {
                     const i64 offset = skipped + first;
 #ifdef LL
-                    // Twice the bytes, in whole lines; one slice is all of a message.
+                    // A slot has twice the bytes of a message, in whole lines; a message is one slice.
                     const i64 place = (machine.tile * sizeof(T) + 7) / 8 * 16;
                     char* in = nullptr;
                     if (does & RECEIVES)

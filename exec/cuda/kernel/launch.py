@@ -10,7 +10,7 @@ from exec.cuda.kernel.device import Device, Kernels, refuse_too_many
 from exec.cuda.kernel.diagnosis import waiters
 from exec.cuda.kernel.encode import BLOCK, RECORD, Encoded
 from exec.cuda.kernel.fifo_memory import Arenas
-from exec.cuda.kernel.proxies import FarFifos
+from exec.cuda.kernel.proxies import RemoteFifos
 from exec.cuda.kernel.rows import STEP
 from exec.cuda.kernel.source import THREADS
 from probes.columns import Indices
@@ -27,7 +27,7 @@ Addresses = Sequence[tuple[int, int, int]]
 class Interpreter:
     """The threadblocks of ``ranks`` (adjacent ones) in one cooperative kernel.
 
-    ``bases`` says where this process sees each rank's arena, ``far`` where FIFOs between hosts end. Raises
+    ``bases`` says where this process sees each rank's arena; ``remote`` are the FIFOs between hosts. Raises
     UnavailableError where the threadblocks do not all fit on the GPU at once.
     """
 
@@ -41,15 +41,15 @@ class Interpreter:
         ranks: range,
         *,
         limit_s: float = LIMIT_S,
-        far: FarFifos | None = None,
+        remote: RemoteFifos | None = None,
     ) -> None:
         self._device, self._kernels, self._encoded, self._ranks = device, kernels, encoded, ranks
         rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
         refuse_too_many(len(rows), kernels.resident, device.multiprocessors)
         blocks, steps = own_tables(encoded, ranks)
         links = places.links(encoded, bases, rows)
-        if far is not None:
-            far.point(links, rows)
+        if remote is not None:
+            remote.point(links, rows)
         tables = (blocks, steps, encoded.more, links)
         self._blocks = len(rows)
         self._tables = [device.uploaded(table) for table in tables]

@@ -1,12 +1,12 @@
-"""FIFOs between hosts, for the persistent kernel: a thread of the host carries their messages (GC3 Sec. 5).
+"""FIFOs between hosts, for the persistent kernel: a proxy, a CPU thread, carries their slices (GC3 Sec. 5).
 
-A kernel reaches no memory of another host. So each end of such a FIFO has places and counts of its own in
-memory of its host that the kernel reaches, and the kernel does to them what it does to a peer's: it needs to
-know nothing of this. At the sender the proxy waits for the count of what was put in, sends the slice to
-the receiver's proxy and counts it as taken out; there it waits for room, receives into a place, and
-counts it as put in. A rank sends and receives through its NIC, so it has one proxy.
+A kernel cannot reach memory of another host. Each end of such a FIFO therefore has its own slots and counts
+in pinned memory of its host, and the kernel uses them as it uses those of a peer. The sender's proxy waits
+until the kernel has counted a slice as put in, sends it to the receiver's proxy and counts it as taken out.
+The receiver's proxy waits for room, receives the slice into a slot and counts it as put in. Each rank has one
+proxy, as it sends and receives through one NIC. A slice is one MPI message.
 
-The counts are plain words, written after what they count: on x86, as here, others see them in that order.
+Counts are plain words, written after the data that they count; x86 keeps stores in that order.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from exec.cuda.kernel.rows import DOES, STEP
 from exec.program.dtypes import Array
 from probes.columns import Indices
 
-__all__ = ["FarEnd", "FarFifos", "Proxy"]
+__all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 
 _LINE_BYTES = 128
 _PACK_BYTES = 16
-# Looks without a message before the thread lets others have its core, and for how long.
-_LOOKS, _NAP_S = 200, 50e-6
+# After so many polls without a message the thread sleeps for so long, so that others get its core.
+_POLLS, _NAP_S = 200, 50e-6
 
 
 @dataclass(eq=False)
-class FarEnd:
-    """One end of a FIFO: its counts (put in, taken out), its places, and the bytes of a launch's slices.
+class RemoteEnd:
+    """One end of a FIFO between hosts: its counts (put in, taken out), its slots, its slices of a launch.
 
-    ``spans[n]`` is where the n-th slice of a launch begins in its place, and its bytes: alike on both ends.
+    ``spans[n]`` is (first byte within its slot, bytes) of the n-th slice of a launch, the same on both ends.
+    ``peer`` is the other end's process, ``places[slot]`` the bytes of a slot, which holds ``slices`` slices.
     """
 
     fifo: int
@@ -48,7 +49,7 @@ class FarEnd:
     places: Array
     spans: list[tuple[int, int]]
     slices: int
-    # How many were begun, and how many are through, of all launches.
+    # Slices whose message was begun, and whose message is complete, over all launches.
     begun: int = 0
     through: int = 0
     under_way: deque[Any] = field(default_factory=deque)
@@ -65,11 +66,11 @@ class FarEnd:
         return slice_bytes
 
 
-class FarFifos:
-    """All ends between hosts of the ranks that run here, and the memory they lie in.
+class RemoteFifos:
+    """The ends of all FIFOs between hosts of the ``ranks`` that run here, and their memory.
 
     ``host_of`` numbers each rank's host, ``process_of`` is its process in the communicator. ``memory(bytes)``
-    gives zeroed bytes that the host and the kernel see at one address.
+    returns zeroed memory that the host and the kernel see at one address.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class FarFifos:
         memory: Callable[[int], Array],
     ) -> None:
         self._encoded = encoded
-        self.ends: list[FarEnd] = []
+        self.ends: list[RemoteEnd] = []
         pairs = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
         for fifo, (sender, receiver) in enumerate(pairs):
             if host_of[sender] == host_of[receiver]:
@@ -92,7 +93,7 @@ class FarFifos:
                     self.ends.append(self._end(fifo, outgoing, process_of[other], memory))
 
     def point(self, links: Indices, blocks: range) -> None:
-        """Put these ends in the place of the peers' in the kernel's table of addresses of ``blocks``."""
+        """Write the addresses of these ends into ``links``, the kernel's table for ``blocks``."""
         fifos = self._encoded.fifos[blocks.start : blocks.stop]
         for end in self.ends:
             way = "out" if end.outgoing else "in"
@@ -102,20 +103,20 @@ class FarFifos:
             links[row, LINK.index(f"{way}_head")] = put_in
             links[row, LINK.index(f"{way}_credit")] = taken_out
 
-    def _end(self, fifo: int, outgoing: bool, peer: int, memory: Callable[[int], Array]) -> FarEnd:
+    def _end(self, fifo: int, outgoing: bool, peer: int, memory: Callable[[int], Array]) -> RemoteEnd:
         encoded = self._encoded
         room, place_bytes = int(encoded.room[fifo]), encoded.place_bytes
         whole = memory(2 * _LINE_BYTES + room * place_bytes)
         counts: Indices = whole[: 2 * _LINE_BYTES].view(np.int64)[:: _LINE_BYTES // 8]
         slots = whole[2 * _LINE_BYTES :].reshape(room, place_bytes)
         spans = _spans(encoded, fifo, outgoing)
-        return FarEnd(fifo, outgoing, peer, counts, slots, spans, encoded.slices)
+        return RemoteEnd(fifo, outgoing, peer, counts, slots, spans, encoded.slices)
 
 
 def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]:
-    """Of each slice that a launch moves through a FIFO, in order, where it begins in its place and its bytes.
+    """(first byte within its slot, bytes) of each slice that a launch moves through a FIFO, in order.
 
-    The kernel's own division: tiles, in each the steps of the threadblock, of each step its slices.
+    Slices are cut as the kernel cuts them: tiles, in each the steps of the threadblock, in each its slices.
     """
     (tb,) = np.flatnonzero(encoded.fifos[:, 0 if outgoing else 1] == fifo)
     block = encoded.blocks[tb]
@@ -137,13 +138,13 @@ def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]
 
 
 class Proxy:
-    """The thread that carries the messages of all ends of this process while a kernel runs.
+    """The thread that carries the slices of all ends of this process while a kernel runs.
 
-    ``begin`` before a launch; ``end`` when the kernel has ended returns once all that it sent has left.
-    Errors of the network are raised there. ``close`` is collective: nothing may be under way.
+    Call ``begin`` before a launch and ``end`` after the kernel has ended: it returns when all messages are
+    complete and raises errors of the network. Call ``close`` when no launch is under way.
     """
 
-    def __init__(self, comm: Any, ends: Sequence[FarEnd]) -> None:
+    def __init__(self, comm: Any, ends: Sequence[RemoteEnd]) -> None:
         self._comm, self._ends = comm, ends
         self._goal = 0
         self._stopped = False
@@ -151,7 +152,7 @@ class Proxy:
         self._thread: Thread | None = None
 
     def begin(self) -> None:
-        """Carry what one more launch moves."""
+        """Start to carry the slices of one more launch."""
         self._goal += 1
         if not self._ends:
             return
@@ -159,7 +160,7 @@ class Proxy:
         self._thread.start()
 
     def end(self) -> None:
-        """Wait until all messages of the launch are through; raises what went wrong meanwhile."""
+        """Wait until all messages of the launch are complete; raises the thread's error."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -167,12 +168,12 @@ class Proxy:
             raise self._error
 
     def stop(self) -> None:
-        """Carry nothing more: the kernel gave up."""
+        """End the thread before all messages are complete, after the kernel gave up."""
         self._stopped = True
         self.end()
 
     def close(self) -> None:
-        """Take back the receives whose messages never came, as after a stop."""
+        """Cancel receives that are still open, as after a stop."""
         for end in self._ends:
             while end.under_way:
                 request = end.under_way.popleft()
@@ -186,16 +187,16 @@ class Proxy:
             while not self._stopped and not all(self._is_through(end) for end in self._ends):
                 moved = [self._send(end) if end.outgoing else self._receive(end) for end in self._ends]
                 idle = 0 if any(moved) else idle + 1
-                if idle > _LOOKS:
+                if idle > _POLLS:
                     time.sleep(_NAP_S)
         except BaseException as error:
             self._error = error
 
-    def _is_through(self, end: FarEnd) -> bool:
+    def _is_through(self, end: RemoteEnd) -> bool:
         return end.through >= self._goal * len(end.spans)
 
-    def _send(self, end: FarEnd) -> bool:
-        """Send what the kernel has put in, count what has left; whether anything did either."""
+    def _send(self, end: RemoteEnd) -> bool:
+        """Begin to send slices that the kernel has put in, count those sent; whether there was any."""
         before = end.begun + end.through
         while end.begun < int(end.counts[0]):
             view = end.view(end.begun)
@@ -204,8 +205,8 @@ class Proxy:
         self._count(end, 1)
         return end.begun + end.through > before
 
-    def _receive(self, end: FarEnd) -> bool:
-        """Receive into what the kernel has emptied, count what has come; whether anything did either."""
+    def _receive(self, end: RemoteEnd) -> bool:
+        """Begin to receive slices for which there is room, count those received; whether there was any."""
         before = end.begun + end.through
         last = min(int(end.counts[1]) + end.room, self._goal * len(end.spans))
         while end.begun < last:
@@ -215,8 +216,8 @@ class Proxy:
         self._count(end, 0)
         return end.begun + end.through > before
 
-    def _count(self, end: FarEnd, counter: int) -> None:
-        """Tell the kernel how many are through without a gap."""
+    def _count(self, end: RemoteEnd, counter: int) -> None:
+        """Write to the kernel's counter how many slices are complete, up to the first that is not."""
         through = end.through
         while end.under_way and (end.under_way[0] is None or end.under_way[0].Test()):
             end.under_way.popleft()

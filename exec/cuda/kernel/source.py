@@ -20,8 +20,8 @@ OPTIONS = ("--std=c++17",)
 def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
     """CUDA C++ with ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide`` for one type and operator.
 
-    The interpreter's messages go by ``wire_protocol``. It needs no header, so that it compiles wherever there
-    is a compiler.
+    The interpreter carries messages by ``wire_protocol``. The text includes no header, so that it compiles
+    wherever there is a compiler.
     """
     return "\n".join(
         (

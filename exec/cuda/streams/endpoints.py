@@ -22,8 +22,8 @@ def arena_bases(
 ) -> tuple[list[int], list[int]]:
     """(where this process sees each rank's arena, those that it opened); 0 for ranks it does not talk to.
 
-    Collective over ``comm``; ``arena`` is this rank's own memory. Where ``host_of`` numbers the hosts,
-    those of other hosts stay closed.
+    Collective over ``comm``; ``arena`` is this rank's own memory. With ``host_of``, the host
+    of each rank, arenas of other hosts are not opened.
     """
     rank, runtime = comm.Get_rank(), device.cupy.cuda.runtime
     with device.told():

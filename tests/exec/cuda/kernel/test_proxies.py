@@ -10,7 +10,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.dsl_file import compiled_algorithm
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.proxies import FarFifos, Proxy
+from exec.cuda.kernel.proxies import Proxy, RemoteFifos
 from exec.launcher.run import World, run_ranks
 from exec.program.layout import Layout
 from synth.compiler.lower import lower
@@ -26,7 +26,7 @@ def tables(program, hosts, count=4000, **cut):
     table = encoded(Layout(program, count), 4, **cut)
     places = arenas(table, hosts)
     ends = [
-        FarFifos(table, places, range(rank, rank + 1), hosts, range(len(hosts)), zeros).ends
+        RemoteFifos(table, places, range(rank, rank + 1), hosts, range(len(hosts)), zeros).ends
         for rank in range(len(hosts))
     ]
     return table, places, ends
