@@ -116,7 +116,7 @@ class CudaPlan:
 
 
 class _Kernel:
-    """GC3: one persistent kernel, the FIFOs in peer memory; between hosts a proxy carries them."""
+    """GC3: one persistent kernel; FIFOs are in peer memory, and a proxy carries those between hosts."""
 
     def __init__(
         self, comm: Any, device: Device, kernels: Kernels, layout: Layout, itemsize: int, hosts: Sequence[str]

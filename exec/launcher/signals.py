@@ -14,15 +14,17 @@ from typing import Any
 __all__ = ["deferred", "hear_interrupts", "told_to_end", "unwinding"]
 
 _heard: list[int] = []
-# Until then code in C that has swallowed an exception has mostly returned.
+# A swallowed signal is sent again after so long: by then the C code has mostly returned.
 _AGAIN_S = 0.05
+# The hook of unraisable exceptions that was there before ours.
 _before: list[Callable[[Any], object]] = []
 
 
 def hear_interrupts() -> None:
     """Let ``told_to_end`` know of Ctrl-C from here on, and of nothing that was before.
 
-    What raises in a function that C calls, as the compiler of loops does, is swallowed: it is sent again.
+    An exception in a Python function that C calls back, as LLVM does while it compiles, is swallowed. If a
+    signal raised it, the signal is sent again.
     """
     _heard.clear()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -41,6 +43,7 @@ def told_to_end() -> int:
 
 
 def _swallowed(unraisable: Any) -> None:
+    """The hook of unraisable exceptions: sends the last signal heard again if that raised this one."""
     if not _heard or not isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
         _before[-1](unraisable)
         return

@@ -1,9 +1,9 @@
 """Tuner files of NCCLX (``comms/ncclx/meta/tuner`` of meta-pytorch/torchcomms), CSV and JSON.
 
-A rule fits by the collective, the nodes, the ranks of a node and the bytes for each rank, nBytes / nRanks
-rounded down, as an interval; the first that fits counts, and what none fits is NCCLX's own choice. A word or
-a number that is not understood ends the communicator's initialization, so a header must be a comment. A file
-is JSON if its name ends in .json.
+A rule matches a collective, a number of nodes, of ranks per node, and an interval of bytes per rank (nBytes /
+nRanks rounded down). The first rule that matches counts; without one NCCLX chooses by itself. A field that it
+cannot read ends the communicator's initialization, so the header is a comment. NCCLX reads a file as JSON if
+its name ends in .json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_END = (1 << 64) - 1
 
 
 def csv_text(table: Lines, notes: Sequence[str] = ()) -> str:
-    """The file as CSV; commas within brackets divide no fields."""
+    """The rules as CSV; NCCLX does not split fields at the commas of intervals."""
     rows = [
         f"{rule['collective']},{rule['bytesPerRank']},{rule['algorithm']},{rule['protocol']},"
         f"{rule['channels']},{rule['nNodes']},{rule['nLocalRanks']}"
@@ -32,7 +32,7 @@ def csv_text(table: Lines, notes: Sequence[str] = ()) -> str:
 
 
 def json_text(table: Lines) -> str:
-    """The same as JSON, which has no comments."""
+    """The rules as JSON, which has no place for notes."""
     names = ("collective", "bytesPerRank", "nNodes", "nLocalRanks")
     rules = [
         {
@@ -45,7 +45,7 @@ def json_text(table: Lines) -> str:
 
 
 def _rules(table: Lines) -> Iterator[dict[str, Any]]:
-    """The lines of NCCL's form as rules; raises UsageError where the ranks of nodes are unequal."""
+    """The lines of an NCCL tuner file as rules; raises UsageError for nodes with unequal numbers of ranks."""
     for (collective, nodes, ranks), lines in sorted(table.items()):
         each, rest = divmod(int(ranks), int(nodes))
         if rest:

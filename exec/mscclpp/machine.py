@@ -106,18 +106,17 @@ class Machine:
         self.inputs[launch, rank] = here.input.copy()
 
     def end(self, rank: int, launch: int) -> None:
-        """Keep the output of a launch: a rank may end before another has begun, in a plan that is wrong."""
+        """Keep a rank's output until all ranks have begun the launch; in a wrong plan it may end before."""
         self.outputs[launch, rank] = self.ranks[rank].output.copy()
 
     def wrong(self) -> int:
-        """How many numbers are not what the collective says, of launches that all ranks have begun by now."""
+        """How many numbers are wrong in kept outputs whose launch all ranks have begun; drops these."""
         found = 0
         for launch, rank in list(self.outputs):
-            inputs = [self.inputs.get((launch, source)) for source in range(self.plan.ranks)]
-            known = [one for one in inputs if one is not None]
-            if len(known) == self.plan.ranks:
-                output = self.outputs.pop((launch, rank))
-                found += int((output != expected_output(self.plan.collective, known, rank)).sum())
+            keys = [(launch, source) for source in range(self.plan.ranks)]
+            if all(key in self.inputs for key in keys):
+                right = expected_output(self.plan.collective, [self.inputs[key] for key in keys], rank)
+                found += int((self.outputs.pop((launch, rank)) != right).sum())
         return found
 
     def atoms(self, rank: int, block: int, operation: Operation, launch: int, unit: int = -1) -> list[Atom]:

@@ -15,7 +15,7 @@ from synth.compiler.lower import lower
 from synth.methods import direct, ring, tree
 from synth.network import Link, build
 
-STEP_S, RUN_S, SWITCH_S = 0.1e-6, 0.4e-6, 3e-6
+SWITCH_S = 3e-6
 MIB = 1 << 20
 
 

@@ -8,7 +8,7 @@ _CUBE_MESH = [
     *((a + half, b + half) for half in (0, 4) for a in range(4) for b in range(a)),
     *((a, a + 4) for a in range(4)),
 ]
-# Keywords of `box` for machines whose order of GPUs matters.
+# Keywords of `box` for machines on which the order of GPUs in a ring matters.
 ODD = {
     "8 GPUs, PCIe alone": {"gpus": 8, "nics": 4},
     "8 GPUs, three bridges across": {"gpus": 8, "links": [(0, 4), (1, 5), (2, 6)], "nics": 2},

@@ -1,4 +1,4 @@
-"""Profiles as a topology's links should measure, with noise: what a right topology looks like measured."""
+"""Profiles of a topology: its links at the rates that are expected of them, with noise."""
 
 from itertools import permutations
 

@@ -1,8 +1,7 @@
-"""NCCL's parser of XML, step by step as src/graph/xml.cc of NCCL 2.30.7 has it, with what it refuses.
+"""A port of NCCL's XML parser, src/graph/xml.cc of NCCL 2.30.7, with all that it refuses.
 
-It is no parser of XML: only spaces and line feeds divide, an element's attributes follow one space each, a
-value ends at its quote whatever it holds, and there is neither a declaration nor an entity. RCCL's is the
-same.
+It reads less than XML: only spaces and line feeds separate, each attribute follows exactly one space, a value
+ends at its quote whatever it holds, and there are neither declarations nor entities. RCCL's is the same.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ GRAPHS = {"graphs": {"graph": {"channel": {"gpu": {}, "net": {}}}}}
 
 
 class RefusedError(Exception):
-    """What NCCL would end with."""
+    """NCCL would end with an error."""
 
 
 @dataclass
@@ -120,7 +119,7 @@ class _Reader:
 
 
 def parse(content, form=GRAPHS, most=65536):
-    """The root of a file as NCCL sees it, without elements that it does not know. Raises RefusedError."""
+    """The root element as NCCL reads it, without elements that it does not know. Raises RefusedError."""
     reader = _Reader(content.decode("latin-1"))
     reader.root = None
     if reader.inside(None, form, 0) > most:

@@ -1,6 +1,6 @@
-"""Runs ``ccctl ARGUMENTS`` as `warm_commands.WarmCommands` does, for shells that tests start.
+"""Runs ``ccctl ARGUMENTS`` through `warm_commands.WarmCommands`, for shells that tests start.
 
-Where the socket of those commands is not at hand, as inside a lab, Python starts anew.
+Without their socket, as inside a lab, it starts a new Python instead.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def _control():
-    """The socket to ask through, where this process has inherited it; else None."""
+    """The socket of `WarmCommands` if this process has inherited it, else None."""
     try:
         found = socket.socket(fileno=int(os.environ["CCCTL_TESTS_CONTROL"]))
     except (KeyError, ValueError, OSError):

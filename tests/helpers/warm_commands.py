@@ -2,7 +2,7 @@
 
 That is most of the time of a short command. Each is a process of its own, with its arguments, its folder and
 its streams, and the first one has done nothing but import and read the options of all commands. It ends as
-Python does, but for taking all modules apart, which takes longer than a short command.
+Python does, except that modules are not cleared: that takes longer than a short command.
 """
 
 import atexit
@@ -39,7 +39,7 @@ class WarmCommands:
     def run(self, words, text, folder, timeout, script=None):
         """As ``subprocess.run`` of ``ccctl WORDS`` in ``folder``, with ``text`` on its standard input.
 
-        With a ``script``, of ``python -P -c SCRIPT WORDS`` instead, which finds the helpers of tests.
+        With a ``script`` as ``python -P -c SCRIPT WORDS`` instead, which can import the helpers of tests.
         """
         self._start()
         variables = None if script is None else dict(os.environ)
@@ -78,7 +78,7 @@ class WarmCommands:
             self._server = None
 
     def for_shells(self):
-        """What a shell needs: the text of a script that does what ``ccctl`` does, variables, descriptors."""
+        """(text of a ``ccctl`` script for shells, variables and descriptors that these have to inherit)."""
         self._start()
         client = Path(__file__).with_name("warm_client.py")
         script = f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "$@"\n'

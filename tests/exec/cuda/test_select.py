@@ -33,11 +33,19 @@ def test_a_box_of_peers_gets_the_persistent_kernel():
     [
         (
             {**PAIRS, "cuda_aware": True},
-            "another host, out of its GPU's memory by MPI",
+            "rank 1 sends to rank 2 on another host, out of its GPU's memory by MPI",
             ["peer", "direct", "peer", "direct"],
         ),
-        ({**PAIRS, "cuda_aware": True, "nccl": True}, "by NCCL", ["peer", "nccl", "peer", "nccl"]),
-        ({"reachable": frozenset()}, "rank 0 sends to rank 1", ["staged"] * 4),
+        (
+            {**PAIRS, "cuda_aware": True, "nccl": True},
+            "rank 1 sends to rank 2 on another host, out of its GPU's memory by NCCL",
+            ["peer", "nccl", "peer", "nccl"],
+        ),
+        (
+            {"reachable": frozenset()},
+            "rank 0 sends to rank 1, whose memory its GPU cannot reach",
+            ["staged"] * 4,
+        ),
         ({"gpus": ("0",) * 4, "nccl": True}, "ranks 0 and 1 share GPU 0 of a", ["peer"] * 4),
         ({"gpus": ("0", "0", "1", "1"), "nccl": True}, "ranks 0 and 1 share", ["peer"] * 4),
         ({"room": (264, 0, 264, 264)}, "rank 1 has 1 threadblocks, its GPU holds 0 at once", ["peer"] * 4),
