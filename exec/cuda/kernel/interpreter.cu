@@ -295,12 +295,9 @@ struct Waiter {
             const u64 seen = reason == FOR_STEP ? acquire_device(count) : acquire_system(count);
             if (seen >= static_cast<u64>(goal)) return true;
             if (tries % 256 != 255) continue;
-            rest();
-            const u64 now = now_ns();
-            if (!begun) begun = now;
-            const bool stopped = acquire_system(stop) != 0;
-            if (!stopped && now - begun < static_cast<u64>(limit_ns)) continue;
-            write(stopped ? WAS_STOPPED : RAN_OUT, reason, peer, seen, goal);
+            const int state = ended(begun);
+            if (!state) continue;
+            write(state, reason, peer, seen, goal);
             release_system(stop, 1);
             return false;
         }
@@ -312,16 +309,21 @@ struct Waiter {
         for (unsigned tries = 0;; ++tries) {
             if (load_line(at, static_cast<unsigned>(number), data)) return true;
             if (tries % 256 != 255) continue;
-            rest();
-            const u64 now = now_ns();
-            if (!begun) begun = now;
-            const bool stopped = acquire_system(stop) != 0;
-            if (!stopped && now - begun < static_cast<u64>(limit_ns)) continue;
-            if (thread_number() == 0)
-                write(stopped ? WAS_STOPPED : RAN_OUT, FOR_MESSAGE, peer, static_cast<u64>(number - 1), number);
+            const int state = ended(begun);
+            if (!state) continue;
+            if (thread_number() == 0) write(state, FOR_MESSAGE, peer, static_cast<u64>(number - 1), number);
             release_system(stop, 1);
             return false;
         }
+    }
+
+    // Rest, then say why a wait since `begun` (0: it begins) is over: RAN_OUT, WAS_STOPPED; 0 while it goes on.
+    DEVICE int ended(u64& begun) const {
+        rest();
+        const u64 now = now_ns();
+        if (!begun) begun = now;
+        if (acquire_system(stop) != 0) return WAS_STOPPED;
+        return now - begun < static_cast<u64>(limit_ns) ? 0 : RAN_OUT;
     }
 
     DEVICE void write(int state, int reason, i64 peer, u64 seen, i64 wanted) const {
