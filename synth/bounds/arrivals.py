@@ -1,19 +1,22 @@
-"""Arrivals: what is far away comes late, and a byte that crosses late, or early, serves only what is near.
+"""The arrival bound: a lower bound on the time of a collective, from path latencies and cut rates together.
 
-Take the ranks W outside a set and S inside it. A byte that starts through gate g of the set at t can hold
-something of rank w only if w is so near that it could come to the gate by t, and be of use to rank v by T
-only if v is so near behind the gate. So of what S needs of W no more can be there by T than, with a_k the
-k-th least way from W to g and b_j the j-th least from g into S, the flight through g included:
+Take a set of ranks, some ranks S in it and some ranks W outside. Data enters the set through gates: shared
+ports, and links without one. A byte that starts through gate g at time t can hold data of rank w in W only if
+the shortest path from w to g takes at most t. It is of use to rank v in S by time T only if the shortest path
+from g to v, with the latency of g, takes at most T − t. Let a_k be the k-th shortest path time from W to g,
+and b_j the j-th shortest from g into S. S needs a number of (byte, w, v) of W; the bound is the least T by
+which the gates can serve as many. They can serve:
 
-- of sums, in which all of W may be: Σ_g rate_g · Σ_k Σ_j max(0, T − a_k − b_j), for |W|·|S| times the bytes;
-- of copies, each of which comes from one rank: Σ_g rate_g · Σ_j max(0, T − a_1 − b_j);
-- of what has one source and one target: Σ_g rate_g · max(0, T − a_1 − b_1).
+- of sums, whose bytes may hold data of all of W: Σ_g rate_g · Σ_k Σ_j max(0, T − a_k − b_j);
+- of copies, whose bytes each come from one rank: Σ_g rate_g · Σ_j max(0, T − a_1 − b_j);
+- of data with one source and one target: Σ_g rate_g · max(0, T − a_1 − b_1).
 
-Of sums that cross between groups of ranks also only the pairs (w, v) that are far from each other are looked
-at: a byte that starts at t serves as many of them as are near enough on both sides at once.
+Sums that cross between groups of ranks are also bounded by the pairs (w, v) alone that are far apart: a byte
+that starts at t serves those pairs of which both w and v are near enough to the gate.
 
-This binds between latency and bandwidth: with one port a rank and equal links N ranks do not reduce sooner
-than one-shot or two steps do, hosts not sooner than by exchange of shares. O(gates · |W| · |S|) for a set.
+The bound exceeds all others where neither latency nor bandwidth dominates. With one port a rank and equal
+links it shows that no all_reduce is faster than one-shot or two-step ones, and between hosts none faster than
+an exchange of shares. O(gates · |W| · |S|) for a set.
 """
 
 from __future__ import annotations
@@ -33,18 +36,19 @@ from synth.schedule import Bound
 __all__ = ["Carried", "arrivals"]
 
 Carried = Literal["sums", "copies", "points"]
-"""What a byte can hold and serve: several sources and targets, several targets, or one of each."""
+"""What a byte can serve: several sources and targets (sums), one source (copies), one of each (points)."""
 
 _MOST_RANKS = 1024
 _MOST_WORK = 30_000_000
 _MOST_LEVELS = 8
 _MOST_TERMS = 250_000
-# Of far pairs: how many sets are looked at, of how few ranks, at how many distances; and how many different
-# ways to a gate are told apart.
+# Of the bound by far pairs: the most sets, ranks and distances that are tried, and different path times to or
+# from gates that are told apart.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 _HALVINGS = 24
+# Far pairs are tried if the bound without them is at least this part of the best known.
 _WORTH_PAIRING = 0.8
-# Beyond the bytes alone no bound here has more than the longest way.
+# An arrival bound exceeds the cut bound by the longest path at most; below this part of it nothing is tried.
 _NOTICEABLE = 0.002
 
 
@@ -56,12 +60,12 @@ def arrivals(
     chunk_bytes: int | None,
     known_s: float = 0.0,
 ) -> Bound:
-    """The largest over the sets of ``cuts``.
+    """The largest arrival bound over the sets of ``cuts``; its time is 0 if none is found.
 
-    [source, target] ``need_bytes`` is what must come from one to the other: of sums the same bytes from all,
-    of copies the same to all. ``chunk_bytes`` is the size of the chunks, each of which is sent on when all of
-    it is there; None where that is free. Where no way is long beside ``known_s``, what another bound proves,
-    nothing is looked for.
+    ``need_bytes[source, target]`` is what must come from one to the other: of sums the same bytes from all,
+    of copies the same to all. ``chunk_bytes`` is the size of chunks, which are sent on once they are there as
+    a whole; None if bytes are sent on one by one. ``known_s`` is the best other bound: nothing is looked for
+    if all paths are short beside it.
     """
     best = Bound("arrival", 0.0)
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
@@ -99,8 +103,10 @@ def arrivals(
 
 @dataclass(frozen=True, eq=False)
 class _Crossing:
-    """The links into a set, gate by gate from ``start`` on: [rank, link] how long it takes to their start and
-    [link, rank] from there on, with the flight; bytes per second of each gate.
+    """The links into a set, grouped by gate; gate g's are those from ``start[g]`` on.
+
+    ``to_s[rank, link]`` is the shortest path time from a rank to the link's source, ``from_s[link, rank]``
+    that from the start of the link to a rank, with the link's latency; ``rate[gate]`` is in bytes per second.
     """
 
     start: Indices
@@ -109,25 +115,21 @@ class _Crossing:
     rate: Floats
 
     def time_s(self, outside: Indices, inside: Indices, need_bytes: Floats, carried: Carried) -> float:
-        """The least T by which ``inside`` can have what it needs of ``outside``."""
+        """The least T by which ``inside`` can have what it needs of ``outside``; 0 if there are too many."""
         to_s, from_s = self.to_s[outside].T, self.from_s[:, inside]
-        if carried == "sums":
-            needed = float(need_bytes[np.ix_(outside, inside)].sum())
-            to_s, from_s = np.sort(to_s, axis=1), np.sort(from_s, axis=1)
-        else:
-            needed = float(need_bytes[np.ix_(outside, inside)].sum())
-            to_s = to_s.min(axis=1, keepdims=True)
-            from_s = np.sort(from_s, axis=1) if carried == "copies" else from_s.min(axis=1, keepdims=True)
+        needed = float(need_bytes[np.ix_(outside, inside)].sum())
+        to_s = np.sort(to_s, axis=1) if carried == "sums" else to_s.min(axis=1, keepdims=True)
+        from_s = from_s.min(axis=1, keepdims=True) if carried == "points" else np.sort(from_s, axis=1)
         if not needed or to_s.shape[1] * from_s.shape[1] * len(self.start) > _MOST_TERMS:
             return 0.0
-        # A gate serves at any time what the best of its links does, on either side.
+        # At any time a gate serves at most what the link of the shortest paths on either side does.
         first_s = np.minimum.reduceat(to_s, self.start, axis=0)[:, :, None]
         first_s = first_s + np.minimum.reduceat(from_s, self.start, axis=0)[:, None, :]
         rate = np.broadcast_to(self.rate[:, None, None], first_s.shape)
         return _filled_s(first_s.ravel(), rate.ravel(), needed)
 
     def paired_s(self, cut: Cut, pairs: Mask, need_bytes: Floats, at_least_s: float) -> float:
-        """The least T, if more than ``at_least_s``, by which [outside, inside] ``pairs`` can be served."""
+        """The least T by which ``pairs[outside, inside]`` can be served; 0 if at most ``at_least_s``."""
         outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
         needed = float(need_bytes[np.ix_(outside, inside)][pairs].sum())
         to_s, ahead = _told_apart(self.to_s[outside].T)
@@ -137,7 +139,7 @@ class _Crossing:
         near = (ahead[:, :, None] <= np.arange(len(to_s))).astype(np.float32)
         of_use = (behind[:, :, None] <= np.arange(len(from_s))).astype(np.float32)
         served = np.swapaxes(near, 1, 2) @ (pairs.astype(np.float32) @ of_use)
-        # [way to it, way from it]: how many pairs a byte serves that a gate's best link takes.
+        # [path time to the gate, path time from it]: how many pairs a byte over its best link serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
         alike, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
@@ -164,7 +166,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
     links = cut.links[by_gate]
     held_s_per_byte, flight_s = passed.beta_s_per_byte, network.alpha_s[links]
     if network.hold_alpha and chunk_bytes is not None:
-        # A link that is held for its alpha, too, has delivered when it is released.
+        # A link that is held for its latency, too, has delivered when it is released.
         held_s_per_byte, flight_s = held_s_per_byte + passed.alpha_s / chunk_bytes, np.zeros(len(links))
     return _Crossing(
         np.flatnonzero(np.diff(passed.of[by_gate], prepend=-1)),
@@ -175,7 +177,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
 
 
 def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """(outside, inside): all that need each other, and on either side those that are the farthest."""
+    """(outside, inside): all ranks that need data, then only the farthest ones of either side."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
@@ -189,7 +191,7 @@ def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indice
 
 
 def _farthest(away_s: Floats) -> Iterator[Indices]:
-    """All, and those that are at least so far away, for some of the distances that there are."""
+    """The ranks at least so far away, for up to ``_MOST_LEVELS`` distances; the least one gives all ranks."""
     order = np.argsort(-away_s, kind="stable")
     ends = np.flatnonzero(np.diff(away_s[order], append=-1.0) < -1e-9 * away_s[order])
     if len(ends) > _MOST_LEVELS:
@@ -199,23 +201,23 @@ def _farthest(away_s: Floats) -> Iterator[Indices]:
 
 
 def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
-    """The least T with Σ rate · max(0, T − first) ≥ total."""
+    """The least T with Σ rate · max(0, T − first_s) ≥ total_bytes."""
     order = np.argsort(first_s, kind="stable")
     rates = np.cumsum(rate[order])
     ahead = np.cumsum(rate[order] * first_s[order])
-    # Some of the terms alone are filled later than all of them: the first ones are all that help.
+    # Of the first n terms alone T is no less than of all, and the same for the n that are positive at T.
     return float(((total_bytes + ahead) / rates).min())
 
 
 def _across_s(network: Network, cost_s: Floats) -> float:
-    """At least the longest way between two ranks: to rank 0 and on."""
+    """An upper bound on the shortest path time between any two ranks: over rank 0."""
     first = np.zeros(1, np.int64)
     ways = [distances_s(one, cost_s, first) for one in (network, network.transposed())]
     return float(ways[0].max() + ways[1].max())
 
 
 def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
-    """[outside, inside]: the pairs that are at least so far apart, and how far, for some distances."""
+    """(mask [outside, inside] of the pairs at least so far apart, how far), for some distances."""
     between_s = way_s[np.ix_(~cut.inside, cut.inside)]
     apart_s, counts = np.unique(np.round(between_s, 12), return_counts=True)
     if len(apart_s) > _MOST_DISTANCES:
@@ -227,7 +229,7 @@ def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
 
 
 def _told_apart(way_s: Floats) -> tuple[Floats, Indices]:
-    """(rising ways, which of them each value is), few of them: those in between count as shorter."""
+    """(rising path times, which of them each value is); with more than a few, values are rounded down."""
     levels_s = np.unique(way_s)
     if len(levels_s) > _MOST_WAYS:
         levels_s = levels_s[np.linspace(0, len(levels_s) - 1, _MOST_WAYS).astype(int)]
@@ -235,7 +237,7 @@ def _told_apart(way_s: Floats) -> tuple[Floats, Indices]:
 
 
 def _least_s(served_by: Callable[[float], float], needed: float, at_least_s: float) -> float:
-    """The least T with ``served_by`` (T) ≥ needed, from below; 0 where ``at_least_s`` is enough."""
+    """The least T with served_by(T) ≥ needed, rounded down; 0 if ``at_least_s`` is enough."""
     if served_by(at_least_s) >= needed:
         return 0.0
     low_s, high_s = at_least_s, 2 * at_least_s

@@ -39,6 +39,7 @@ _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
+# An arrival bound is listed if it exceeds the others by more than rounding.
 _MORE = 1 + 1e-9
 
 
@@ -132,7 +133,7 @@ class _Problem:
         return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
 
     def arrival(self, known_s: float) -> Bound:
-        """Of the point-to-point chunks: what is far away comes late, and what goes far away leaves early."""
+        """The arrival bound of the chunks that have one source and one target."""
         chunk_bytes = None if self.fluid else self.chunk_bytes
         need_bytes = floats(self.demands * self.chunk_bytes)
         return arrivals(

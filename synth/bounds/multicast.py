@@ -12,7 +12,7 @@ from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates, labelings
 from synth.bounds.min_cut import slowest_sets
-from synth.bounds.parts import idle_while_apart_s
+from synth.bounds.partition_latency import partition_latency_s
 from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
 from synth.bounds.wavefront import wavefront
 from synth.collective import Collective
@@ -24,9 +24,12 @@ __all__ = ["spreading_bounds"]
 
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
-# Up to so many ranks all ways between them are looked at.
-_MOST_WAYS = 1024
-_NOTICEABLE, _MORE = 0.002, 1 + 1e-9
+# The most ranks of which the shortest paths between all pairs are computed, and the least part of the time
+# of the bytes that the latency must be for it.
+_MOST_PATHS_RANKS = 1024
+_NOTICEABLE = 0.002
+# An arrival bound is listed if it exceeds the others by more than rounding.
+_MORE = 1 + 1e-9
 
 
 def spreading_bounds(
@@ -147,7 +150,7 @@ class _Problem:
         return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
 
     def arrival(self, known_s: float) -> Bound:
-        """What is far away comes late, and what comes late serves only what is near."""
+        """The arrival bound of chunks that are copied to all ranks, or summed from all."""
         need_bytes = np.repeat(floats(self.supply * self.chunk_bytes)[:, None], self.network.ranks, axis=1)
         np.fill_diagonal(need_bytes, 0.0)
         carried: Carried = "sums" if self.collective.reduces else "copies"
@@ -179,10 +182,10 @@ class _Problem:
             crossings = 2 * (parts - 1) * self.collective.chunks
             bytes_s = crossings * self.chunk_bytes / rate
             alpha_s = float(self.network.alpha_s[crossing].min())
-            if way_s is None and self.network.ranks <= _MOST_WAYS and alpha_s > _NOTICEABLE * bytes_s:
+            if way_s is None and self.network.ranks <= _MOST_PATHS_RANKS and alpha_s > _NOTICEABLE * bytes_s:
                 way_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
-            idle_s = 0.0 if way_s is None else idle_while_apart_s(self.network, labels, way_s, bytes_s)
-            time_s = bytes_s + alpha_s + idle_s
+            inside_s = 0.0 if way_s is None else partition_latency_s(self.network, labels, way_s, bytes_s)
+            time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
                 detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
                 whole = "hosts" if noun.startswith("host") else "clusters"

@@ -1,0 +1,60 @@
+"""The latency inside parts that an all_reduce adds to the partition bound.
+
+The partition bound says that each byte crosses between k parts of a network at least 2(k − 1) times. That
+takes longer than the crossing links need for these bytes, because links cannot be used fully at either end:
+a crossing that starts early holds contributions of only those ranks of its part that are near its link, and
+a crossing that arrives late serves only those ranks of its part that are near it.
+
+Let all parts have s ranks, and all crossing links the latency α. m(t) is the largest number of ranks of a
+part that are at most t away from one of its ranks, o(t) the largest number that one of its ranks reaches in
+t. A crossing that starts at t < α has weight m(t)/s, one that arrives at T − t with t < α has weight o(t)/s,
+every other has weight 1. Claim: the crossings of each byte have weights of at least 2(k − 1) in all. Hence an
+all_reduce takes the integrals of 1 − m(t)/s and of 1 − o(t)/s from 0 to α longer.
+
+Proof. Let t₀ be the time at which a part first has all contributions; call it h₀.
+(1) The contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before,
+each of which holds at most m of the s: their weights are 1 for each h, k − 1 in all.
+(2) Each other part lacks a contribution just before t₀. That must come in at t₀ or later and reach all s
+ranks: weights of k − 1 again, and none of these crossings is one of (1).
+This proves the claim if t₀ − α is in neither the first nor the last interval. If it is in the first, all of
+(1) starts early, with weights of k − 1. Into a part each of N − s contributions must come for each of s
+ranks. A crossing that does not start early serves at most all of these pairs, and has weight 1; an early one
+serves at most m · s of them, a fraction of m/(s(k − 1)), and has weight m/s. So if the early crossings into
+all k parts serve fractions that sum to F, all weights are at least max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1).
+For the last interval the argument is the same backwards in time, with what leaves each part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.columns import Floats, Indices
+from synth.network import Network
+
+__all__ = ["partition_latency_s"]
+
+_ALIKE = 1 + 1e-9
+
+
+def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_s: float) -> float:
+    """Seconds that the partition bound grows by: both integrals of the module's claim.
+
+    ``labels[rank]`` is its part, ``way_s[a, b]`` the least time from rank a to rank b, ``bytes_s`` the time
+    that 2(k − 1) crossings of all bytes take. 0 if parts differ in size, if crossing links differ in latency
+    or are held for it, or if the first and the last interval overlap. O(ranks · size of a part).
+    """
+    sizes = np.unique(labels, return_counts=True)[1]
+    crossing = labels[network.src] != labels[network.dst]
+    flight_s = network.alpha_s[crossing]
+    if sizes.min() < sizes.max() or flight_s.max() > flight_s.min() * _ALIKE or network.hold_alpha:
+        return 0.0
+    flight = float(flight_s.min())
+    within = labels[:, None] == labels[None, :]
+    added_s, used_s = 0.0, 0.0
+    for ways in (way_s.T, way_s):
+        # The n-th least time of any rank from, or to, the ranks of its part.
+        near_s = np.sort(ways[within].reshape(len(labels), -1), axis=1).min(axis=0)
+        lost_s = float(np.minimum(near_s, flight).mean())
+        added_s += lost_s
+        used_s += min(flight, float(near_s.max())) - lost_s
+    return added_s if bytes_s >= used_s else 0.0
