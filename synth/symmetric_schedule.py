@@ -1,12 +1,21 @@
-"""A symmetric schedule: the sends of one chunk of each orbit; all translates of a send start with it.
+"""A symmetric schedule: a schedule on a symmetric network that lists one send of each orbit.
 
-A translation takes a rank to another, so a chunk to that which the other rank owns, and a send to that of the
-translated chunk over the translated link. Listed is one of each orbit. On 65,536 ranks an all_gather has
-4·10⁹ sends and 65,535 rows.
+**Translations.** A symmetric network (`synth.networks.symmetric`) has a group of translations: permutations
+of its ranks that map links to links of the same cost and ports to ports. On a ring or a torus they are the
+rotations. None but the identity leaves a rank, a link or a port where it was. A translation also maps a chunk
+to the chunk of the rank that its owner is mapped to, and a send (chunk, link) to the send of the mapped chunk
+over the mapped link. What something is mapped to is its *translate*.
 
-Links and ports of an orbit are used alike, each by one translate of every listed send over the orbit. So what
-holds of the *quotient*, the listed sends on a network in which the links of an orbit take turns, holds of the
-whole: ``synth.check.symmetric`` proves it there, and replaying it gives the time.
+**Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
+are translations. A symmetric schedule *lists* one send of each orbit of sends. *Implied* are all other
+translates of listed sends, each of which starts when its listed send does. On a torus of 65,536 ranks all
+ranks are one orbit: an all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
+
+**Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
+does each port. So a link is held exactly while any of the listed sends over its orbit holds its own link.
+The *quotient* is the plain schedule of the listed sends on a network in which the links of an orbit share one
+port and the ports of an orbit are one port. If it is correct, so is the whole schedule, and it takes the same
+time: the checker (`synth.check.symmetric`) and the simulator see the quotient alone.
 """
 
 from __future__ import annotations
@@ -24,18 +33,18 @@ from synth.schedule import MOST_CHUNK_BYTES, Outcome, Schedule
 
 __all__ = ["SYMMETRIC", "SymmetricSchedule"]
 
-# Collectives that all translations of ranks keep the same.
+# Collectives that every translation maps to themselves.
 SYMMETRIC = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 
 
 @dataclass(frozen=True, eq=False)
 class SymmetricSchedule:
-    """Listed sends as columns, in the order they start: ``chunk`` over ``link``, an orbit's, at ``shift``.
+    """The listed sends as columns, in the order of their starts.
 
-    Listed are the chunks that the ranks in ``network.cells`` own, which are their sources or, where chunks
-    are summed up, their owners: number ``cell · share + lap``, cells numbered through. Of an all_to_all it is
-    ``(cell · ranks + target) · share + lap``. ``share`` is that of ``collective``; of an all_reduce the
-    chunks of a rank. ``op`` is COPY or REDUCE, as in a schedule.
+    ``chunk[row]`` goes over the translate by ``shift[row]`` of the link ``link[row]`` of the network; ``op``
+    is COPY or REDUCE, as in a schedule. Listed chunks are those that the ranks in ``network.cells`` own: as
+    source, or as owner of the sum. The n-th of these ranks has numbers ``n · share + lap``, in an all_to_all
+    ``(n · ranks + target) · share + lap``.
     """
 
     network: SymmetricNetwork
@@ -51,19 +60,19 @@ class SymmetricSchedule:
 
     @property
     def sends(self) -> int:
-        """Sends of all orbits."""
+        """The number of all sends, listed and implied."""
         return len(self.chunk) * self.network.translations
 
     @property
     def share(self) -> int:
-        """Chunks that a rank owns, of an all_to_all for one other rank."""
+        """The number of chunks that a rank owns; in an all_to_all for each other rank."""
         if self.collective.kind == "all_reduce":
             return self.collective.chunks // self.network.ranks
         return self.collective.share
 
     @property
     def listed(self) -> Collective:
-        """What is asked of the listed chunks alone."""
+        """The collective of the listed chunks alone: which ranks hold, want and sum them."""
         network, kind = self.network, self.collective.kind
         ranks = network.ranks
         each_cell = np.arange(len(network.cells))
@@ -79,7 +88,7 @@ class SymmetricSchedule:
 
     @cached_property
     def quotient(self) -> Schedule:
-        """The listed sends as a plain schedule; links of an orbit share one port, and its ports are one."""
+        """The listed sends as a plain schedule on a network in which orbits are merged; see the module."""
         network = self.network
         key = self.link.astype(np.int64) * network.ranks + self.shift
         known, row = np.unique(key, return_inverse=True)
@@ -91,7 +100,7 @@ class SymmetricSchedule:
 
     @property
     def busy_s(self) -> Floats:
-        """How long a link of each orbit is held in all, then a port of each."""
+        """Seconds for which a link of each orbit is held in all, then the same of a port of each orbit."""
         uses = np.bincount(self.link, minlength=len(self.network.src))
         held_s = uses * self.network.hold_s(self.chunk_bytes)
         ports_s = np.zeros(len(self.network.ports))
@@ -100,12 +109,12 @@ class SymmetricSchedule:
         return np.concatenate([held_s, ports_s])
 
     def of_size(self, size_bytes: int) -> SymmetricSchedule:
-        """The same with chunks so large that the buffer is of ``size_bytes``; what it takes is not told."""
+        """The same sends with chunks for a buffer of ``size_bytes``, rounded up; without an outcome."""
         chunk_bytes = max(1, -(-size_bytes // self.collective.total_bytes(1)))
         return replace(self, chunk_bytes=chunk_bytes, outcome=None)
 
     def chunk_at(self, chunk: Indices, shift: Indices) -> Indices:
-        """The number, in ``collective``, of the translates of listed chunks."""
+        """The numbers, in ``collective``, of listed chunks translated by ``shift``."""
         network, share, ranks = self.network, self.share, self.network.ranks
         rest, lap = np.divmod(np.asarray(chunk, np.int64), share)
         if self.collective.kind == "all_to_all":
@@ -119,7 +128,7 @@ class SymmetricSchedule:
         )
 
     def expanded(self) -> Schedule:
-        """The plain schedule of all sends, on the network of the links that it uses."""
+        """The plain schedule of all sends, on the network of the links that it uses; O(all sends)."""
         network, shifts = self.network, self.network.shifts
         row, by = np.repeat(np.arange(len(self.chunk)), len(shifts)), np.tile(shifts, len(self.chunk))
         link, shift = self.link[row], network.moved(self.shift[row], by)

@@ -1,17 +1,17 @@
-"""Proven lower bounds on collectives of all ranks of a symmetric network, from one link of each orbit.
+"""Lower bounds on collectives of all ranks of a symmetric network, computed from one link of each orbit.
 
-Blocks are the ranks that agree in all digits from some digit on: a rank, a host, a group, a leaf and all
-below a switch. Translations take blocks to blocks, so what enters one is counted once for all like it:
+A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below
+a switch. Translations map blocks to blocks, so the rate into a block is computed once for its orbit:
 
-- *ingress*, *egress*, *cut*: what the ranks of a block need from outside comes in over its links and ports
-  (ForestColl, Sec. 4); what is summed up outside goes out over them.
-- *partition*: an all_reduce crosses between k blocks at least 2(k - 1) times for each byte (Nash-Williams,
-  Tutte; with blocks of one rank Patarasuk and Yuan).
-- *distance*: an all_to_all keeps links busy for as long as the shortest ways between all pairs take.
-- *latency*: the farthest rank is so many alphas away.
+- *ingress*, *egress*, *cut*: the data that the ranks of a block need from outside comes in over the block's
+  links and ports (ForestColl, Sec. 4); data that is summed outside goes out over them.
+- *partition*: in an all_reduce each byte crosses between k blocks at least 2(k - 1) times (Nash-Williams,
+  Tutte; for blocks of one rank Patarasuk and Yuan).
+- *distance*: an all_to_all occupies links for as long as the shortest paths between all pairs do.
+- *latency*: the largest sum of alphas on the shortest path between two ranks.
 
-Every link is charged to itself or to one of its ports, which any schedule must respect; so all hold for every
-schedule, symmetric or not, that reduces at ranks only.
+Each link is limited by itself or by one of its ports, in any schedule. So the bounds hold for all schedules,
+symmetric or not, in which only ranks reduce.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from synth.schedule import Bound
 
 __all__ = ["host_bounds", "symmetric_bounds"]
 
-# Links among which shortest ways are looked for.
+# The most links among which shortest paths are computed.
 _MOST_LINKS = 1 << 22
 
 
 def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> list[Bound]:
-    """Every kind of bound at its largest, the largest first; at least one.
+    """The largest bound of each kind, the largest first; at least one.
 
-    ``size_bytes`` is nccl-tests' size: of an all_gather what a rank ends with, of an all_to_all what it has
-    for all. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and of shortest ways
-    O(links).
+    ``size_bytes`` is nccl-tests' size: in an all_gather what a rank ends with, in an all_to_all what it has
+    for all ranks. ``kind`` is one of those of symmetric schedules. O(link orbits · digits), and for shortest
+    paths O(links · log ranks) for each orbit of ranks.
     """
     found: dict[str, Bound] = {}
     turned = network.transposed()
@@ -71,10 +71,10 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Bounds on an all_reduce of ``members`` over links between hosts; other ranks have failed.
+    """Bounds on an all_reduce of ``members`` by the rates into their hosts; all other ranks have failed.
 
-    What enters a host comes through the ports at which links between hosts end, of which each rank there must
-    have one of its own or share one; empty where links end at several or at none.
+    Data enters a host through the ports at which links between hosts end. Returns [] unless each such link
+    ends at exactly one port, the same for all links to a rank; ranks may share one.
     """
     size = network.ranks_per_host
     rows = np.flatnonzero(network.src // size != network.dst // size)
@@ -117,12 +117,12 @@ def _over(size_bytes: float, bytes_per_s: float) -> float:
 
 
 def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
-    """What enters a block at most, in bytes per second; a value for each orbit of blocks."""
+    """The most bytes per second that can enter a block, for each orbit of blocks."""
     block = math.prod(network.sizes[:level])
     inner = math.prod(network.sizes[axis] for axis in network.axes if axis < level)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
     rows = np.flatnonzero(src // block != dst // block)
-    # Links of an orbit that enter one block start at translates within a block, and so do ports there.
+    # ``inner`` translations map a block to itself: as many links of an orbit enter it, and as many ports.
     orbit_of = network.cell_of(np.arange(0, network.ranks, block))
     orbits, of_block = np.unique(orbit_of, return_inverse=True)
     rate = 1.0 / network.beta_s_per_byte[rows]
@@ -131,7 +131,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     asked, most = np.zeros((2, len(orbits) * len(network.ports)))
     np.add.at(asked, port, rate[row])
     np.maximum.at(most, port, rate[row])
-    # Each link counts at the port that is asked for most, for what it can give.
+    # Each link is charged to the port that is most oversubscribed.
     over = np.divide(asked, most, out=np.zeros_like(asked), where=most > 0)
     order = np.lexsort((-over[port], row))
     first = np.unique(row[order], return_index=True)[1]
@@ -150,7 +150,7 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
 
 
 def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[Indices, Indices]:
-    """(entry of ``link_port``, which of ``rows``) of the ports in the block where their link ends."""
+    """(entry of ``link_port``, index into ``rows``) of the ports in the block where their link ends."""
     counts = np.diff(network.link_port_start)[rows]
     entry = spans(network.link_port_start[:-1][rows], counts)
     row = np.repeat(np.arange(len(rows)), counts)
@@ -159,7 +159,7 @@ def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[
 
 
 def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:
-    """Bounds by shortest ways; where links are too many to list, the farthest rank is one of them away."""
+    """Bounds by shortest paths; if there are too many links to list, the latency of one link."""
     alpha_s = float(network.alpha_s.min(initial=math.inf))
     if network.links > _MOST_LINKS:
         return [Bound("latency", alpha_s, "of one link")]
@@ -171,7 +171,7 @@ def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, pa
         for axis, (size, stride) in enumerate(zip(network.sizes, network.strides, strict=True)):
             along = (src - dst) == (src // stride % size - dst // stride % size) * stride
             ways.append((along, f"over links along digit {axis}"))
-        # Links that are not counted cost nothing.
+        # Links that are not counted are free.
         for counted, what in ways:
             if counted.any():
                 busy_s = _ways_s(network, np.where(counted, network.beta_s_per_byte, 0.0)).sum() * part
@@ -184,12 +184,12 @@ def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
     link = np.repeat(np.arange(len(network.src)), network.translations)
     shift = np.tile(network.shifts, len(network.src))
     src, dst = network.moved(network.src[link], shift), network.moved(network.dst[link], shift)
-    # Of parallel links the cheapest; to the solver a cost of 0 would be no link.
+    # Of parallel links only the cheapest. The solver takes a cost of 0 for no link.
     order = np.lexsort((cost_s[link], dst, src))
     key = (src * network.ranks + dst)[order]
     order = order[np.diff(key, prepend=-1) != 0]
     least = max(float(cost_s.max(initial=0.0)) * 1e-15, 1e-300)
     cost = np.maximum(cost_s[link[order]], least)
     graph = csr_array((cost, (src[order], dst[order])), shape=(network.ranks, network.ranks))
-    # What was added lest it be no link is taken off again: no way has more links than there are ranks.
+    # Raised costs are taken off again, which keeps bounds low: no path has more links than there are ranks.
     return np.asarray(np.maximum(0.0, dijkstra(graph, indices=network.cells) - network.ranks * least))

@@ -1,14 +1,17 @@
-"""The judge of symmetric schedules: one send of each orbit, proven for all.
+"""The checker of symmetric schedules: it checks the quotient, which proves the listed and the implied sends.
 
-Translations take links to links of the same costs and ports to ports, and the collective to itself. Of a
-network that is given by one link of each orbit that needs no trust: all others are made by translating. A
-translation other than none moves every rank, so every link and every port, too. So each link of an orbit
-carries exactly one translate of each listed send over that orbit, at the same time, and so does each port.
+Terms are those of `synth.symmetric_schedule`. Why the quotient is enough:
 
-In the quotient all links of an orbit share one port and the ports of an orbit are one. Where the listed
-sends take turns there, all translates do on each link and each port. What reaches whom, and is added to what,
-concerns one chunk alone: it holds of a translate where it holds of the chunk. So the plain judge's verdict on
-the quotient is one on the whole, and shares no code with what makes schedules.
+- Translations map the network and the collective to themselves. That needs no trust: a symmetric network
+  stores one link of each orbit, and all others are made by translating.
+- No translation but the identity leaves a rank, a link or a port where it was. So each link of an orbit
+  carries exactly one translate of each listed send over that orbit, at the same time, and so does each port.
+- The quotient gives all links of an orbit one common port, and all ports of an orbit are one. If the listed
+  sends exclude each other there, all translates do on every link and port.
+- Which ranks a chunk reaches, and which contributions it holds, depends on the sends of that chunk alone. If
+  the listed chunk arrives as asked, so do its translates.
+
+So the verdict of `synth.check.schedule` on the quotient holds for the whole schedule.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ __all__ = ["check_symmetric"]
 
 
 def check_symmetric(made: SymmetricSchedule, timing: Timing | None = None) -> list[str]:
-    """Findings; an empty list proves all translates of all sends, at the times that the quotient has.
+    """What is wrong, each with its place; an empty list proves all sends, at the times of the quotient.
 
-    O(listed sends · log of them), and for reducing collectives times ranks / 64.
+    ``timing`` is a claimed timing of the quotient; None replays it. O(n log n) for n listed sends, for
+    collectives that reduce times ranks / 64.
     """
     return made.problems() or check(made.quotient, timing)

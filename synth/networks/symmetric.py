@@ -1,12 +1,13 @@
-"""Networks that translations carry into themselves, with one link of each orbit instead of all links.
+"""Symmetric networks: a group of translations maps ranks, links and ports; one link of each orbit is stored.
 
-A rank is a number of several digits, ``sizes`` their bases, the lowest first. A translation adds to the
-digits of some ``axes``, each modulo its base, and leaves the others alone. These translations are a group
-that acts freely on ranks, links and ports: what one link may do and costs, all its translates may and do. So
-a torus of 65,536 ranks has six rows, a fat tree one for each distance, whatever its number of pairs.
+A rank is a number of several digits, ``sizes`` their bases, the lowest first. A translation adds a constant
+to each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links
+to links of the same cost, and none but the identity leaves a rank, a link or a port where it was: they are a
+group that acts freely. So a torus of 65,536 ranks has six rows, a fat tree of n ranks has n − 1.
 
-A translation is written as its *shift*: the rank to which it takes rank 0. Symmetry and quotients of
-networks: Akers and Krishnamurthy, A Group-Theoretic Model for Symmetric Interconnection Networks (1989).
+A translation is written as its *shift*: the rank to which it maps rank 0. For orbits, and schedules on such
+networks, see `synth.symmetric_schedule`. Symmetry and quotients of networks: Akers and Krishnamurthy, A
+Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["OrbitLink", "SymmetricNetwork", "from_links"]
 
 
 class OrbitLink(NamedTuple):
-    """One link of an orbit; ``ports`` are (name of the port's orbit, shift at which the link meets it)."""
+    """One link of an orbit; ``ports`` are (name of a port's orbit, shift of the port in it)."""
 
     src: int
     dst: int
@@ -41,9 +42,10 @@ class OrbitLink(NamedTuple):
 class SymmetricNetwork:
     """One link of each orbit as columns; all others are its translates along ``axes``.
 
-    ``src`` is a rank whose digits along the axes are 0. Port p of link e, an entry of
-    ``link_port[link_port_start[e]:…[e+1]]``, is of the orbit that ``ports`` names, which has a port for each
-    shift; the link meets that of ``link_port_at``. Ranks ``ranks_per_host`` apart are on different hosts.
+    ``src`` is a rank whose digits along the axes are 0. ``ports`` names the orbits of ports, each of which
+    has a port for each shift. Link e uses the ports of orbits ``link_port[n]`` at shifts ``link_port_at[n]``,
+    n from ``link_port_start[e]`` to before ``link_port_start[e + 1]``. Rank r is on host
+    ``r // ranks_per_host``.
     """
 
     name: str
@@ -66,7 +68,7 @@ class SymmetricNetwork:
 
     @property
     def translations(self) -> int:
-        """How many there are, and so how many links, ports and ranks an orbit has."""
+        """The number of translations, and of ranks, links or ports in an orbit."""
         return math.prod(self.sizes[axis] for axis in self.axes)
 
     @property
@@ -76,37 +78,37 @@ class SymmetricNetwork:
 
     @property
     def links(self) -> int:
-        """Links of all orbits."""
+        """The number of links of all orbits."""
         return len(self.src) * self.translations
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """What one more in each digit adds to a rank."""
+        """How much a rank grows by one more in each digit."""
         return tuple(math.prod(self.sizes[:axis]) for axis in range(len(self.sizes)))
 
     @cached_property
     def shifts(self) -> Indices:
-        """All translations, rising."""
+        """The shifts of all translations, rising."""
         return np.unique(self.shift_of(np.arange(self.ranks)))
 
     @cached_property
     def cells(self) -> Indices:
-        """A rank of each orbit of ranks, that with digits 0 along the axes, rising."""
+        """The rank of each orbit whose digits along the axes are 0, rising."""
         return np.unique(self.cell_of(np.arange(self.ranks)))
 
     def shift_of(self, rank: Indices) -> Indices:
-        """By what each rank lies away from that of its orbit in ``cells``."""
+        """The shift that maps the rank in ``cells`` of each rank's orbit to it."""
         found = np.zeros_like(np.asarray(rank, np.int64))
         for axis in self.axes:
             found += rank // self.strides[axis] % self.sizes[axis] * self.strides[axis]
         return found
 
     def cell_of(self, rank: Indices) -> Indices:
-        """For each rank the one in ``cells`` that is a translate of it."""
+        """The rank in ``cells`` of each rank's orbit."""
         return np.asarray(rank, np.int64) - self.shift_of(rank)
 
     def moved(self, rank: Indices, shift: Indices) -> Indices:
-        """Where translations take ranks, or other translations; one broadcast against the other."""
+        """Ranks, or shifts, translated by ``shift``; both are broadcast."""
         found = np.asarray(self.cell_of(rank) + 0 * np.asarray(shift, np.int64))
         for axis in self.axes:
             size, stride = self.sizes[axis], self.strides[axis]
@@ -114,7 +116,7 @@ class SymmetricNetwork:
         return found
 
     def back(self, shift: Indices) -> Indices:
-        """The translation that undoes another."""
+        """The shift of the inverse translation."""
         found = np.zeros_like(np.asarray(shift, np.int64))
         for axis in self.axes:
             size, stride = self.sizes[axis], self.strides[axis]
@@ -134,7 +136,7 @@ class SymmetricNetwork:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
     def transposed(self) -> SymmetricNetwork:
-        """Every link turned round; that of row e at shift h is row e there at ``turned(e, h)``."""
+        """Every link reversed: row e at shift h becomes row e at shift ``turned(e, h)``."""
         away = self.back(self.shift_of(self.dst))
         user = np.repeat(np.arange(len(self.src)), np.diff(self.link_port_start))
         return replace(
@@ -145,14 +147,14 @@ class SymmetricNetwork:
         )
 
     def turned(self, link: Indices, shift: Indices) -> Indices:
-        """The shift at which the transposed network has the same link, the other way."""
+        """The shift of the reversed link in the transposed network."""
         return self.moved(shift, self.shift_of(self.dst)[link])
 
     def part(self, link: Indices, shift: Indices, *, together: bool = False) -> Network:
-        """The plain network of these links, each an orbit's at a shift.
+        """The plain network of the links ``link`` translated by ``shift``.
 
-        ``together``: all links of an orbit share a port more, and all its ports are one; so what is there
-        carried one by one is carried by every translate one by one.
+        ``together`` merges orbits, for quotients: the links of an orbit share one more port, and all ports
+        of an orbit are one port.
         """
         src, dst = self.moved(self.src[link], shift), self.moved(self.dst[link], shift)
         counts = np.diff(self.link_port_start)[link]
@@ -186,7 +188,7 @@ class SymmetricNetwork:
         )
 
     def expanded(self) -> Network:
-        """The plain network with all links; raises UsageError where they are too many."""
+        """The plain network of all links; raises UsageError if they are too many."""
         require_links(self.name, self.links)
         return self.part(
             np.repeat(np.arange(len(self.src)), self.translations), np.tile(self.shifts, len(self.src))

@@ -1,4 +1,4 @@
-"""Families and named machines by one link of each orbit, without a row for any other: see `symmetric`.
+"""Network families and named machines as symmetric networks, made without listing all their links.
 
 | network                 | translations                                                     |
 |-------------------------|------------------------------------------------------------------|
@@ -30,7 +30,7 @@ def symmetric_family(
     hold_alpha: bool = False,
     unwind: Sequence[int] = (),
 ) -> SymmetricNetwork | None:
-    """The network that `family` makes of the same words; None where no translation keeps it the same."""
+    """The network of `family` with the same arguments; None if it has no translation but the identity."""
     shape = shape_of(spec, alpha_s, bandwidth_bytes_per_s, unwind)
     if shape.family == "dragonfly":
         axes, links = [1], _dragonfly(shape)
@@ -48,7 +48,7 @@ def symmetric_family(
 
 
 def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | None:
-    """The network that `pod` makes of the same name; None for a single host without a switch."""
+    """The network of `pod` of the same name; None for a single host without a switch."""
     machine, count = machine_of(spec)
     nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
     sizes, axes = (machine.gpus // nics, nics, count), (1, 2)
@@ -59,7 +59,7 @@ def symmetric_pod(spec: str, *, hold_alpha: bool = False) -> SymmetricNetwork | 
 
 
 def _is_circulant(dimension: Dimension) -> bool:
-    """Whether adding to the digit, modulo the size, takes every link of the dimension to another."""
+    """Whether adding to the digit, modulo the size, maps the links of the dimension to themselves."""
     return dimension.kind != "line" or dimension.size <= 2
 
 
@@ -120,7 +120,7 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
                     continue
                 uplink = dst % max(1, size // over)
                 if all_move:
-                    # The translation takes switch and port 0 there: the digits above, and those of the port.
+                    # The shift from uplink 0 of switch 0: its digits are those of the switch and the uplink.
                     ports += [
                         (f"level {level} up", src // size * size + uplink),
                         (f"level {level} down", dst),

@@ -33,6 +33,7 @@ from synth.tree_packing.two_way_trees import TwoWayTree, hung
 __all__ = [
     "body_of",
     "fastest_periodic",
+    "in_periods",
     "periodic_bounds",
     "proven_periodic",
     "synthesize_periodic",
@@ -216,19 +217,23 @@ def timed(body: Schedule, periods: int) -> PeriodicSchedule:
             placed = coloured(body)
         if placed is None:
             continue
-        start_s, period_s = placed
-        order = np.argsort(start_s, kind="stable")
-        return PeriodicSchedule(
-            body.network,
-            body.collective,
-            body.chunk_bytes,
-            body.method,
-            body.seed,
-            periods,
-            period_s,
-            ints(body.chunk[order]),
-            ints(body.link[order]),
-            bytes_of(body.op[order]),
-            floats(start_s[order]),
-        )
+        return in_periods(body, periods, *placed)
     raise NotApplicableError(f"{body.network.name}: no period of up to {_STRETCHED[-1]:g} times the least")
+
+
+def in_periods(body: Schedule, periods: int, start_s: Floats, period_s: float) -> PeriodicSchedule:
+    """The sends of ``body``, each at its start in a period of ``period_s`` seconds, so many times."""
+    order = np.argsort(start_s, kind="stable")
+    return PeriodicSchedule(
+        body.network,
+        body.collective,
+        body.chunk_bytes,
+        body.method,
+        body.seed,
+        periods,
+        period_s,
+        ints(body.chunk[order]),
+        ints(body.link[order]),
+        bytes_of(body.op[order]),
+        floats(start_s[order]),
+    )

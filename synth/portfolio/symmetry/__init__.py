@@ -1,4 +1,5 @@
-"""Thousands of equal ranks: by symmetry (`symmetric`), or with failures along trees (`host_trees`).
+"""Synthesis for thousands of ranks on symmetric networks.
 
-In: a symmetric network and a size. Out: a symmetric or periodic schedule, proven, with its bounds.
+In: a symmetric network and a size. Out: a proven schedule with its bounds: a symmetric one (`symmetric`), or,
+if parts have failed, a periodic all_reduce along trees between hosts (`host_trees`).
 """

@@ -1,10 +1,10 @@
-"""Periodic all_reduces among equal machines of which parts have failed: trees that load all NICs alike.
+"""Periodic all_reduces on equal machines with failed ranks or links, along trees that load all NICs alike.
 
-Failures break the symmetry of machines only at the hosts that they hit. So trees are laid host by host:
-inside each a tree over the ranks that are left, between hosts binary trees, in which those with a busy NIC,
-or with one NIC less, are leaves. Each tree enters a host by another rank in turn. Trees in which half of the
-nodes have two children and the others none, exchanged from tree to tree, load all alike (two-tree; Sanders,
-Speck and Träff 2009). Nothing but the links that are used is ever listed.
+Failures break the symmetry only at the hosts that they hit. So each tree is built host by host: inside a host
+a tree over the ranks that are left, between hosts a binary tree, whose leaves are the hosts with the busiest
+or with fewer NICs. Each tree enters a host at another rank in turn, the host's *door*. Half of the hosts of a
+binary tree have two children and the others none; they change roles from tree to tree, which loads all NICs
+alike (two-tree; Sanders, Speck and Träff 2009). Only the links that are used are ever listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask, bytes_of, floats, ints
+from probes.columns import Floats, Indices, Mask
 from probes.wording import plural
 from synth.bounds.symmetric import host_bounds
 from synth.collective import Kind, collective
@@ -26,7 +26,7 @@ from synth.networks.symmetric import SymmetricNetwork
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
-from synth.portfolio.periodic import body_of, proven_periodic, timed
+from synth.portfolio.periodic import body_of, in_periods, proven_periodic, timed
 from synth.portfolio.plain_or_periodic import PeriodicSynthesis
 from synth.portfolio.symmetry.symmetric import is_large
 from synth.schedule import Bound, Schedule
@@ -35,7 +35,7 @@ from synth.tree_packing.two_way_trees import TwoWayTree
 
 __all__ = ["all_reduce_of_the_rest", "bounds_of_the_rest", "is_hit", "synthesize_of_the_rest"]
 
-# Trees that enter a host by each of its ranks, in a period, and sends that these may have.
+# How many trees of a period enter a host at each of its ranks, and the most sends that these may have.
 _TREES_A_RANK = range(2, 9)
 _MOST_SENDS = 400_000
 _EVEN = 1.01
@@ -43,19 +43,19 @@ _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
 
 
 def bounds_of_the_rest(network: SymmetricNetwork, failures: Failures, size_bytes: int) -> tuple[Bound, ...]:
-    """Proven bounds on the all_reduce of what is left, whatever links it takes."""
+    """Lower bounds on an all_reduce of the ranks that have not failed, over any links."""
     return tuple(host_bounds(network, survivors_of(network, failures), size_bytes))
 
 
 def is_hit(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Whether what failures leave of a network is served here, and too large for plain schedules."""
+    """Whether all_reduces with failures are made here: hosts of several ranks, too many for plain ones."""
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 
 def synthesize_of_the_rest(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSynthesis:
-    """The same with what it took, as `synthesize_either` tells it."""
+    """`all_reduce_of_the_rest` with its time and reason, as `synthesize_either` returns it."""
     begun_s = time.perf_counter()
     made = all_reduce_of_the_rest(network, failures, size_bytes, seed)
     assert made.outcome is not None
@@ -74,10 +74,10 @@ def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ..
 def all_reduce_of_the_rest(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSchedule:
-    """A periodic all_reduce of ``size_bytes`` on the ranks that are left, proven, with bounds of the whole.
+    """A periodic all_reduce of ``size_bytes`` on the ranks that have not failed, proven, with its bounds.
 
-    Its network has the links that are used alone. Raises NotApplicableError where ranks of a host are joined
-    by no links both ways, or two ranks of different hosts are not.
+    Its network has only the links that are used. Raises NotApplicableError if links do not join the ranks of
+    a host in both directions, or two ranks of different hosts that the trees need.
     """
     members = survivors_of(network, failures)
     if len(members) < 2:
@@ -98,31 +98,15 @@ def all_reduce_of_the_rest(
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:
-    """By colours where that does, otherwise as `timed` does."""
+    """By edge colouring if that serves the ports, otherwise as `timed` does."""
     placed = coloured(body)
-    if placed is None:
-        return timed(body, periods)
-    start_s, period_s = placed
-    order = np.argsort(start_s, kind="stable")
-    return PeriodicSchedule(
-        body.network,
-        body.collective,
-        body.chunk_bytes,
-        body.method,
-        body.seed,
-        periods,
-        period_s,
-        ints(body.chunk[order]),
-        ints(body.link[order]),
-        bytes_of(body.op[order]),
-        floats(start_s[order]),
-    )
+    return timed(body, periods) if placed is None else in_periods(body, periods, *placed)
 
 
 def _laid(
     network: SymmetricNetwork, failures: Failures, members: tuple[int, ...]
 ) -> tuple[Network, list[TwoWayTree]]:
-    """The network of the links that are used, and trees over all members on it."""
+    """(the network of the links that are used, trees over all members on it)."""
     row_of = {
         ends: row for row, ends in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
     }
@@ -142,7 +126,7 @@ def _laid(
     for laps in _TREES_A_RANK:
         if best is not None and 2 * laps * size * len(members) > _MOST_SENDS:
             continue
-        # How often a NIC sends, if all do alike.
+        # How often each NIC sends if all send equally often.
         least = laps * size * 2 * (len(hosts) - 1) / len(members)
         load, used, trees = _trees(network, hosts, laps, int(np.ceil(least)), has_link)
         uneven = float(load.max()) / least
@@ -171,7 +155,7 @@ def _trees(
     most: int,
     has_link: Callable[[int, int], bool],
 ) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
-    """(how often each rank sends to other hosts, number of each link used, trees), ``laps`` for each rank."""
+    """(sends of each rank to other hosts, number of each link used, trees), ``laps`` trees for each rank."""
     size = network.ranks_per_host
     load, lent = np.zeros(network.ranks), np.zeros(network.ranks, bool)
     used: dict[tuple[int, int], int] = {}
@@ -183,7 +167,7 @@ def _trees(
         doors = _doors(hosts, place, size, planned)
         children, over = _children(hosts, doors, place, size, planned, lent, most)
         lent[[door for door in doors.values() if door % size != place]] = True
-        # What has more than it may is the root, which has nothing to send up.
+        # The host that exceeds its share is the root, which has nothing to send up.
         order = sorted(children, key=lambda host: (-over[host], -children[host]))
         edges = list(_between([doors[host] for host in order], [children[host] for host in order]))
         for below, above, _ in edges:
@@ -208,7 +192,7 @@ def _inner_links(network: SymmetricNetwork) -> tuple[Indices, Indices]:
 
 
 def _doors(hosts: dict[int, list[int]], place: int, ranks_per_host: int, load: Floats) -> dict[int, int]:
-    """The rank by which a tree enters each host: that at ``place``, or else the one with the least load."""
+    """The rank at which a tree enters each host: the one at ``place``, or else the least loaded one."""
     found = {}
     for host, ranks in hosts.items():
         wanted = host * ranks_per_host + place
@@ -225,10 +209,10 @@ def _children(
     lent: Mask,
     most_uses: int,
 ) -> tuple[dict[int, int], dict[int, bool]]:
-    """(children of each host in a tree, whether that is more than it may have): the least loaded have most.
+    """(children of each host in a tree, whether these are more than its door may send): fewest load, most.
 
-    A host with fewer ranks keeps one use of each, until that is ``lent`` to a tree without a door of its own,
-    if that can be.
+    If possible a host that lacks ranks keeps one use of each door free, until the door has been ``lent`` to a
+    tree whose own door there has failed.
     """
     most, spare = {}, dict.fromkeys(hosts, 0)
     for host, ranks in hosts.items():
@@ -247,7 +231,7 @@ def _children(
 
 
 def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(rank below, rank above, depth below) of a tree: doors, in this order, have so many children."""
+    """(rank below, rank above, depth below) of each edge of a tree; ``children[n]`` are those of door n."""
     depth, below = [0] * len(doors), 1
     for place, count in enumerate(children):
         for _ in range(count):
@@ -259,7 +243,7 @@ def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int, 
 def _inside(
     ranks: list[int], door: int, depth: int, has_link: Callable[[int, int], bool]
 ) -> list[tuple[int, int, int]]:
-    """(rank below, rank above, depth below) of a host's ranks below its door, as near as links allow."""
+    """(rank below, rank above, depth below) of each edge of the shallowest tree in a host from its door."""
     edges, rest, reached = [], [rank for rank in ranks if rank != door], [(door, depth)]
     for above, level in reached:
         for below in list(rest):

@@ -1,7 +1,7 @@
-"""Synthesizes symmetric schedules: one chunk of each orbit is scheduled, translations give all others.
+"""Synthesizes symmetric schedules: the chunks of one rank of each orbit are scheduled, for all ranks.
 
-For as many ranks as no table of sends can list. An all_gather spreads the chunks of one rank of each orbit, a
-reduce_scatter is one backwards in time, an all_reduce both, one after the other.
+This serves more ranks than a table of all sends could list. An all_gather is found by `spread`, an all_to_all
+by `exchanged`. A reduce_scatter is an all_gather backwards in time, an all_reduce the one after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_DELIVERIES = 1 << 20
 _MOST_LOOKS = 200_000_000
 _NEAR = 0.995
 _NOTICEABLE = 0.002
-# So many cuts in a row may gain nothing before no finer one is tried.
+# After so many cuts in a row that gain nothing no finer one is tried.
 _PATIENCE = 2
 
 
@@ -66,16 +66,16 @@ class SymmetricSynthesis:
 
 
 def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Whether the collective is one of symmetric schedules, and too large for plain ones."""
+    """Whether symmetric schedules serve the collective, and plain ones would be too large."""
     return kind in SYMMETRIC and network.ranks**2 > _MOST_DELIVERIES
 
 
 def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT) -> SymmetricSynthesis:
-    """The fastest symmetric schedule of a collective of all ranks, proven, with its bounds.
+    """The fastest symmetric schedule found, proven, with its bounds.
 
-    Of a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for other
-    collectives and where links do not lead everywhere, UsageError where chunks cannot be dealt out evenly,
-    RuntimeError if the judge refuses what was made, which would be a bug.
+    For a size, chunks are halved until that gains hardly anything. Raises NotApplicableError for collectives
+    that are not SYMMETRIC and if links do not join all ranks, UsageError if ranks cannot own equally many
+    chunks, RuntimeError if the checker refuses the schedule, which would be a bug.
     """
     if request.kind not in SYMMETRIC:
         raise NotApplicableError(f"symmetric schedules are made for {', '.join(SYMMETRIC)}")
@@ -149,7 +149,7 @@ def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
 
 
 def _looks(request: SymmetricRequest, shape: Collective) -> int:
-    """How often a link looks at a chunk: every link of an orbit does at each that comes to its source."""
+    """How often the search compares a link with a chunk: each listed link with all copies of all chunks."""
     return shape.chunks // request.network.ranks * request.network.ranks * len(request.network.src)
 
 
@@ -161,7 +161,7 @@ def _made(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> Ite
         columns = ints(chunk), ints(link), ints(shift), op
         yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", request.seed, *columns)
         return
-    # On links that cost the same nothing is preferred, and both are the same.
+    # If all links cost the same, strict or not makes no difference.
     once = len(np.unique(network.beta_s_per_byte)) == 1 or _looks(request, shape) > _MOST_LOOKS
     for strict in (True,) if once else (True, False):
         whole = SymmetricSchedule(
@@ -199,7 +199,10 @@ def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool
 def _backwards(
     made: SymmetricSchedule, whole: SymmetricSchedule, opposite: Indices | None
 ) -> SymmetricSchedule:
-    """An all_gather backwards in time: over the ``opposite`` links, or of the transposed network if None."""
+    """The all_gather ``made`` backwards in time, over the ``opposite`` links.
+
+    If ``opposite`` is None, ``made`` is one on the transposed network.
+    """
     order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
     link, network = made.link[order], whole.network
     if opposite is None:
@@ -228,9 +231,9 @@ def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) ->
 
 
 def _opposite(network: SymmetricNetwork) -> Indices | None:
-    """For each orbit of links one the other way that costs the same; None where there is not one for each.
+    """For each orbit of links the orbit of the reversed links; None if some have none of the same cost.
 
-    Ports, the last first, must be as many and belong together one to one.
+    A link and its reversed link must have equally many ports, which pair up one to one in reverse order.
     """
     turned = network.transposed()
     here, there = (
