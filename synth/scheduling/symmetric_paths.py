@@ -1,8 +1,8 @@
-"""Paths for an all_to_all on a symmetric network: shortest ones that load all orbits of links alike, in turn.
+"""An all_to_all on a symmetric network: chunks take shortest paths that load all orbits of links alike.
 
-Between two ranks many ways are equally short. Those of one rank of each orbit are chosen one by one, each
-last hop over the link that is least loaded so far; by translation all other ranks choose likewise. Then the
-hops are list-scheduled (Graham 1969): a free link takes the chunk that has farthest to go.
+Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, the
+last hop of each over the link with the least load so far; the paths of all other ranks are their translates.
+Then the hops are list-scheduled (Graham 1969): a free link takes the chunk that has farthest to go.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from synth.errors import NotApplicableError
 from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.networks.symmetric import SymmetricNetwork
-from synth.scheduling.symmetric_spreading import Ranks, far_end, rank_table
+from synth.scheduling.symmetric_spreading import Ranks, all_free, far_end, rank_table, wake, wake_users
 
-__all__ = ["exchanged"]
+__all__ = ["all_to_all_sends"]
 
-# Among more links shortest ways are not looked for: chunks take the link that leads there.
+# With more links than these no shortest paths are computed: each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
 _SLACK = 1e-9
 
 
 class _Links(NamedTuple):
-    """Of each orbit of links what a send takes, and what it holds: ``held[held_start[e]:held_start[e + 1]]``.
+    """The costs of the link e of each orbit, and its resources: ``held[held_start[e]:held_start[e + 1]]``.
 
-    The links of cell c are ``of_cell[of_cell_start[c]:of_cell_start[c + 1]]``.
+    The links out of ranks of cell c are ``of_cell[of_cell_start[c]:of_cell_start[c + 1]]``.
     """
 
     hold_s: Floats
@@ -39,11 +39,13 @@ class _Links(NamedTuple):
     of_cell: Indices
 
 
-def exchanged(network: SymmetricNetwork, chunk_bytes: int, share: int) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, shift) of sends, as they start: ``share`` chunks from each in ``cells`` to all others.
+def all_to_all_sends(
+    network: SymmetricNetwork, chunk_bytes: int, share: int
+) -> tuple[Indices, Indices, Indices]:
+    """(chunk, link, shift) of each listed send, in the order of their starts; ``share`` chunks for each pair.
 
-    Raises NotApplicableError where there is no way to some rank, or no link of its own on networks with too
-    many links to look for ways. O(hops · log hops), and of ways O(links · log ranks).
+    Raises NotApplicableError if there is no path to some rank; on networks with too many links for shortest
+    paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links · log ranks).
     """
     links = _links_of(network, chunk_bytes)
     count, cells = network.ranks, len(network.cells)
@@ -64,7 +66,7 @@ def exchanged(network: SymmetricNetwork, chunk_bytes: int, share: int) -> tuple[
     start, link, source = hops
     missing = np.flatnonzero(np.diff(start) == 0)
     if len(missing) > cells * share:
-        raise NotApplicableError(f"{network.name}: chunks find no way to each rank")
+        raise NotApplicableError(f"{network.name}: chunks find no path to some rank")
     order = _in_turn(links, start, link, len(network.src) + len(network.ports))
     chunk = np.repeat(np.arange(chunks), np.diff(start))[order]
     return chunk, link[order], network.shift_of(source[order])
@@ -92,7 +94,7 @@ def _links_of(network: SymmetricNetwork, chunk_bytes: int) -> _Links:
 
 
 def _direct(network: SymmetricNetwork, links: _Links, share: int) -> tuple[Indices, Indices, Indices]:
-    """(start, link, source) of the hops of each chunk: one, over the fastest link that leads there."""
+    """(start, link, source) of the hops of each chunk: one hop, over the fastest direct link."""
     count, cells = network.ranks, len(network.cells)
     over = np.full(cells * count, -1)
     slowest_first = np.argsort(-links.travel_s, kind="stable")
@@ -108,7 +110,7 @@ def _direct(network: SymmetricNetwork, links: _Links, share: int) -> tuple[Indic
 def _ways(
     links: _Links, ranks: Ranks, back: _Links, behind: Ranks, roots: Indices, share: int, resources: int
 ) -> tuple[Indices, Indices, Indices]:
-    """(start, link, source) of the hops of each chunk; none where there is no way."""
+    """(start, link, source) of the hops of each chunk, on shortest paths; none if there is no path."""
     count, cells = len(ranks.cell), len(roots)
     load_s = np.zeros(resources)
     start = np.zeros(cells * count * share + 1, np.int64)
@@ -117,7 +119,7 @@ def _ways(
     used = 0
     for cell in range(cells):
         far_s, settled, order = _distances(links, ranks, roots[cell])
-        # Of each lap and rank the link by which it is entered, and from where.
+        # For each lap and rank the link of the last hop to it, and the rank before.
         entered = np.full((share, count), -1, np.int64)
         origin = np.full((share, count), -1, np.int64)
         for place in range(1, settled):
@@ -194,8 +196,8 @@ def _distances(links: _Links, ranks: Ranks, root: int) -> tuple[Floats, int, Ind
 
 
 def _in_turn(links: _Links, start: Indices, link: Indices, resources: int) -> Indices:
-    """The hops in the order in which they start."""
-    # Links that hold the same are one queue.
+    """The hops in the order of their starts."""
+    # Links with the same resources share a queue.
     number: dict[tuple[int, ...], int] = {}
     spans = zip(links.held_start[:-1].tolist(), links.held_start[1:].tolist(), strict=True)
     queue = np.array([number.setdefault(tuple(links.held[a:b].tolist()), len(number)) for a, b in spans])
@@ -205,7 +207,7 @@ def _in_turn(links: _Links, start: Indices, link: Indices, resources: int) -> In
             of_held[resource].append(one)
     user_start = offsets([len(users) for users in of_held])
     users = np.array([one for users in of_held for one in users], np.int64)
-    # From each hop on to the end of its chunk's way.
+    # Seconds from the start of each hop to the end of its chunk's path.
     left_s = np.append(np.cumsum(links.travel_s[link][::-1])[::-1], 0.0)
     to_go_s = left_s[:-1] - left_s[np.repeat(start[1:], np.diff(start))]
     first = start[:-1][np.diff(start) > 0]
@@ -228,41 +230,35 @@ def _list_scheduled(
     users: Indices,
     resources: int,
 ) -> Indices:
+    """The hops in the order of their starts; of those in a queue the one with the least urgency goes first.
+
+    ``first`` are the hops that wait for no other, ``last`` those that no other waits for. Queue q has room
+    for the hops from ``room[q]`` to before ``room[q + 1]``; resource r is of the queues
+    ``users[user_start[r]:user_start[r + 1]]``.
+    """
     count, queues = len(link), len(room) - 1
     busy_s = np.zeros(resources)
     ready_s, ready = np.empty(count), np.empty(count, np.int64)
     waiting = np.zeros(queues, np.int64)
     heap_s, heap_what = np.empty(2 * count + 2), np.empty(2 * count + 2, np.int64)
     order = np.empty(count, np.int64)
-    waking, stamp = np.empty(queues, np.int64), np.full(queues, -1, np.int64)
-    size, sent, woken, instant, now_s = 0, 0, 0, 0, 0.0
+    waking, stamp = np.arange(queues), np.full(queues, -1, np.int64)
+    size, sent, woken, instant, now_s = 0, 0, queues, 0, 0.0
     for hop in first:
         one = queue[link[hop]]
-        waiting[one] = push(
-            ready_s[room[one] : room[one + 1]],
-            ready[room[one] : room[one + 1]],
-            waiting[one],
-            urgency[hop],
-            hop,
-        )
-    for one in range(queues):
-        waking[one] = one
-    woken = queues
+        begin, end = room[one], room[one + 1]
+        waiting[one] = push(ready_s[begin:end], ready[begin:end], waiting[one], urgency[hop], hop)
     while True:
         for at in range(woken):
             one = waking[at]
             if not waiting[one]:
                 continue
-            hop = ready[room[one]]
+            begin, end = room[one], room[one + 1]
+            hop = ready[begin]
             e = link[hop]
-            free = True
-            for place in range(links.held_start[e], links.held_start[e + 1]):
-                free = free and busy_s[links.held[place]] <= now_s
-            if not free:
+            if not all_free(busy_s, links.held, links.held_start[e], links.held_start[e + 1], now_s):
                 continue
-            waiting[one] = pop(
-                ready_s[room[one] : room[one + 1]], ready[room[one] : room[one + 1]], waiting[one]
-            )
+            waiting[one] = pop(ready_s[begin:end], ready[begin:end], waiting[one])
             order[sent] = hop
             sent += 1
             for place in range(links.held_start[e], links.held_start[e + 1]):
@@ -280,21 +276,12 @@ def _list_scheduled(
             if not arrives:
                 e = link[hop]
                 for place in range(links.held_start[e], links.held_start[e + 1]):
-                    held = links.held[place]
-                    for user in range(user_start[held], user_start[held + 1]):
-                        if stamp[users[user]] != instant:
-                            stamp[users[user]], waking[woken] = instant, users[user]
-                            woken += 1
+                    woken = wake_users(user_start, users, links.held[place], waking, stamp, instant, woken)
             elif not last[hop]:
                 one = queue[link[hop + 1]]
+                begin, end = room[one], room[one + 1]
                 waiting[one] = push(
-                    ready_s[room[one] : room[one + 1]],
-                    ready[room[one] : room[one + 1]],
-                    waiting[one],
-                    urgency[hop + 1],
-                    hop + 1,
+                    ready_s[begin:end], ready[begin:end], waiting[one], urgency[hop + 1], hop + 1
                 )
-                if stamp[one] != instant:
-                    stamp[one], waking[woken] = instant, one
-                    woken += 1
+                woken = wake(waking, stamp, one, instant, woken)
     return order[:sent]

@@ -1,9 +1,10 @@
-"""Spreads a chunk of each orbit to all ranks of a symmetric network, greedily and event by event.
+"""An all_gather on a symmetric network: chunks of one rank of each orbit are spread greedily to all ranks.
 
-As greedy matching does (TACOS, Sec. IV; `link_chunk_matching`), but of an orbit of links only one: whenever
-it and its ports are free, it takes the chunk that came first to a source of one of its links whose other end
-still lacks it. A slow link prefers what the whole block of ranks that faster links join lacks. By translation
-all other chunks spread the same way at the same time.
+This is TACOS's matching of chunks to links (Sec. IV; `link_chunk_matching`) with one link for each orbit of
+links. When it and its ports are free, it sends the chunk that came first to the source of one of its
+translates whose target still lacks it. A slow link first looks for chunks that no rank has of the block of
+ranks around the target that faster links join. All other chunks are spread in the same way at the same time,
+by translation.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.networks.symmetric import SymmetricNetwork
 
-__all__ = ["Ranks", "far_end", "rank_table", "spread"]
+__all__ = ["Ranks", "all_free", "far_end", "rank_table", "spread", "wake", "wake_users"]
 
 Table = NDArray[np.int64]
 
 
 class _Classes(NamedTuple):
-    """Links of one source and cost that hold the same resources: ``links[start[c]:start[c + 1]]``.
+    """Classes of listed links: of one source and cost, and with the same ports.
 
-    A class holds ``held[held_start[c]:held_start[c + 1]]``; ``block`` is the number of the size of blocks
-    that it prefers to enter first, 0 for single ranks.
+    Class c has the links ``links[start[c]:start[c + 1]]`` out of the ranks of ``cell[c]``, and holds the
+    resources ``held[held_start[c]:held_start[c + 1]]``. ``block[c]`` is the number of a size of blocks: it
+    first looks for chunks that a block of this size lacks, 0 for single ranks. ``of_cell`` and ``of_held``
+    are the classes of each cell and of each resource.
     """
 
     cell: Indices
@@ -46,7 +49,10 @@ class _Classes(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Digits of ranks and of the far ends of links, and which digits translations add to."""
+    """The digits of ranks and of the targets of listed links, and which of them translations change.
+
+    ``cell`` is the number of the cell of each rank.
+    """
 
     digit: Table
     far: Table
@@ -56,22 +62,42 @@ class Ranks(NamedTuple):
     cell: Indices
 
 
+class _Progress(NamedTuple):
+    """Where chunks are, and which of them links have looked at.
+
+    ``known[chunk, rank]`` and ``entered[size of blocks, chunk, block]`` are 1 once a chunk is there or on its
+    way. ``came_chunk[cell, n]`` and ``came_rank[cell, n]`` are the n-th of ``came[cell]`` arrivals at the
+    ranks of a cell. ``first`` and ``again`` are how many of them each link has looked at, for blocks and for
+    single ranks; ``turn[class]`` is the place of the link that is asked first.
+    """
+
+    known: Bytes
+    entered: Bytes
+    came_chunk: Indices
+    came_rank: Indices
+    came: Indices
+    first: Indices
+    again: Indices
+    turn: Indices
+
+
 def spread(
     network: SymmetricNetwork, chunk_bytes: int, share: int, *, strict: bool
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, shift) of sends of ``share`` chunks from each rank in ``cells`` to all, as they start.
+    """(chunk, link, shift) of each listed send of ``share`` chunks a rank, in the order of their starts.
 
-    ``strict``: slow links never enter a block that has the chunk. Fewer sends than chunks · (ranks - 1) show
-    that links lead not everywhere. O(sends · classes of links at a rank).
+    ``strict``: slow links never enter a block that has the chunk. There are fewer than chunks · (ranks - 1)
+    sends if links do not join all ranks. O(sends · classes of links at a rank).
     """
     classes, block_size = _classes(network, chunk_bytes)
     roots = np.repeat(network.cells, share)
-    chunk, link, source = _spread(classes, rank_table(network), block_size, roots, len(network.src), strict)
+    progress = _progress(network, len(roots), len(classes.cell), len(block_size))
+    chunk, link, source = _spread(classes, rank_table(network), block_size, roots, progress, strict)
     return chunk, link, network.shift_of(source)
 
 
 def rank_table(network: SymmetricNetwork) -> Ranks:
-    """What compiled loops need to translate links."""
+    """The digits and cells by which compiled loops translate links."""
     ranks = np.arange(network.ranks)
     strides = np.array(network.strides, np.int64)
     sizes = np.array(network.sizes, np.int64)
@@ -86,7 +112,7 @@ def rank_table(network: SymmetricNetwork) -> Ranks:
 
 
 def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Indices]:
-    """The classes of links, and the sizes of blocks that matter, the first of them 1."""
+    """(the classes of links, the sizes of blocks that they look for, the first of them 1)."""
     rows = len(network.src)
     hold_s, travel_s = network.hold_s(chunk_bytes), network.travel_s(chunk_bytes)
     sizes, block = _blocks(network)
@@ -128,9 +154,9 @@ def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Ind
 
 
 def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
-    """(sizes of blocks, the first 1; for each link which of them): ranks that all faster links stay within.
+    """(sizes of blocks, the first 1; for each link which of them): blocks that no faster link leaves.
 
-    A link that stays within that block itself, or has no faster ones, counts single ranks.
+    A link inside such a block, or without faster links, has single ranks.
     """
     prefix = np.array([math.prod(network.sizes[:axis]) for axis in range(len(network.sizes) + 1)], np.int64)
     src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
@@ -145,42 +171,43 @@ def _blocks(network: SymmetricNetwork) -> tuple[Longs, Longs]:
     return prefix[levels], np.searchsorted(levels, found)
 
 
+def _progress(network: SymmetricNetwork, chunks: int, classes: int, blocks: int) -> _Progress:
+    """Nothing has come to any rank."""
+    count, cells, links = network.ranks, len(network.cells), len(network.src)
+    came = (cells, chunks * network.translations)
+    return _Progress(
+        np.zeros((chunks, count), np.uint8),
+        np.zeros((blocks, chunks, count) if blocks > 1 else (1, 1, 1), np.uint8),
+        np.empty(came, np.int32),
+        np.empty(came, np.int32),
+        np.zeros(cells, np.int64),
+        np.zeros(links, np.int64),
+        np.zeros(links, np.int64),
+        np.zeros(classes, np.int64),
+    )
+
+
 @compiled
 def _spread(
-    classes: _Classes, ranks: Ranks, block_size: Indices, roots: Indices, links: int, strict: bool
+    classes: _Classes, ranks: Ranks, block_size: Indices, roots: Indices, progress: _Progress, strict: bool
 ) -> tuple[Indices, Indices, Indices]:
-    """(chunk, link, source) of each send, in the order in which they start."""
-    count, chunks = len(ranks.cell), len(roots)
-    cells, blocks = len(classes.of_cell_start) - 1, len(block_size)
-    total = chunks * (count - 1)
-    known = np.zeros((chunks, count), np.uint8)
-    entered = np.zeros((blocks, chunks, count), np.uint8) if blocks > 1 else np.zeros((1, 1, 1), np.uint8)
-    # What came to the ranks of a cell, in that order; each link looks at every entry once.
-    room = chunks * (count // cells)
-    came_chunk, came_rank = np.empty((cells, room), np.int32), np.empty((cells, room), np.int32)
-    came = np.zeros(cells, np.int64)
-    first, again = np.zeros(links, np.int64), np.zeros(links, np.int64)
-    turn = np.zeros(len(classes.cell), np.int64)
+    """(chunk, link, source) of each send, in the order of their starts."""
+    total = len(roots) * (len(ranks.cell) - 1)
+    count = len(classes.cell)
     busy_s = np.zeros(len(classes.of_held_start) - 1)
     chunk_of, link_of = np.empty(total, np.int64), np.empty(total, np.int64)
     source_of, class_of = np.empty(total, np.int64), np.empty(total, np.int64)
     target_of = np.empty(total, np.int64)
     heap_s, heap_what = np.empty(2 * total + 2), np.empty(2 * total + 2, np.int64)
     size, sent, now_s = 0, 0, 0.0
-    waking, woken, stamp = np.empty(len(classes.cell), np.int64), 0, np.full(len(classes.cell), -1, np.int64)
-    tried = stamp.copy()
-    for chunk in range(chunks):
-        root = roots[chunk]
-        _mark(known, entered, block_size, chunk, root)
-        cell = ranks.cell[root]
-        came_chunk[cell, came[cell]], came_rank[cell, came[cell]] = chunk, root
-        came[cell] += 1
-    for one in range(len(classes.cell)):
-        waking[one] = one
-    woken = len(classes.cell)
-    instant = 0
-    # What has just found a chunk mostly finds the next one, too; what has not looks through all that came.
-    lucky = np.ones(len(classes.cell), np.bool_)
+    waking, stamp, tried = np.arange(count), np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    woken, instant = count, 0
+    for chunk in range(len(roots)):
+        _mark(progress, block_size, chunk, roots[chunk])
+        _arrive(progress, ranks.cell[roots[chunk]], chunk, roots[chunk])
+    # Classes that have just found a chunk mostly find the next one, too, so they go first; the others look
+    # through all chunks that came.
+    lucky = np.ones(count, np.bool_)
     while sent < total:
         for at in range(2 * woken):
             one = waking[at % woken]
@@ -188,30 +215,13 @@ def _spread(
                 continue
             tried[one] = instant
             begin, end = classes.held_start[one], classes.held_start[one + 1]
-            free = True
-            for place in range(begin, end):
-                free = free and busy_s[classes.held[place]] <= now_s
-            if not free:
+            if not all_free(busy_s, classes.held, begin, end, now_s):
                 continue
-            found, chunk, source, target = _choice(
-                classes,
-                ranks,
-                block_size,
-                one,
-                known,
-                entered,
-                came_chunk,
-                came_rank,
-                came,
-                first,
-                again,
-                turn,
-                strict,
-            )
+            found, chunk, source, target = _choice(classes, ranks, block_size, one, progress, strict)
             lucky[one] = found >= 0
             if found < 0:
                 continue
-            _mark(known, entered, block_size, chunk, target)
+            _mark(progress, block_size, chunk, target)
             chunk_of[sent], link_of[sent], source_of[sent] = chunk, found, source
             class_of[sent], target_of[sent] = one, target
             for place in range(begin, end):
@@ -229,58 +239,70 @@ def _spread(
             size = pop(heap_s, heap_what, size)
             if arrives:
                 cell = ranks.cell[target_of[send]]
-                came_chunk[cell, came[cell]], came_rank[cell, came[cell]] = chunk_of[send], target_of[send]
-                came[cell] += 1
-                for place in range(classes.of_cell_start[cell], classes.of_cell_start[cell + 1]):
-                    one = classes.of_cell[place]
-                    if stamp[one] != instant:
-                        stamp[one], waking[woken] = instant, one
-                        woken += 1
-            else:
-                one = class_of[send]
-                for held in range(classes.held_start[one], classes.held_start[one + 1]):
-                    resource = classes.held[held]
-                    for place in range(classes.of_held_start[resource], classes.of_held_start[resource + 1]):
-                        other = classes.of_held[place]
-                        if stamp[other] != instant:
-                            stamp[other], waking[woken] = instant, other
-                            woken += 1
+                _arrive(progress, cell, chunk_of[send], target_of[send])
+                woken = wake_users(
+                    classes.of_cell_start, classes.of_cell, cell, waking, stamp, instant, woken
+                )
+                continue
+            one = class_of[send]
+            for place in range(classes.held_start[one], classes.held_start[one + 1]):
+                held = classes.held[place]
+                woken = wake_users(
+                    classes.of_held_start, classes.of_held, held, waking, stamp, instant, woken
+                )
     return chunk_of[:sent], link_of[:sent], source_of[:sent]
 
 
 @compiled
+def all_free(busy_s: Floats, held: Indices, begin: int, end: int, now_s: float) -> bool:
+    """Whether the resources ``held[begin:end]`` are free at ``now_s``."""
+    free = True
+    for place in range(begin, end):
+        free = free and busy_s[held[place]] <= now_s
+    return free
+
+
+@compiled
+def wake(waking: Indices, stamp: Indices, one: int, instant: int, woken: int) -> int:
+    """Put ``one`` on the list ``waking`` of this instant, once; the new length of the list."""
+    if stamp[one] == instant:
+        return woken
+    stamp[one], waking[woken] = instant, one
+    return woken + 1
+
+
+@compiled
+def wake_users(
+    start: Indices, user: Indices, which: int, waking: Indices, stamp: Indices, instant: int, woken: int
+) -> int:
+    """`wake` all of ``user[start[which]:start[which + 1]]``; the new length of the list."""
+    for place in range(start[which], start[which + 1]):
+        woken = wake(waking, stamp, user[place], instant, woken)
+    return woken
+
+
+@compiled
 def _choice(
-    classes: _Classes,
-    ranks: Ranks,
-    block_size: Indices,
-    one: int,
-    known: Bytes,
-    entered: Bytes,
-    came_chunk: Indices,
-    came_rank: Indices,
-    came: Indices,
-    first: Indices,
-    again: Indices,
-    turn: Indices,
-    strict: bool,
+    classes: _Classes, ranks: Ranks, block_size: Indices, one: int, progress: _Progress, strict: bool
 ) -> tuple[int, int, int, int]:
-    """(link, chunk, source, target) that a free class of links takes up; link -1 where there is none."""
+    """(link, chunk, source, target) that a free class of links sends next; link -1 if there is none."""
     begin, end = classes.start[one], classes.start[one + 1]
     cell, block = classes.cell[one], classes.block[one]
     for lap in range(1 if block == 0 or strict else 2):
-        seen = first if lap == 0 else again
+        seen = progress.first if lap == 0 else progress.again
         for step in range(end - begin):
-            place = (turn[one] + step) % (end - begin)
+            place = (progress.turn[one] + step) % (end - begin)
             link = classes.links[begin + place]
-            while seen[link] < came[cell]:
-                chunk, source = came_chunk[cell, seen[link]], came_rank[cell, seen[link]]
+            while seen[link] < progress.came[cell]:
+                chunk = progress.came_chunk[cell, seen[link]]
+                source = progress.came_rank[cell, seen[link]]
                 target = far_end(ranks, link, source)
-                lacking = known[chunk, target] == 0
+                lacking = progress.known[chunk, target] == 0
                 if lap == 0 and block > 0:
-                    lacking = lacking and entered[block, chunk, target // block_size[block]] == 0
+                    lacking = lacking and progress.entered[block, chunk, target // block_size[block]] == 0
                 if lacking:
                     # The next link first, so that all get their turn.
-                    turn[one] = place + 1
+                    progress.turn[one] = place + 1
                     return link, chunk, source, target
                 seen[link] += 1
     return -1, 0, 0, 0
@@ -288,7 +310,7 @@ def _choice(
 
 @compiled
 def far_end(ranks: Ranks, link: int, source: int) -> int:
-    """Where a link of an orbit ends that starts at ``source``."""
+    """The rank at which the translate of ``link`` ends that starts at ``source``."""
     found = 0
     for axis in range(len(ranks.size)):
         digit = ranks.far[link, axis]
@@ -301,7 +323,16 @@ def far_end(ranks: Ranks, link: int, source: int) -> int:
 
 
 @compiled
-def _mark(known: Bytes, entered: Bytes, block_size: Indices, chunk: int, rank: int) -> None:
-    known[chunk, rank] = 1
+def _mark(progress: _Progress, block_size: Indices, chunk: int, rank: int) -> None:
+    """The chunk is at the rank, or on its way to it."""
+    progress.known[chunk, rank] = 1
     for block in range(1, len(block_size)):
-        entered[block, chunk, rank // block_size[block]] = 1
+        progress.entered[block, chunk, rank // block_size[block]] = 1
+
+
+@compiled
+def _arrive(progress: _Progress, cell: int, chunk: int, rank: int) -> None:
+    """From now on links out of the rank, one of ``cell``, can send the chunk."""
+    at = progress.came[cell]
+    progress.came_chunk[cell, at], progress.came_rank[cell, at] = chunk, rank
+    progress.came[cell] = at + 1

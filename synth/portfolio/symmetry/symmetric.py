@@ -1,7 +1,8 @@
 """Synthesizes symmetric schedules: the chunks of one rank of each orbit are scheduled, for all ranks.
 
-This serves more ranks than a table of all sends could list. An all_gather is found by `spread`, an all_to_all
-by `exchanged`. A reduce_scatter is an all_gather backwards in time, an all_reduce the one after the other.
+This serves more ranks than a table of all sends could list. An all_gather is made by `spread`, an all_to_all
+by `all_to_all_sends`. A reduce_scatter is an all_gather backwards in time; an all_reduce is a reduce_scatter
+and then an all_gather.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.schedule import COPY, REDUCE, Bound, Outcome
-from synth.scheduling.symmetric_paths import exchanged
+from synth.scheduling.symmetric_paths import all_to_all_sends
 from synth.scheduling.symmetric_spreading import spread
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
@@ -156,7 +157,7 @@ def _looks(request: SymmetricRequest, shape: Collective) -> int:
 def _made(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> Iterator[SymmetricSchedule]:
     network = request.network
     if shape.kind == "all_to_all":
-        chunk, link, shift = exchanged(network, chunk_bytes, shape.share)
+        chunk, link, shift = all_to_all_sends(network, chunk_bytes, shape.share)
         op = bytes_of(np.full(len(chunk), COPY))
         columns = ints(chunk), ints(link), ints(shift), op
         yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", request.seed, *columns)
