@@ -1,4 +1,4 @@
-"""The machine of threadblocks: when each step starts and ends, and what it waited for."""
+"""The event loop of the program simulator: when each step of each threadblock starts and ends, and why."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def run_threadblocks(
 
     ``cause`` indexes CAUSES and says what the step's start was due to, ``culprit`` whose step that was.
     Of steps that could take a link or port at the same moment the one with the least ``late_s`` does.
-    ``port_part`` of the time that a message holds a link it holds each of its ports. Of a message the first
-    ``slice_part`` can be passed on when that has arrived; whoever does so ends no sooner than a slice after
-    the last one has arrived. With 1 messages move whole.
+    ``port_part`` of the time that a message holds a link it holds each of its ports. Messages move in slices,
+    each ``slice_part`` of a message: a step that receives starts when the first slice is there, and ends when
+    it has worked on the last one. With 1 messages move whole.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)
     end_s = np.full(steps, np.inf)
-    # When the last slice of what a step sends has left.
+    # When the last slice that a step sends has left.
     left_s = np.full(steps, np.inf)
     cause = np.zeros(steps, dtype=np.int64)
     culprit = np.full(steps, -1, dtype=np.int64)
@@ -105,13 +105,9 @@ def run_threadblocks(
             slot = sent[fifo] % depth
             if slot_free_s[fifo, slot] > ready_s:
                 ready_s, why, whom = slot_free_s[fifo, slot], 4, slot_user[fifo, slot]
-            edge = link[step]
-            if free_s[edge] > ready_s:
-                ready_s, why, whom = free_s[edge], 5, holder[edge]
-            for at in range(port_start[edge], port_start[edge + 1]):
-                p = links + port[at]
-                if free_s[p] > ready_s:
-                    ready_s, why, whom = free_s[p], 5, holder[p]
+            last = _free_last(free_s, link[step], links, port_start, port)
+            if free_s[last] > ready_s:
+                ready_s, why, whom = free_s[last], 5, holder[last]
         if ready_s + late_s[step] > now_s:
             size = push(key, what, size, ready_s + late_s[step], tb)
             continue
@@ -142,17 +138,48 @@ def run_threadblocks(
             if sender_asleep[fifo] >= 0:
                 size = push(key, what, size, end_s[step], sender_asleep[fifo])
                 sender_asleep[fifo] = -1
-        last, waiting = -1, sleeper[tb]
-        while waiting >= 0:
-            following = after[waiting]
-            if goal[reached[waiting]] <= step:
-                if last < 0:
-                    sleeper[tb] = following
-                else:
-                    after[last] = following
-                size = push(key, what, size, end_s[step], waiting)
-            else:
-                last = waiting
-            waiting = following
+        size = _wake_waiting(key, what, size, end_s[step], tb, step, sleeper, after, goal, reached)
         size = push(key, what, size, end_s[step], tb)
     return begin_s, end_s, cause, culprit
+
+
+@compiled
+def _free_last(free_s: Floats, edge: int, links: int, port_start: Indices, port: Indices) -> int:
+    """Of a link and its ports the one that is free last, numbered as in ``free_s``."""
+    last = edge
+    for at in range(port_start[edge], port_start[edge + 1]):
+        if free_s[links + port[at]] > free_s[last]:
+            last = links + port[at]
+    return last
+
+
+@compiled
+def _wake_waiting(
+    key: Floats,
+    what: Indices,
+    size: int,
+    now_s: float,
+    tb: int,
+    step: int,
+    sleeper: Indices,
+    after: Indices,
+    goal: Indices,
+    reached: Indices,
+) -> int:
+    """Queue the threadblocks that wait for ``step`` of ``tb``, at ``now_s``; the queue's new size.
+
+    ``sleeper[tb]`` is the first that waits for any step of it, ``after`` the next one of each.
+    """
+    before, waiting = -1, sleeper[tb]
+    while waiting >= 0:
+        following = after[waiting]
+        if goal[reached[waiting]] <= step:
+            if before < 0:
+                sleeper[tb] = following
+            else:
+                after[before] = following
+            size = push(key, what, size, now_s, waiting)
+        else:
+            before = waiting
+        waiting = following
+    return size
