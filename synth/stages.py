@@ -101,11 +101,10 @@ def verify(
     """Return what is wrong with a schedule, a selection or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
-    what the collective asks; a periodic one for any number of periods, a symmetric one for
-    all translates of what it lists. A program is followed step by step
-    (GC3, Sec. 4): no race, no unwritten slot, every contribution exactly once, no deadlock with
-    ``fifo_depth`` messages in a connection. The judge shares nothing with what makes schedules and programs.
-    O(sends), and O(steps) for most programs.
+    what the collective asks; a periodic one for any number of periods, a symmetric one with all the sends
+    that it implies. A program is followed step by step (GC3, Sec. 4): no race, no unwritten slot, every
+    contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
+    shares nothing with what makes schedules and programs. O(sends), and O(steps) for most programs.
 
     >>> from synth import family, synthesize, verify
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)

@@ -1,9 +1,9 @@
-"""AdapCC's integer program as published, as a method: its strategy on a few ranks as a schedule.
+"""AdapCC's integer program as published, as a method: turns the program's strategy into a schedule.
 
-M, the parts S_m and their chunk sizes C_m are decided with the trees, and so is where partial sums are
-aggregated (a). Where a rank does not aggregate (a = 0), what it receives goes on as it came, each packet a
-send of its own beside the rank's: sends carry addends, and the next rank that aggregates adds them. A chunk
-of the schedule is the unit that all C_m are multiples of; those of one C_m go one after the other.
+The program decides the trees together with M, the sizes of the parts S_m and of their chunks C_m, and at
+which ranks partial sums are aggregated (a). A rank that does not aggregate (a = 0) forwards each packet that
+it receives as a send of its own beside its own data: sends carry addends, and the next rank that aggregates
+adds them up. All C_m are multiples of a chunk of the schedule; the chunks of one C_m are sent in a row.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def synthesize(
     solver: str = "cbc",
     sub_collectives: int = _SUB_COLLECTIVES,
 ) -> Schedule:
-    """The schedule of the best strategy found in time, its outcome with the gap of equation 4's optimum.
+    """The schedule of the best strategy found in time; its outcome has the program's gap (equation 4).
 
-    Raises NotApplicableError for other collectives than reduce, broadcast and all_reduce of all ranks, and
-    for more than ``MOST_RANKS``.
+    Raises NotApplicableError for collectives other than reduce, broadcast and all_reduce of all ranks, and
+    for more than ``MOST_RANKS`` ranks.
     """
     if shape.kind not in ("reduce", "broadcast", "all_reduce") or shape.parts or shape.members:
         raise NotApplicableError(f"adapcc_published does not serve {shape.label}")
@@ -70,7 +70,7 @@ def synthesize(
 
 
 def _choices(chunks: int, chunk_bytes: int, sub_collectives: int) -> Iterator[Choice]:
-    """Every S_m with every C_m that goes into it; sizes add up to the tensor in some way."""
+    """Every S_m with C_m of one unit, and with each that fits into it twice; some S_m make up the tensor."""
     if chunks % sub_collectives:
         sizes = [chunks // sub_collectives, -(-chunks // sub_collectives)]
     elif sub_collectives == 2 and chunks % 8 == 0:
@@ -108,7 +108,7 @@ def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int
 
 
 def _blocks(parts: tuple[SubCollective, ...], unit_bytes: int) -> Iterator[tuple[SubCollective, int, int]]:
-    """(part, first unit, units) of each C_m: those that are as far on in their part go together."""
+    """(part, first unit, units) of each C_m, in the order of how much of their part is before them."""
     found, first = [], 0
     for number, part in enumerate(parts):
         units, step = part.choice.size_bytes // unit_bytes, part.choice.chunk_bytes // unit_bytes
@@ -131,7 +131,7 @@ class _Table:
         }
 
     def forks(self, part: SubCollective) -> frozenset[int]:
-        """The ranks at which flows of a part meet, but for its root."""
+        """The ranks into which a flow of a part leads, without its root."""
         into = [int(self._network.dst[path[0]]) for path in part.paths.values() if path]
         return frozenset(into) - {part.root}
 

@@ -69,13 +69,13 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
     "aarch64": ("generic", frozenset()),
 }
 
-# Python carries a loop out until that has taken this process as long as compiling the loop would, so that
-# none costs more than about twice the better choice (as in ski rental). What a call will take is foretold by
-# those before it, as if it grew with the square of the elements in its tables. Of the first, each element is
-# taken for so long; most loops take 5 us for one, the slowest up to 500.
+# Python runs a loop until that has taken this process as long as compiling the loop would, so that no loop
+# costs more than about twice the better choice (as in ski rental). The time of a call is predicted from the
+# calls before it, as if it grew with the square of the elements in its tables. That of the first call is this
+# for each element; most loops take 5 us, the slowest up to 500.
 _FIRST_S_PER_ELEMENT = 0.2e-3
-# What numba takes for a byte of bytecode, of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
-# loops, on a processor on which Python, which numba is written in, is as much slower or faster.
+# The time in which numba compiles a byte of bytecode, of a loop and of all loops that it calls: 0.3 to 1.0 ms
+# in ten loops. numba is written in Python, so on other processors this changes as the time of the loops does.
 _COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -227,7 +227,7 @@ class _Interpreted:
 
     @property
     def begun(self) -> bool:
-        """Whether it has been called, and so was looked for in vain."""
+        """Whether Python has run it before, which is so only if no compiled loop was found."""
         return self._spent_s > 0
 
     @functools.cached_property

@@ -53,8 +53,8 @@ def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, see
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
     """Between the owner of each chunk and every other rank: towards it to reduce, from it to copy.
 
-    Each lap of all owners after the one before, and copies after sums: so the first sums are whole, and on
-    their way out, while later ones still come in.
+    The first chunks of all owners go before their second ones, and so on, and copies after sums. So the
+    first sums are complete, and are copied out, while later ones still come in.
     """
     ranks = len(table)
     owner, lap = collective.owner_of()

@@ -53,8 +53,10 @@ POLICIES = (
 
 
 def policies(network: Network) -> tuple[Policy, ...]:
-    """The policies that differ there, the most promising first: strict where a switch joins clusters of
-    faster links. Where all links are of one level, so are all ranks of one cluster, which none prefers.
+    """The policies that differ on this network, the most promising first.
+
+    If all links are of one level, all ranks are one cluster, and preferences for clusters make no difference.
+    If a switch joins clusters of faster links, the strict policy comes first.
     """
     if not _levels(network).any():
         return tuple({(each.sample, each.rotate): each for each in reversed(POLICIES)}.values())[::-1]

@@ -61,8 +61,8 @@ def synthesize(
 ) -> Schedule:
     """The best schedule found within the time limit; ``outcome.status`` is "optimal" only if proven.
 
-    What it begins with, from other methods, keeps their name where no program finds anything faster. A
-    ``mechanism`` that is asked for begins with shortest paths alone, as the paper has it.
+    The search begins with schedules of other methods; one of these keeps its name if no program finds a
+    faster one. With a ``mechanism`` other than "auto" it begins with shortest paths alone, as in the paper.
     """
     return solve(
         network,

@@ -59,9 +59,9 @@ def synthesize(
 
 
 def fills(network: Network, collective: Collective) -> bool:
-    """Whether a ring may use all that ranks can take in: each takes in from one other at a time.
+    """Whether a ring can use the full receive rate of every rank, and all rings are equally fast.
 
-    So it is where all links into a rank share its port, and no ring is shorter than another.
+    That is so if all links have the same rate, each rank receives through one port, and sends through one.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
         return False

@@ -1,9 +1,9 @@
-"""What data crosses inside a host, from GPU to GPU and to NICs: resources, each with GB/s in one direction.
+"""The shared resources inside a host, and which of them each path between GPUs and NICs uses.
 
-A resource is a bundle of NVLinks, a GPU's ways into and out of NVSwitches, a PCIe link up or down, the link
-from one NUMA node to another, or a NIC. A byte that goes from a GPU to another uses each resource of its way
-once; where Intel's CPUs forward it, PCIe links 1.2 times. What was measured between two GPUs is a resource of
-that pair, and no resource on its way has less.
+A resource has a capacity in GB/s, in one direction. It is a bundle of NVLinks, a GPU's links into or out of
+NVSwitches, a PCIe link up or down, the link from one NUMA node to another, or one direction of a NIC. A byte
+uses each resource of its path once; PCIe links 1.2 times if Intel's CPUs forward it. A rate measured between
+two GPUs is a resource of that pair alone, and a lower limit of all resources on the path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from probes.topology import Gpu, Host, Nic
 __all__ = ["Capacities", "capacities_of"]
 
 _Key = tuple[str, ...]
-# Where nothing on a way is known: 16 lanes of PCIe 4.0, as networks of topologies have it, too.
+# Assumed if nothing on a path is known, as for networks of topologies: 16 lanes of PCIe 4.0.
 _UNKNOWN_GBS = 24.0
 _NEAR_TO_FAR: tuple[PathType, ...] = (
     "LOC",
@@ -42,11 +42,11 @@ _NEAR_TO_FAR: tuple[PathType, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
-    """The ways between the GPUs of a host and to its NICs, as shares of resources.
+    """The paths between the GPUs of a host and to its NICs, as shares of resources.
 
-    ``between[a, b]``, ``out[a, n]`` and ``into[n, a]`` hold for each resource the share of it that 1 GB/s
-    from GPU a to GPU b, from GPU a to NIC n, from NIC n to GPU a takes. ``names`` are the resources.
-    ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs that are nearest to NIC n.
+    ``between[a, b, r]``, ``out[a, n, r]`` and ``into[n, a, r]`` are the shares of resource r that 1 GB/s
+    takes from GPU a to GPU b, from GPU a to NIC n, and from NIC n to GPU a. ``names`` are the resources.
+    ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs nearest to NIC n.
     """
 
     gpus: tuple[Gpu, ...]
@@ -61,7 +61,7 @@ class Capacities:
 
     @property
     def alike(self) -> bool:
-        """Whether no order of the GPUs is better than another: all meet in switches that divide nothing."""
+        """Whether all orders of the GPUs are equally good: NVSwitches join all of them at the same rates."""
         pairs = [(a, b) for a in range(len(self.gpus)) for b in range(len(self.gpus)) if a != b]
         most = {round(float(self.between[a, b].max()), 9) for a, b in pairs}
         used = np.array([self.between[a, b] > 0 for a, b in pairs])
@@ -139,7 +139,7 @@ def _with_measured(
 
 
 class _Ways:
-    """The parts of each way: (resource, its GB/s, how much of it a byte takes)."""
+    """The parts of each path: (resource, its GB/s, how often a byte crosses it)."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host = host

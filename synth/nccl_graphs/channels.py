@@ -1,9 +1,8 @@
-"""Channels through the GPUs of a host that share its links: which orders, and how fast all of them can be.
+"""The channels of a host's graph: orders of its GPUs that share its links, and the speed of all of them.
 
-All channels of a graph of NCCL have one speed. A set of n channels is as fast as its busiest resource allows;
-a set is built channel after channel, each the one that keeps the busiest resource least busy, and then
-channels are exchanged one by one while that helps. A linear program over all candidates says what no set of
-them exceeds.
+All channels of an NCCL graph have the same speed, which the busiest resource limits. Channels are chosen
+greedily, each so that the busiest resource is least busy, and are then replaced one by one while that helps.
+A linear program over all candidates gives an upper bound on the rate of any set of them.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ MOST_CHANNELS = 16
 _MOST_CANDIDATES = 12_000
 _MOST_ALL_ORDERS = 8
 _SWEEPS = 4
-# Fewer channels are taken while they carry as much but for this.
+# More channels must carry more than fewer ones divided by this.
 _ALIKE = 0.98
+# Faster channels than what one block of threads copies are doubled.
+_DOUBLED_GBS = 25.0
 
 
 @dataclass(frozen=True)
 class Channel:
-    """The GPUs in their order, by their places in the host, and the NIC at both ends (None: one host)."""
+    """GPUs in their order, numbered as in the host, and the NIC at both ends; None for jobs of one host."""
 
     gpus: tuple[int, ...]
     nic: int | None = None
@@ -38,7 +39,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Packed:
-    """Channels of ``gbs`` each, what they carry together, and what no set of the candidates exceeds."""
+    """Channels of ``gbs`` each; ``most_gbs`` bounds what any set of the candidates carries together."""
 
     channels: tuple[Channel, ...]
     gbs: float
@@ -50,9 +51,9 @@ class Packed:
 
 
 def candidates(host: Capacities, *, between_hosts: bool, seed: int = 0) -> list[Channel]:
-    """Orders of the GPUs: all of up to 8, of more those that keep neighbours together, drawn by chance.
+    """Orders of the GPUs: all if there are up to 8, for more a random sample that prefers fast neighbours.
 
-    Between hosts each begins at a GPU that is nearest to its NIC; the NIC of a channel is the same at both
+    Between hosts each order begins at a GPU that is nearest to the channel's NIC. The NIC is the same at both
     ends, as NCCL keeps rails apart.
     """
     size = len(host.gpus)
@@ -80,7 +81,7 @@ def _orders(host: Capacities, first: Sequence[int], most: int, seed: int) -> lis
 
 
 def _near_first(host: Capacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
-    """An order that goes on to a GPU to which 1 GB/s takes least of the links, mostly."""
+    """A random order that mostly goes on to the GPU to which 1 GB/s takes the least share of a resource."""
     order, left = [first], set(range(len(host.gpus))) - {first}
     while left:
         ways = sorted(left)
@@ -92,10 +93,10 @@ def _near_first(host: Capacities, first: int, chance: np.random.Generator) -> tu
 
 
 def usage(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> Floats:
-    """(channels, resources): the share of each resource that a channel of 1 GB/s takes.
+    """[channel, resource]: the share of the resource that the channel takes at 1 GB/s.
 
-    A ring goes back to its first GPU, or out by the NIC by which it came. A tree is NCCL's chain: it ends at
-    its last GPU, and leaves by its second one (a balanced tree).
+    A ring returns to its first GPU, or leaves by the NIC by which it came. A tree is NCCL's chain: it ends at
+    its last GPU, and its second GPU sends to the NIC (a balanced tree).
     """
     orders: Indices = np.array([channel.gpus for channel in channels])
     found = np.zeros((len(orders), host.between.shape[-1]))
@@ -113,10 +114,10 @@ def usage(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) 
 def packed(
     host: Capacities, offered: Sequence[Channel], *, tree: bool = False, channels: int | None = None
 ) -> Packed:
-    """The channels that carry most together, or that many; the fewest of those that carry alike.
+    """The set of channels that carries most together; of sets that carry about the same the smallest.
 
-    Where a channel is faster than what one block of threads copies (25 GB/s), there are twice as many of half
-    the speed, as in NCCL's own search.
+    ``channels`` fixes their number. Otherwise channels that are faster than one block of threads copies
+    (25 GB/s) are doubled at half the speed, as in NCCL's own search.
     """
     shares, kept = np.unique(usage(host, offered, tree=tree).round(12), axis=0, return_index=True)
     most_gbs, good = _bound(shares)
@@ -136,16 +137,13 @@ def packed(
     return Packed(tuple(found), together / len(found), most_gbs)
 
 
-_DOUBLED_GBS = 25.0
-
-
 def total_gbs(host: Capacities, channels: Sequence[Channel], *, tree: bool = False) -> float:
-    """What these channels carry together, all at one speed."""
+    """GB/s that these channels carry together, all at the same speed."""
     return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """(GB/s that no mix of the candidates exceeds, the candidates that such mixes are made of)."""
+    """(the most GB/s of any mix of the candidates, the candidates that are in such a mix, or nearly)."""
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")
@@ -175,6 +173,6 @@ def _chosen(shares: Floats, count: int) -> list[int]:
 
 
 def _least_busy(shares: Floats, load: Floats) -> int:
-    """The candidate after which the busiest resource is least busy, and of equal ones the others, too."""
+    """The candidate with which the busiest resource is least busy; then the other resources decide."""
     then = shares + load
     return int(np.argmin(then.max(axis=1) + 1e-6 * (then**4).sum(axis=1)))

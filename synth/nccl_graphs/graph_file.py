@@ -1,9 +1,9 @@
-"""The file that NCCL_GRAPH_FILE names (``src/graph/search.cc``, ``src/graph/xml.cc``): written, and read.
+"""Reads and writes the file that NCCL_GRAPH_FILE names (``src/graph/search.cc``, ``src/graph/xml.cc``).
 
-The parser is no XML parser: elements are divided by spaces and line feeds alone, attributes by one space; it
-takes no declaration and no entity, names and values of 254 characters at most. Devices are hexadecimal. A GPU
-has no ``rank``: without it NCCL looks for the device, and the file serves each host and communicator that has
-just these GPUs. An unknown word of a type counts as LOC.
+NCCL's parser takes less than XML: only spaces and line feeds between elements, exactly one space between
+attributes, no declaration, no entities, and names and values of at most 254 characters. Devices are
+hexadecimal. GPUs are written without ``rank``: NCCL then looks the device up, so that the file serves every
+host and communicator with just these GPUs. NCCL takes an unknown path type for LOC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATTERNS = {"ring": 4, "tree": 1}
 
 @dataclass(frozen=True)
 class FileGraph:
-    """One graph of a file: NCCL's number of it, GB/s of a channel, and (NICs, GPUs) of each channel."""
+    """One graph of a file: its id and pattern, GB/s of a channel, and (NICs, GPUs) of each channel."""
 
     number: int
     pattern: int
@@ -42,7 +42,7 @@ def graph_file(graphs: HostGraphs) -> bytes:
 
 
 def _graph(graph: Graph, graphs: HostGraphs) -> Iterator[str]:
-    """The NIC of a channel is the same at both ends, so that no channel crosses rails."""
+    """The lines of a graph; channels have the same NIC at both ends, so none crosses rails."""
     inter = graph.gbs if graphs.net_numbers else 0.0
     yield (
         f'  <graph id="{_IDS[graph.kind]}" pattern="{_PATTERNS[graph.kind]}" crossnic="0" '
@@ -61,7 +61,7 @@ def _graph(graph: Graph, graphs: HostGraphs) -> Iterator[str]:
 
 
 def read_graphs(content: bytes, source: str) -> list[FileGraph]:
-    """The graphs of a file, such as NCCL_GRAPH_DUMP_FILE names; raises DataError for what is none."""
+    """The graphs of such a file, also of one that NCCL_GRAPH_DUMP_FILE names; raises DataError for others."""
     root = parse_xml(content, source)
     if root.tag != "graphs":
         raise DataError(source, [f"expected a graph file of NCCL (<graphs>), found <{root.tag}>"])

@@ -1,4 +1,4 @@
-"""The rings and trees of a host for NCCL's graph file, and what they carry beside a ring by GPU numbers."""
+"""Plans a host's rings and trees for NCCL's graph file, and compares them with a ring in GPU order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from synth.nccl_graphs.channels import Channel, Packed, candidates, packed, tota
 
 __all__ = ["Graph", "HostGraphs", "plan_graphs"]
 
-# What every version of NCCL and RCCL knows, from near to far. A word that it does not know counts as LOC,
-# which is nearer than NVLink: it would then use its protocol LL128 where that loses data.
+# The words that all versions of NCCL and RCCL know, from near to far. They take an unknown word for LOC,
+# which is nearer than NVLink, and would use the protocol LL128 where that loses data.
 _WORDS: Mapping[PathType, str] = {
     "LOC": "LOC",
     "NVL": "NVL",
@@ -38,7 +38,10 @@ _FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph: channels of ``gbs`` each over ways of these types. ``most_gbs`` bounds what any carry."""
+    """One graph: channels of ``gbs`` each, and the farthest path types inside the host and to NICs.
+
+    ``most_gbs`` bounds what any set of candidate channels carries together.
+    """
 
     kind: Literal["ring", "tree"]
     channels: tuple[Channel, ...]
@@ -54,10 +57,10 @@ class Graph:
 
 @dataclass(frozen=True)
 class HostGraphs:
-    """The graphs of a host. ``gpu_numbers`` and ``net_numbers`` are NCCL's numbers of devices in channels.
+    """The graphs of a host. ``gpu_numbers`` and ``net_numbers`` are NCCL's numbers of GPUs and NICs.
 
-    ``plain_gbs`` is what one ring by the numbers of the GPUs carries, with the nearest NIC; ``alike``: no
-    order of these GPUs is better than another.
+    ``plain_gbs`` is the rate of one ring in the order of the GPU numbers, with the nearest NIC; ``alike``:
+    all orders of these GPUs are equally good.
     """
 
     host: str
@@ -81,8 +84,8 @@ def plan_graphs(
 ) -> HostGraphs:
     """Rings and trees of the usable GPUs of ``host``.
 
-    Raises UsageError where there are fewer than two GPUs, where NCCL's numbers of them are not known, and
-    where hosts are to be joined and there is no NIC.
+    ``measured`` are GB/s by (bus id from, bus id to). Raises UsageError if there are fewer than two GPUs, if
+    NCCL's numbers of them are unknown, and ``between_hosts`` if there is no NIC.
     """
     gpus = host.usable_gpus
     if len(gpus) < 2:
@@ -125,7 +128,7 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[Channel], offered: Sequence[Channel]) -> list[Channel]:
-    """What a tree may take: each ring from any of its GPUs on, both ways; with NICs all that rings had."""
+    """The candidates for trees: rings cut open at any GPU, in both directions; with NICs all ``offered``."""
     if offered[0].nic is not None:
         return list(offered)
     found: dict[Channel, None] = {}

@@ -1,9 +1,9 @@
-"""Ports that a topology declares, on the links of a measured network: PCIe switches, NUMA links.
+"""Adds the ports that a topology declares to a measured network: PCIe links and links between NUMA nodes.
 
-A profile has the costs of links, and the ports that contention or its own topology showed. What lies between
-a GPU and its peers inside the host it does not know: the uplink of a PCIe switch that several GPUs share, and
-the link from NUMA node to NUMA node. Here the topology says which links cross them. Costs stay those
-measured: a link that was measured faster than a port's declared rate tells that the port is faster, too.
+A profile has the costs of links and the ports that contention showed. It lacks those inside hosts: the uplink
+of a PCIe switch that several GPUs share, and the link between two NUMA nodes. The topology says which of a
+network's links cross them. Costs of links stay as measured; a link that was measured faster than the declared
+rate of its port raises the port's rate.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from synth.network import Network
 __all__ = ["with_declared_ports"]
 
 _DEVICE = re.compile(r"cuda:(\d+)")
-# A port that carries so many times what its fastest link does makes nobody wait.
+# A port with at least so many times the rate of its fastest link is left out: nothing waits for it.
 _WIDE = 1.5
 
 
 def with_declared_ports(network: Network, devices: Sequence[str], topology: Topology) -> Network:
     """The network with the PCIe and NUMA ports of the topology; ``devices[rank]`` is "cuda:0" and the like.
 
-    Raises UsageError where the topology lacks a rank's host or GPU, or ranks drive no GPU: it does not say
-    where in a host their memory is.
+    Raises UsageError if the topology lacks a rank's host or GPU, or if a rank has no GPU: topologies do not
+    say where in a host the memory of such a rank is.
     """
     homes = [_home(topology, host, device) for host, device in zip(network.hosts, devices, strict=True)]
     tables = load()
@@ -75,13 +75,13 @@ def _home(topology: Topology, name: str, device: str) -> tuple[Host, Gpu]:
 
 
 def _binds(network: Network, links: Sequence[int], gbs: float) -> bool:
-    """Whether several links share the port, and it can be what they wait for."""
+    """Whether several links share the port, and its rate can limit them."""
     fastest_gbs = 1e-9 / float(network.beta_s_per_byte[links].min())
     return len(links) > 1 and gbs < _WIDE * fastest_gbs
 
 
 class _Ways:
-    """What the ways between the devices of one host cross."""
+    """The ports on the paths between the devices of one host."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host, self._tables = host, tables
@@ -89,7 +89,7 @@ class _Ways:
         self._paths = Paths(host)
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic, name: str) -> list[tuple[str, float]]:
-        """(port, GB/s) of each, as data crosses them; none over NVLink. ``name`` is the host's."""
+        """(port, GB/s) of the path from a to b, in order; none over NVLink. ``name`` is the host's."""
         if self._paths.between(a, b) in ("LOC", "NVL", "NVB", "C2C"):
             return []
         up, down = chain(a.bus_id, self._devices), chain(b.bus_id, self._devices)

@@ -46,7 +46,7 @@ _NIC_GBIT = (0.1, 6400.0)
 
 @dataclass(frozen=True)
 class Machine:
-    """A host: GPUs, the pairs of them that links join and how many, none where a switch does; NICs."""
+    """A host: its GPUs and NICs, and ``links``, (GPU, GPU, parallel links); () if a switch joins all GPUs."""
 
     gpus: int
     link_gbs: float

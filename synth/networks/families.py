@@ -125,7 +125,7 @@ def names() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A name of a network taken apart: its family, its dimensions, the lowest digit of a rank first.
+    """A parsed network name: its family and its dimensions, that of the lowest digit of a rank first.
 
     ``oversubscription`` is that of a fat tree.
     """
@@ -148,7 +148,7 @@ class Shape:
 def shape_of(
     spec: str, alpha_s: Sequence[float], bandwidth_bytes_per_s: Sequence[float], unwind: Sequence[int] = ()
 ) -> Shape:
-    """What ``spec`` means, such as ``torus:4x4x4``; raises UsageError with what is wrong."""
+    """Parse ``spec``, such as ``torus:4x4x4``, with its costs; raises UsageError with what is wrong."""
     name, _, shape = spec.partition(":")
     name = _SHORT.get(name, name)
     kinds = FAMILIES.get(name) or _hierarchy(name)

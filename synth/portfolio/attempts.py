@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
-# Where there are few deliveries chunks may be smaller, while one takes more than this part of its time to
-# arrive: what is cut finer is sent on sooner.
+# With few deliveries chunks may be smaller, until the bytes of one take less than this part of its latency:
+# smaller chunks are forwarded sooner.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 _SMALLEST_EXCHANGED_BYTES = 64
@@ -59,7 +59,7 @@ _SENDS_OF_ONE = 3
 # and above so many the paths of what is spread or summed, for which others grow trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
-# A ring is no search: it may have more, where it fills all ports.
+# The most sends of a ring that fills all ports: to build it takes no search.
 _MOST_RING_SENDS = 550_000
 # What libraries do, each without a search.
 _LIBRARY = (
@@ -156,8 +156,9 @@ class Request:
     with. After ``time_limit_s`` the best so far is taken, or else the first there is. Up to ``jobs``
     processes (0: never any) work side by side where that is worth it; what is chosen does not depend on it.
     ``solver`` is the one of integer programs, "cbc" or "highs"; without ``solving`` auto asks none.
-    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it does
-    what is too large for one program. ``trees``: each chunk must go along trees or paths, as relays need it.
+    ``sub_collectives`` is AdapCC's M, ``time_step_s`` TACOS-ILP's step of time and ``mechanism`` how it
+    divides problems that are too large for one program. ``trees``: each chunk must go along trees or paths,
+    as relays need it.
     """
 
     network: Network
@@ -266,8 +267,8 @@ def plans(request: Request) -> Iterator[Plan]:
         close = meant(unknown[0], known)
         hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
         raise UsageError(f" {unknown[0]}: unknown method", hint=hint, argument="method")
-    first = request.method == "auto" and ring.fills(request.network, request.shape())
-    if first and deliveries(request.shape()) > _CLASSIC_DELIVERIES:
+    ring_fills = request.method == "auto" and ring.fills(request.network, request.shape())
+    if ring_fills and deliveries(request.shape()) > _CLASSIC_DELIVERIES:
         yield from _large_rings(request)
     for name in names:
         method = METHODS[name]
@@ -292,7 +293,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _large_rings(request: Request) -> Iterator[Plan]:
-    """Rings of two chunks a rank, or of one: while one is in flight, the other is sent."""
+    """Rings of two chunks for each rank, which hide latency, then of one."""
     method = replace(METHODS["ring"], most_sends=_MOST_RING_SENDS, most_split=2)
     for shape, chunk_bytes in reversed(list(_shapes(request, method))):
         yield Plan("ring", method, shape, chunk_bytes, {})
@@ -369,9 +370,9 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
 
 
 def _smallest_bytes(network: Network) -> float:
-    """The smallest chunk that is worth it: a smaller one would not arrive notably sooner.
+    """The smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
-    Where ranks are CPUs, whose networks queue, each message takes them time that no alpha tells.
+    In networks that queue, ranks are CPUs, and each message costs them time that alpha does not include.
     """
     if network.queues or not network.links:
         return SMALLEST_CHUNK_BYTES

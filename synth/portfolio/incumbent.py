@@ -22,16 +22,17 @@ _FEW_SENDS = 2_200_000
 # So near the bound no attempt that takes long is worth its time.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
-# What these build for many ranks is so near the bound that the others come no nearer, and take minutes
-# (benchmarks/one_slow_rank.py, benchmarks/scale.py); for fewer ranks it must be nearer.
+# Methods that construct schedules without a search. For many ranks, if theirs is so near the bound, others
+# come no nearer and take minutes (benchmarks/one_slow_rank.py, benchmarks/scale.py); for fewer ranks it must
+# be nearer.
 _BUILT = ("circulant", "stars")
 _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
-# A policy of the search that was so much slower than the best is not tried with finer chunks.
+# A search policy that was slower than the best by this factor is not tried with finer chunks.
 _HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
-# Times that are told as equal.
+# Times closer than this are reported as equal.
 _ALIKE = 5e-5
 
 

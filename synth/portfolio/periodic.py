@@ -222,7 +222,7 @@ def timed(body: Schedule, periods: int) -> PeriodicSchedule:
 
 
 def in_periods(body: Schedule, periods: int, start_s: Floats, period_s: float) -> PeriodicSchedule:
-    """The sends of ``body``, each at its start in a period of ``period_s`` seconds, so many times."""
+    """``body`` repeated for ``periods`` periods of ``period_s``, each send at its ``start_s``."""
     order = np.argsort(start_s, kind="stable")
     return PeriodicSchedule(
         body.network,

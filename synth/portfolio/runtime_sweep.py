@@ -1,8 +1,8 @@
-"""A selection for a runtime that runs MSCCL's XML: for each size the schedule, protocol and instances.
+"""The best program of a selection for each buffer size, for a runtime that executes MSCCL's XML.
 
-Every schedule of a selection is compiled in so many instances, each with channels of its own, and every
-program that the runtime takes is timed by every protocol at every size of the sweep (GC3 Sec. 4.3 and 5.3.2;
-costs in ``synth.simulation.protocols``). Sizes next to each other with the same winner become one range.
+Each schedule is compiled in 1, 2, 4 and 8 instances, each with channels of its own. Each program within the
+runtime's limits is simulated with each protocol at each size of the selection (GC3 Sec. 4.3 and 5.3.2; costs
+in ``synth.simulation.protocols``). Neighbouring sizes with the same winner become one range.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from synth.simulation.protocols import PROTOCOLS, time_by
 __all__ = ["INSTANCES", "Entry", "Timed", "runtime_sweep"]
 
 INSTANCES = (1, 2, 4, 8)
-# As many as the smallest GPU of such runtimes, a V100, has multiprocessors (GC3 Sec. 4.4).
+# A V100, the smallest GPU of such runtimes, has as many multiprocessors (GC3 Sec. 4.4).
 _MOST_THREADBLOCKS = 80
-# Simulating more steps takes seconds a size.
+# Programs of more steps are left out: to simulate one takes seconds for each size.
 _MOST_STEPS = 200_000
-# Below this gain a runtime keeps the program of the sizes before.
+# A program that gains less than this does not replace that of the sizes before.
 _WORTH_A_SWITCH = 0.005
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One size: what the range's program takes by its protocol, and the best by Simple with one instance."""
+    """One size: seconds of the range's program, and of the fastest one with Simple and one instance."""
 
     size_bytes: int
     time_s: float
@@ -41,10 +41,10 @@ class Timed:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A range of sizes and its program, which names it (``min_bytes`` … ``max_bytes``) and its protocol.
+    """A range of sizes and its program, which also holds the range and the protocol.
 
-    ``program`` is None where the runtime takes none of the schedules, or a library was measured to be
-    faster, and ``why`` says so.
+    ``program`` is None if no schedule fits the runtime's limits, or if a library was measured to be faster;
+    ``why`` says which.
     """
 
     from_bytes: int
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A schedule of the selection, so many instances of it, and a protocol."""
+    """A schedule of the selection, by its number, with instances and protocol."""
 
     algorithm: int
     instances: int
@@ -74,7 +74,7 @@ def runtime_sweep(
 ) -> list[Entry]:
     """The entries for all sizes of a selection, rising; O(sizes · schedules · instances · steps).
 
-    Raises UsageError for a runtime that is not known.
+    ``instances`` must rise. Raises UsageError if ``target`` is no known runtime.
     """
     programs = _programs(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
@@ -94,7 +94,7 @@ def runtime_sweep(
 
 
 def _programs(selection: Selection, target: str, instances: Sequence[int]) -> dict[tuple[int, int], Program]:
-    """By (schedule, instances) the programs that the runtime takes."""
+    """The programs within the runtime's limits, by (schedule, instances)."""
     found = {}
     for number, algorithm in enumerate(selection.algorithms):
         schedule = algorithm.scheduled(selection.network, selection.points[-1].size_bytes)
@@ -114,7 +114,7 @@ def _best(
     size_bytes: int,
     before: _Choice | None,
 ) -> tuple[_Choice, Timed]:
-    """The fastest choice at one size, or that of the size before where another gains next to nothing."""
+    """The fastest choice at one size, or that of the size before if it is hardly slower."""
     network = selection.network
     times = {
         _Choice(number, count, protocol): time_by(protocol, program, network, size_bytes)
@@ -136,7 +136,7 @@ def _entries(
     programs: dict[tuple[int, int], Program],
     found: Sequence[tuple[int, _Choice | None, Timed | None, str]],
 ) -> Iterator[Entry]:
-    """One entry for each run of the same choice; two meet at the geometric mean of their sizes."""
+    """One entry for each run of the same choice; ranges meet at the geometric mean of two sizes."""
     runs = [list(run) for _, run in groupby(found, key=lambda one: (one[1], one[3]))]
     starts = [found[0][0]]
     for one, other in pairwise(runs):

@@ -43,7 +43,7 @@ __all__ = [
 
 # What shares ports as schedules do not foresee takes up to so many times its time.
 _NEAR = 1.4
-# Which schedules are put in a better order: of so many sends, not yet at the bound, and so near the best.
+# Which schedules are justified: the most sends, how far above the bound at least, and how far above the best.
 _MOST_JUSTIFIED = 150_000
 _AT_THE_BOUND = 0.005
 _JUSTIFIED_GAINS = 1.15
@@ -166,7 +166,7 @@ def _carried_out(
 
 
 def _worth_justifying(request: Request, schedule: Schedule, time_s: float, choice: Choice) -> bool:
-    """Whether another order of the same sends may make them the best; CPUs keep to no order so fine."""
+    """Whether justification may make the schedule the best one; CPU ranks do not keep so fine an order."""
     near = choice.target_s * (1 + _AT_THE_BOUND) < time_s < _JUSTIFIED_GAINS * choice.best_s
     orderly = request.method == "auto" and not request.network.queues
     return orderly and near and schedule.sends <= _MOST_JUSTIFIED
@@ -189,10 +189,10 @@ def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Sche
 
 
 def warm(ranks: int | None = None) -> None:
-    """Load the loop that every search begins with, or compile it, on the smallest problem there is.
+    """Load or compile the loop that every search begins with, on the smallest problem.
 
-    For few ranks nothing is done ahead, and others are loaded or compiled when they have much to do: of 57
-    that 16 ranks call, few do.
+    For few ranks nothing is done ahead. All other loops are loaded or compiled when they have much to do: few
+    of the 57 that a search for 16 ranks calls do.
     """
     from synth.networks.families import family
 

@@ -23,7 +23,7 @@ from synth.methods.tree import parents
 __all__ = ["LIBRARIES", "Algorithm", "Pattern", "algorithm_of", "pattern"]
 
 _Message = tuple[int, int, float]
-# RCCL joins hosts as NCCL does.
+# Libraries that pipeline, and that choose the order of ranks in a host themselves.
 _OF_GPUS = ("nccl", "rccl")
 
 

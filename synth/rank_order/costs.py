@@ -70,10 +70,10 @@ def paths_of(network: Network, size_bytes: int) -> Paths:
 
 
 def both_ways(paths: Paths, host_of: Indices, share: float) -> Paths:
-    """The paths where two ranks of different hosts that send to each other carry ``share`` times one way.
+    """``paths`` with the rate of two ranks of different hosts that send to each other at the same time.
 
-    Each such pair is one more resource, of ``share`` times its faster direction: what is sent one way at a
-    time is not held up by it.
+    Each such pair shares one more resource, of ``share`` times the rate of its faster direction. It does not
+    limit messages in one direction alone.
     """
     ranks, first = len(paths.alpha_s), len(paths.capacity)
     pairs = [(a, b) for a in range(ranks) for b in range(a) if host_of[a] != host_of[b]]

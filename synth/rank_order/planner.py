@@ -22,10 +22,11 @@ __all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
 MOST_RANKS = 512
 # An order that is predicted to gain less than this is not worth another one than all other jobs have.
 _LEAST_GAIN = 1.02
-# Open MPI over TCP: what two ranks send each other at once, over what one of them sends alone, between that
-# of doubling (1.3) and of Rabenseifner's algorithm (1.1), 4 hosts of 100 Mbit/s (benchmarks/order_lab.py).
+# Open MPI over TCP: the rate at which two ranks exchange data over that at which one of them sends alone. It
+# is between the values for recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts
+# with 100 Mbit/s (benchmarks/order_lab.py).
 _BOTH_WAYS = 1.18
-# Each pair of ranks is one more thing that is shared.
+# With more ranks there would be too many pairs.
 _MOST_PAIRED = 64
 
 
@@ -110,7 +111,7 @@ def plan_order(network: Network, algorithm: Algorithm, size_bytes: int, *, seed:
 
 
 def _paths(network: Network, algorithm: Algorithm, size_bytes: int) -> Paths:
-    """The paths as the library's messages use them."""
+    """The paths between ranks, with the rate of exchanges for libraries that exchange over TCP."""
     paths = paths_of(network, size_bytes)
     over_tcp = algorithm.library == "openmpi" and network.queues and network.ranks <= _MOST_PAIRED
     return both_ways(paths, network.host_of.astype(np.int64), _BOTH_WAYS) if over_tcp else paths

@@ -31,9 +31,9 @@ _MOST_SUMS = 5_000
 _MOST_RANKS = 256
 # The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
-# How many laps of chunks may follow each other over the same ways, and how many sends that may be.
+# The most chunks in a row for each of these ways, and the most sends for which there is more than one.
 _MOST_LAPS, _MOST_SENDS = 32, 25_000
-# Of the plans for few chunks those that come so near the best are made for many.
+# Plans are compared with few chunks; those within this factor of the best are made with all chunks.
 _NEAR = 1.1
 # How many times the way to the farthest rank it may cost to send all bytes at every level.
 _FARTHEST = 1.5
@@ -53,7 +53,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"exchange is for 2 to {_MOST_RANKS} ranks")
     ways = min(collective.chunks, _ways(network))
     laps = collective.chunks // ways
-    # All chunks of a way are planned for together, whatever they are cut into.
+    # Blocks are chosen for all chunks of a way as one, so that finer chunks do not change them.
     used: list[Floats] = []
     levels = [nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]
     joined = _joined(network, levels[0], chunk_bytes * laps)
@@ -76,7 +76,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def chunk_counts(network: Network) -> list[int]:
     """Into how many chunks it is worth to cut the buffer.
 
-    As many as a rank, or a host, has ways out; and laps of them, so that levels follow each other closely.
+    As many as links out of a rank, or as ranks of a host; and multiples, so that levels overlap in time.
     """
     ways = _ways(network)
     host = network.hosts.count(network.hosts[0])
@@ -84,7 +84,7 @@ def chunk_counts(network: Network) -> list[int]:
     most = _MOST_SENDS / (network.ranks * math.log2(max(2, network.ranks)))
     laps = [1 << power for power in range(_MOST_LAPS.bit_length())]
     if network.queues:
-        # Ranks are CPUs, whom each message takes time that no alpha tells.
+        # Ranks are CPUs: each message costs them time that alpha does not include.
         return sorted({1, ways, share, 2 * share})
     counts = {1, *(ways * lap for lap in laps), *(ways * share * lap for lap in laps[:4])}
     return sorted(count for count in counts if count <= max(most, ways, 2 * ways * share))
@@ -173,13 +173,16 @@ def _diameter_s(blocks: Blocks, far_s: Floats) -> float:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Each rank sums up its share of a block of level ``above[0]``, and exchanges it at the levels above."""
+    """A plan in which each rank sums up its share of the chunks of its block.
+
+    Blocks are those of level ``above[0]``; the sums are exchanged at the other levels of ``above``.
+    """
 
     above: tuple[int, ...]
 
 
 def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], laps: int) -> list[_Shares]:
-    """The levels whose blocks can share the chunks of a way: hosts, and blocks of up to ``laps`` ranks."""
+    """Plans for all levels whose blocks can share chunks: hosts, and blocks of up to ``laps`` ranks."""
     last = len(levels) - 1
     hosts = _shared_level(network, levels)
     found = []
@@ -199,7 +202,7 @@ def _promising(
     joined: Sequence[int],
     wanted: Sequence[_Shares | None],
 ) -> list[_Shares | None]:
-    """Of the plans those that do best with as few chunks as they need."""
+    """The plans that are nearly the fastest when each has only as many chunks as its blocks have ranks."""
     ways, laps = len(levels), collective.chunks // len(levels)
     rough_s: list[float] = []
     for shares in wanted:
@@ -223,7 +226,7 @@ def _planned(
     joined: Sequence[int],
     shares: _Shares | None,
 ) -> Exchanges:
-    """All sends, level by level; chunk n takes the blocks of way n, and is its block's n-th share."""
+    """All sends. Chunk n uses the blocks of way n mod ways, and is share n div ways of each block."""
     found = Exchanges(network, chunks, chunk_bytes)
     found.plan(
         [_steps(levels[chunk % len(levels)], joined, shares, chunk // len(levels)) for chunk in range(chunks)]
@@ -234,7 +237,7 @@ def _planned(
 def _steps(
     levels: Sequence[Blocks], joined: Sequence[int], shares: _Shares | None, share: int
 ) -> list[list[Step]]:
-    """The steps of one chunk, level by level; it is the ``share``-th of each block, where these share it."""
+    """The steps of one chunk, level by level; with ``shares`` the ``share``-th rank of each block owns it."""
     if shares is None:
         return [list(map(Exchange, nodes)) for nodes in _between(levels, joined)]
     blocks = [sorted(block) for block in levels[_level(levels, shares.above[0])]]
@@ -247,7 +250,7 @@ def _steps(
 
 
 def _between(levels: Sequence[Blocks], joined: Sequence[int]) -> Iterator[list[Blocks]]:
-    """From each level of ``joined`` to the next what is exchanged there; in the end all ranks are one."""
+    """The blocks that exchange between each level of ``joined`` and the next; at last all ranks are one."""
     for low, high in pairwise(joined):
         top = _level(levels, high, high == joined[-1])
         if low < top:
@@ -255,7 +258,7 @@ def _between(levels: Sequence[Blocks], joined: Sequence[int]) -> Iterator[list[B
 
 
 def _level(levels: Sequence[Blocks], level: int, to_the_top: bool = False) -> int:
-    """``level``, or the last of those that there are; also where all are to be one block."""
+    """``level``, or the last level there is; always the last one ``to_the_top``."""
     last = len(levels) - 1
     return last if to_the_top else min(level, last)
 

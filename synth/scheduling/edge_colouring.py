@@ -5,8 +5,8 @@ as the busiest port has edges suffice (König 1916). A send takes the earliest p
 ports; where there is none, two places are exchanged along an alternating path. Periods share no chunk, so any
 place will do: a send that waits for its place starts a part of a period later.
 
-Ports that need other times, as those of switches inside hosts beside those of NICs, have places of other
-lengths in the same period.
+The length of a place may differ between ports, such as those of switches inside hosts and those of NICs; the
+period is the same for all.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _SLACK = 1e-9
 def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
     """When each send of the first period starts, and after how many seconds the next period begins.
 
-    The period is as long as the busiest port needs. The sends of ``schedule`` are those of a period, a send
-    after all that bring to its source what it carries. None where sends hold something else than a port out
-    and a port in, or sends of one port are not all equally long. O(sends · (places of a period + longest
-    path)).
+    The period is as long as the busiest port needs. ``schedule`` has the sends of one period, each after
+    those that bring its chunk to its source. None unless each send holds one port out and one port in, and
+    the sends of each port are equally long. O(sends · (places of a period + longest path)).
     """
     network, link = schedule.network, schedule.link
     rows, port = network.ports_along(link)
@@ -70,7 +69,7 @@ def _started_s(
     slots: int,
     places: Indices,
 ) -> Floats:
-    """When each send starts: the first time after all before it that is at its place."""
+    """When each send starts: the first time at its place after the sends that it waits for."""
     ready_s = np.zeros(slots)
     start_s = np.zeros(len(place))
     for row in range(len(place)):

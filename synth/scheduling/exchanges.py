@@ -70,7 +70,7 @@ Step = Collect | Exchange | HandOut
 
 
 class _Job(Protocol):
-    """One sum on its way, of which ``left`` ranks still have to send or to be sent to."""
+    """The transport of one sum; the ranks ``left`` still have to send, or to be sent to."""
 
     left: list[int]
 
@@ -81,7 +81,11 @@ class _Job(Protocol):
 
 @dataclass(eq=False)
 class _Running:
-    """A step of one chunk: how many steps before it are not over, its jobs, and what they have brought."""
+    """A step of one chunk that is planned.
+
+    ``before`` counts the unfinished steps that it waits for, ``jobs`` its own unfinished jobs. ``after`` are
+    the steps that wait for it, ``brought`` (target, row, arrival) of its sends.
+    """
 
     chunk: int
     step: Step
@@ -125,15 +129,15 @@ class Exchanges:
         return float(self._ready_s.max())
 
     def plan(self, levels: Sequence[Sequence[Sequence[Step]]]) -> None:
-        """Of each chunk all steps, level by level; a step waits for those before it that share ranks with it.
+        """Plan ``levels[chunk][level]``: each step waits for those of lower levels that share ranks with it.
 
-        The send that arrives first always goes first, of whatever step and chunk. Raises
-        NotApplicableError where no links lead where they must.
+        Of the possible sends of all steps and chunks, the one that arrives first is planned next. Raises
+        NotApplicableError if a link is missing.
         """
         waiting = deque(
             run for chunk, own in enumerate(levels) for run in _in_order(chunk, own) if not run.before
         )
-        # Links are only ever taken later than was thought, so the soonest of what was thought is looked at.
+        # Keys are arrivals as last computed. Arrivals only get later, so the least one is computed again.
         heap: list[tuple[float, int, _Job, _Running]] = []
         number = 0
         while waiting or heap:
@@ -178,7 +182,7 @@ class Exchanges:
         ]
 
     def _carry(self, run: _Running, job: _Job, source: int, target: int, since_s: float) -> None:
-        """Send, and note what that brought: sums at once, what is exchanged when the step is over."""
+        """Plan a send. A sum counts at its target at once, an exchanged sum when the step is over."""
         known = self._known[run.chunk]
         if isinstance(job, _Spread):
             op = COPY if isinstance(run.step, HandOut) else REDUCE
@@ -195,7 +199,7 @@ class Exchanges:
         run.brought.append((target, row, arrival_s))
 
     def _over(self, run: _Running) -> list[_Running]:
-        """Take note of what a step has brought; the steps that waited for nothing else."""
+        """Let the arrivals of a finished step count; the steps that waited for no other one."""
         known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
         for rank, row, arrival_s in run.brought:
             if isinstance(run.step, Exchange):
@@ -240,7 +244,7 @@ class Exchanges:
 
 
 class _Spread:
-    """One sum on its way: which ranks have it and since when, and which are left."""
+    """The spreading of one sum: the ranks that have it and since when, and the ranks that are left."""
 
     def __init__(self, block: list[int], others: list[int], ready_s: Floats) -> None:
         self.held, self.held_s = list(block), ready_s[block].tolist()
@@ -263,7 +267,7 @@ class _Spread:
 
 
 class _Sum:
-    """The contributions of a block on their way to its owner, along a tree of short ways."""
+    """The contributions of a block on their way to its owner, along a shortest path tree."""
 
     def __init__(self, step: Collect, travel_s: Floats, ready_s: Floats) -> None:
         self.left = [rank for rank in step.block if rank != step.owner]
@@ -285,7 +289,7 @@ class _Sum:
             inside.append(rank)
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """Of the ranks that have all that comes through them, the one whose sum would arrive first."""
+        """As in `_Job`, of the ranks that wait for no other one."""
         found = (math.inf, -1, -1, 0.0)
         for rank in self.left:
             if self._waits[rank]:
@@ -304,7 +308,7 @@ class _Sum:
 
 
 def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
-    """The steps of a chunk, each after the last ones before that have to do with its ranks."""
+    """The steps of a chunk; each waits for the last step of a lower level at any of its ranks."""
     found: list[_Running] = []
     last: dict[int, _Running] = {}
     for level in levels:

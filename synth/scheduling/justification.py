@@ -1,7 +1,8 @@
-"""Justification (Wiest; Valls, Ballestín, Quintanilla): given sends, listed in turn from either end.
+"""Justification (Wiest; Valls, Ballestín, Quintanilla): lists given sends forwards and backwards in turn.
 
-Each pass takes first what the one before, in the other direction, had to do last. So what others wait for
-goes early, and what nobody waits for goes late. Which chunk goes over which link stays as it is.
+This finds a better order for them. The sends that end last in one pass go first in the next one, in the other
+direction. So sends that others wait for go early, and sends that none waits for go late. The link of each
+chunk stays the same.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ _MOST_PASSES = 8
 
 
 def justified(schedule: Schedule) -> Schedule:
-    """The same sends in the best order found; ``schedule`` itself where none is faster.
+    """The same sends in the best order found; ``schedule`` itself if none is faster.
 
-    Sends that carry addends, or that share links by streams, stay as they are.
-    O(passes · sends · log sends).
+    Schedules with addends or with streams are returned as they are. O(passes · sends · log sends).
     """
     if schedule.exchanges or len(schedule.stream) or not schedule.sends:
         return schedule
     network, shape = schedule.network, schedule.collective
-    # Backwards every slot is ready but for what comes in there: as if all held all.
+    # Backwards a send waits only for sends into its source: as if every rank held every chunk.
     turned = replace(
         schedule,
         network=network.transposed(),
@@ -56,7 +56,7 @@ def justified(schedule: Schedule) -> Schedule:
 
 
 def _listed(schedule: Schedule, urgency: Floats) -> tuple[Indices, Floats]:
-    """(rows in the order of their starts, when each row arrives) if the lowest urgency goes first."""
+    """(rows in the order of their starts, arrival of each row) if the lowest urgency goes first."""
     chunk, link = schedule.chunk.astype(np.int64), schedule.link.astype(np.int64)
     turn = np.arange(schedule.sends)
     order = line_up(schedule.network, schedule.collective, schedule.chunk_bytes, chunk, link, turn, urgency)
@@ -75,7 +75,7 @@ def _in(order: Indices, schedule: Schedule) -> Schedule:
 
 
 def _tails_s(schedule: Schedule) -> Floats:
-    """From the start of each send to the last arrival of all that need it, if none has to wait."""
+    """Seconds from the start of each send to the last arrival of any send after it, if none has to queue."""
     leaves, enters, held = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link].tolist()
     after_s, tail_s = [0.0] * len(held), [0.0] * schedule.sends

@@ -104,7 +104,7 @@ def line_up(
     turn: Indices,
     urgency: Indices | Floats,
 ) -> Indices:
-    """Rows of the sends in the order of their starts; the lowest ``urgency`` of those ready goes first."""
+    """Rows of the sends in the order of their starts; of those ready the least ``urgency`` goes first."""
     leaves, enters, held = touched(network, collective, chunk, link)
     # Turns only matter by their order: ranks of them fit into integers and compare exactly.
     place = np.unique(turn, return_inverse=True)[1]

@@ -1,9 +1,10 @@
-"""Stars: every rank sends to all others of its host, and one link carries a chunk to each other host.
+"""Stars: the owner of a chunk sends it to all ranks of its host, and over one link to each other host.
 
-So on a dragonfly (Kim, Dally, Scott, Abts) every chunk crosses to each group once, over the one link that
-leads there, and the rank at which it comes in sends it to all others of the group: all links are loaded as
-evenly as the network allows, along trees of three levels. Chunks follow each other in laps of all owners,
-each on the way to other hosts as soon as it is where their link starts. No search: O(sends · log sends).
+The rank at which it arrives there sends it to all others of that host. So on a dragonfly (Kim, Dally, Scott,
+Abts) every chunk crosses to each group once, along a tree of three levels, and all links are loaded as evenly
+as the network allows. Owners send their first chunks, then their
+second ones, and so on; a chunk crosses to another host as soon as it is at the source of the link that leads
+there. No search: O(sends · log sends).
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from synth.scheduling.time_reversal import backwards
 
 __all__ = ["suits", "synthesize"]
 
-# On fewer ranks the search is as fast, and finds as much.
+# On fewer ranks the search is as fast, and finds schedules as good.
 _FEWEST_RANKS = 32
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """all_gather, reduce_scatter and all_reduce, the last two by a spreading backwards in time.
+    """all_gather; reduce_scatter as one backwards in time; all_reduce as the one after the other.
 
-    Raises NotApplicableError for others, on one host, and where a host's ranks are not all linked, or two
-    hosts are not.
+    Raises NotApplicableError for other collectives, on one host, and unless links join all ranks of each host
+    and any two hosts.
     """
     kinds = ("all_gather", "reduce_scatter", "all_reduce")
     if collective.kind not in kinds or not collective.whole:
@@ -59,7 +60,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def suits(network: Network, collective: Collective) -> bool:
-    """Whether there are hosts of many ranks in all, whose links share nothing and lead to all they must."""
+    """Whether there are several hosts and many ranks, no ports, and all links that the stars need."""
     hosts = len(set(network.hosts))
     if network.ranks < _FEWEST_RANKS or not 1 < hosts < network.ranks or len(network.link_port):
         return False
@@ -71,7 +72,7 @@ def suits(network: Network, collective: Collective) -> bool:
 
 
 def _gateways(network: Network) -> tuple[Indices, Indices]:
-    """(links between hosts, by the ordered pair of hosts; how many each pair has that has any)."""
+    """(links between hosts, in the order of their pairs of hosts; how many each linked pair has)."""
     across = np.flatnonzero(~network.within_host)
     pair = (
         network.host_of[network.src[across]].astype(np.int64) * network.ranks
@@ -84,7 +85,7 @@ def _gateways(network: Network) -> tuple[Indices, Indices]:
 def _spread(
     network: Network, owner: Indices, lap: Indices, chunk_bytes: int
 ) -> tuple[Indices, Indices, Floats]:
-    """(chunk, link, about when it starts) of all sends that bring each chunk from its owner to all."""
+    """(chunk, link, estimated start) of all sends that bring each chunk from its owner to all ranks."""
     hosts = int(network.host_of.max()) + 1
     if hosts < 2:
         raise NotApplicableError("stars needs several hosts")
@@ -111,7 +112,7 @@ def _spread(
     chunks = np.arange(len(owner))
     near = to_all_of_host(owner)
     near_s = lap[:, None] * hold_s[near]
-    # Of the links that lead to another host each place has its own, in turn.
+    # The links to another host are dealt to the ranks of a host in turn.
     far_host = (network.host_of[owner][:, None] + np.arange(1, hosts)) % hosts
     start = np.concatenate(([0], np.cumsum(counts)))
     pair = (
@@ -137,13 +138,14 @@ def _spread(
 
 
 def _in_turns(link: Indices, ready_s: Floats, hold_s: Floats) -> Floats:
-    """When each send starts if those of a link go one after the other, the first that is ready first."""
+    """When each send starts if those of a link go one after the other, in the order of ``ready_s``."""
     order = np.lexsort((ready_s, link))
     link, ready_s = link[order], ready_s[order]
     first = np.flatnonzero(np.diff(link, prepend=-1))
     number = np.arange(len(link)) - np.repeat(first, np.diff(np.append(first, len(link))))
     before_s = number * hold_s[link]
-    # The latest that any before it and it itself, with all in between, could start, link by link.
+    # start = before + the largest (ready - before) of the sends of the link up to this one. ``apart_s`` keeps
+    # the running maximum of one link above that of the links before it.
     apart_s = float(ready_s.max() + before_s.max()) + 1.0
     group = np.cumsum(number == 0)
     since_s = np.maximum.accumulate(ready_s - before_s + group * apart_s) - group * apart_s

@@ -28,10 +28,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """What the executor adds to the network: seconds of every step, how fast one threadblock moves data.
+    """What the executor adds to the network: seconds of each step, the rate at which threadblocks move data.
 
-    ``message_s`` is how long a message between hosts holds its link and ports beside its bytes. Messages are
-    passed on in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
+    ``message_s`` is how long a message between hosts holds its link and ports in addition to its bytes.
+    Messages are passed on in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
     """
 
     step_s: float = 0.5e-6

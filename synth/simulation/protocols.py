@@ -1,9 +1,9 @@
-"""What NCCL's protocols cost on GPUs: Simple, LL128 and LL (GC3 Sec. 4.3), for the simulator of programs.
+"""The costs of NCCL's protocols Simple, LL128 and LL on GPUs (GC3 Sec. 4.3), for the simulator of programs.
 
-LL sends 4 bytes of data beside 4 of flag, so that a hop waits for nothing else, at half of a link's rate;
-LL128 sends 120 bytes beside 8 of flag, 94 %; Simple sends all data and then orders it before a flag, which
-takes longest. Figures are NCCL's own reckoning (tuning.cc of NCCL 2.x; the shares of a link GC3's): none was
-measured here.
+LL sends 4 bytes of flag with every 4 bytes of data: the lowest latency, at half of a link's rate. LL128 sends
+8 bytes of flag with every 120 bytes of data, for 94 % of the rate. Simple sends data, a memory fence and a
+flag: the highest latency, at the full rate. Latencies and rates are from NCCL's tuning model (tuning.cc of
+NCCL 2.x), the shares of a link's rate from GC3; none was measured here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _NOTHING_MORE = Costs()
 
 @dataclass(frozen=True)
 class ProtocolCosts:
-    """What a threadblock moves, which part of a link is data, and what a hop takes: inside, between hosts."""
+    """The rate of a threadblock, the part of a link's bytes that is data, and hop latency."""
 
     threadblock_bytes_per_s: float
     part: float
     hop_s: tuple[float, float]
+    """Inside a host, and between hosts."""
 
 
 PROTOCOLS: dict[Protocol, ProtocolCosts] = {
@@ -41,9 +42,9 @@ PROTOCOLS: dict[Protocol, ProtocolCosts] = {
 
 
 def as_used_by(network: Network, protocol: Protocol) -> Network:
-    """The network's links as a protocol uses them.
+    """The network with the latencies and rates that the protocol has on its links.
 
-    A latency beyond a hop of Simple is that of the link itself, which no protocol saves.
+    A link's alpha in excess of a Simple hop is the link's own: every protocol has it on top of its hop.
     """
     costs = PROTOCOLS[protocol]
     hop_s, slowest_s = (np.where(network.within_host, *one.hop_s) for one in (costs, PROTOCOLS["Simple"]))
@@ -54,10 +55,10 @@ def as_used_by(network: Network, protocol: Protocol) -> Network:
 def simulate_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, costs: Costs = _NOTHING_MORE
 ) -> tuple[ProgramTiming, Program, int]:
-    """(timing, what was timed, bytes of its chunks): the program by a protocol on a buffer of so many bytes.
+    """Time a program with a protocol on a buffer of so many bytes: (timing, simulated program, chunk bytes).
 
-    Chunks move in tiles and slices as in GC3: what is timed has the steps of all tiles in turn. Of ``costs``
-    the protocol sets slices and what a threadblock moves.
+    Chunks move in tiles and slices as in GC3: the simulated program has the steps of all tiles in turn. The
+    protocol replaces the slices and the threadblock rate of ``costs``.
     """
     chunk_bytes = max(1, -(-size_bytes // program.collective.total_bytes(1)))
     tiles = tiles_of(program, chunk_bytes, _TILE_BYTES)
@@ -70,5 +71,5 @@ def simulate_by(
 def time_by(
     protocol: Protocol, program: Program, network: Network, size_bytes: int, *, message_s: float = 0.0
 ) -> float:
-    """Seconds of what ``simulate_by`` times, with what a message costs a NIC beside its bytes."""
+    """The seconds that `simulate_by` finds; a message costs a NIC ``message_s`` in addition to its bytes."""
     return simulate_by(protocol, program, network, size_bytes, Costs(message_s=message_s))[0].time_s

@@ -1,7 +1,7 @@
-"""Tiles, the outermost loop of GC3's interpreter (Sec. 4.3): all steps on one tile of every chunk in turn.
+"""Tiles, the outermost loop of GC3's interpreter (Sec. 4.3): all steps run on one tile of each chunk in turn.
 
-A chunk longer than a tile is cut; tiles lie in memory of their own, so nothing of one waits for another's
-but through its threadblock. For the simulator that is a longer program on shorter chunks.
+A chunk longer than a tile is cut into tiles, which lie in different memory. So a step waits for steps of
+other tiles only in its own threadblock. The simulator takes this for a longer program on shorter chunks.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from synth.program import Program
 
 __all__ = ["in_tiles", "tiles_of"]
 
-# Longer loops are timed as if tiles were longer: nobody would wait for the simulation.
+# The most steps of a simulation that ends soon; with more, tiles are taken to be longer.
 _MOST_STEPS = 4_000_000
 
 
 def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:
-    """How many tiles a chunk has, at least one: fewer where a simulation of so many steps would not end."""
+    """How many tiles a chunk has, at least one; fewer if the program would have too many steps."""
     wanted = max(1, -(-chunk_bytes // tile_bytes))
     return max(1, min(wanted, _MOST_STEPS // max(1, program.steps)))
 
 
 def in_tiles(program: Program, tiles: int) -> Program:
-    """The program with every threadblock's steps so many times in turn; O(steps · tiles).
+    """The program with each threadblock's steps repeated for each tile; O(steps · tiles).
 
-    It is for timing: the slots of all tiles are those of the first.
+    It is only for timing: all tiles use the slots of the first one.
     """
     if tiles == 1:
         return program

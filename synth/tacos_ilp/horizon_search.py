@@ -88,11 +88,10 @@ class Search:
         return self.time_step_s is not None
 
     def _end_early(self, bundles: Bundles, known_s: float) -> None:
-        """One program, ended when the time is over; what has not arrived by then is recovered (Sec. V-B).
+        """One program, stopped when the time is over; the rest takes shortest paths (Sec. V-B).
 
-        As in the paper times are steps, of the shortest hop if no step is asked for: with exact times there
-        are so many instants that the solver has nothing to recover when it is ended. The horizon is the bound
-        in whole steps.
+        As in the paper times are multiples of a step, by default the shortest hop: with exact times programs
+        are so large that a stopped solver has found nothing. The horizon is the bound, rounded up to steps.
         """
         step_s = self.time_step_s or float(self.network.travel_s(self.chunk_bytes).min())
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=step_s, up=True)

@@ -1,4 +1,4 @@
-"""The judge of symmetric schedules refuses what the plain judge refuses of all sends."""
+"""The checker of symmetric schedules refuses one exactly if the plain checker refuses its expansion."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Channels against exhaustive search, the linear bound and the links of hosts."""
+
 from dataclasses import replace
 from itertools import combinations_with_replacement, pairwise, permutations
 

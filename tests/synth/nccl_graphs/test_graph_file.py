@@ -1,4 +1,4 @@
-"""The traps of NCCL's parser of graph files, each one: src/graph/xml.cc and search.cc of NCCL 2.30.7."""
+"""Graph files against the restrictions of NCCL's parser: src/graph/xml.cc and search.cc of NCCL 2.30.7."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Networks by orbits: each family's is the plain one, link by link and port by port."""
+"""Symmetric networks: their expansions are the plain networks, link by link and port by port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NCCL's protocols do to links and times."""
+"""The latencies, link rates and times of NCCL's protocols."""
 
 import numpy as np
 import pytest

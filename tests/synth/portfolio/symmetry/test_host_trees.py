@@ -1,4 +1,4 @@
-"""All_reduces among machines of which parts have failed: proven for the ranks left, near the bound."""
+"""All_reduces on machines with failed ranks and links: proven for the other ranks, near the bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symmetric schedules: with all sends listed the plain judge accepts them, in the time of the quotient."""
+"""Symmetric schedules: the plain checker accepts their expansions, in the time of the quotient."""
 
 from __future__ import annotations
 
