@@ -18,9 +18,10 @@ import numpy as np
 from probes.columns import floats, ints
 from probes.errors import UsageError
 from probes.paths.bandwidth import Bandwidths, load
+from probes.paths.expected import Expected
 from probes.paths.nearest_nic import nearest_nic
 from probes.paths.path_type import Paths
-from probes.paths.pci_tree import chain, functions, numa_of, uplink
+from probes.paths.pci_tree import chain, functions, numa_of
 from probes.profiling.declared import host_of
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
 from synth.network import Network
@@ -84,7 +85,7 @@ class _Ways:
     """The ports on the paths between the devices of one host."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
-        self._host, self._tables = host, tables
+        self._expected = Expected(host, tables)
         self._devices: Mapping[str, PciDevice] = functions(host)
         self._paths = Paths(host)
 
@@ -97,25 +98,16 @@ class _Ways:
         found = list(self._wires(up, shared, name, "up"))
         nodes = [numa_of(device, self._devices) for device in (a, b)]
         if not shared and None not in nodes and nodes[0] != nodes[1]:
-            found += self._across(nodes, name)
+            rates = [gbs for device in (a, b) if (gbs := self._expected.cpu_gbs(device))]
+            found += [(f"{name} NUMA {nodes[0]} to {nodes[1]}", min(rates))] if rates else []
         return [*found, *self._wires(down, shared, name, "down")]
 
     def _wires(
         self, above: Sequence[PciDevice], shared: set[str], name: str, way: str
     ) -> Iterator[tuple[str, float]]:
         for device in above:
-            if device.bus_id in shared or device.role in ("root", "downstream"):
-                continue
-            wire = uplink(device, self._devices)
-            speed, width = wire.max_speed_gts or wire.speed_gts, wire.width or wire.max_width
-            if gbs := self._tables.pcie_gbs(speed, width):
+            if device.bus_id not in shared and (gbs := self._expected.pcie_gbs(device)):
                 yield f"{name} PCIe {device.bus_id} {way}", gbs
-
-    def _across(self, nodes: Sequence[int | None], name: str) -> Iterator[tuple[str, float]]:
-        known = [node for node in self._host.numa if node.index in nodes and (node.arch or node.vendor)]
-        rates = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in known]
-        if gbs := min((rate for rate in rates if rate), default=None):
-            yield f"{name} NUMA {nodes[0]} to {nodes[1]}", gbs
 
 
 def _with_ports(network: Network, users: Mapping[str, Sequence[int]], rates: Mapping[str, float]) -> Network:
