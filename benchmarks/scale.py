@@ -40,7 +40,7 @@ from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.periodic import synthesize_periodic
-from synth.portfolio.symmetry.host_trees import synthesize_of_the_rest
+from synth.portfolio.symmetry.host_trees import synthesize_with_failures
 from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 from synth.portfolio.synthesize import Request, synthesize, warm
 from synth.schedule import Schedule
@@ -232,7 +232,7 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
         schedule: Schedule | PeriodicSchedule | SymmetricSchedule
         if isinstance(network, SymmetricNetwork) and row.gone:
             failures = Failures(row.gone, row.cut_links)
-            schedule = synthesize_of_the_rest(network, failures, row.size_bytes).schedule
+            schedule = synthesize_with_failures(network, failures, row.size_bytes).schedule
         elif isinstance(network, SymmetricNetwork):
             schedule = synthesize_symmetric(SymmetricRequest(network, row.kind, row.size_bytes)).schedule
         elif row.periodic:

@@ -280,14 +280,14 @@ def _of_the_rest(
     json: bool,
 ) -> bool:
     """Make an all_reduce of what failures leave of thousands of ranks, whose links no list holds."""
-    from synth.portfolio.symmetry.host_trees import is_hit, synthesize_of_the_rest
+    from synth.portfolio.symmetry.host_trees import serves_failures, synthesize_with_failures
 
     asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
-    if len(asked) > 1 or asked[0].members or not is_hit(network, asked[0].kind):
+    if len(asked) > 1 or asked[0].members or not serves_failures(network, asked[0].kind):
         return False
     failures = parse_failures(without, network)
     with console.progress("synth", 1.0):
-        found = synthesize_of_the_rest(network, failures, parse_size(size or "16M", "--size"), seed)
+        found = synthesize_with_failures(network, failures, parse_size(size or "16M", "--size"), seed)
     _tell(found, "periodic", output, json, {})
     return True
 

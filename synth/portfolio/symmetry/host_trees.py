@@ -33,7 +33,7 @@ from synth.schedule import Bound, Schedule
 from synth.scheduling.edge_colouring import coloured
 from synth.tree_packing.two_way_trees import TwoWayTree
 
-__all__ = ["all_reduce_of_the_rest", "bounds_of_the_rest", "is_hit", "synthesize_of_the_rest"]
+__all__ = ["all_reduce_with_failures", "bounds_with_failures", "serves_failures", "synthesize_with_failures"]
 
 # How many trees of a period enter a host at each of its ranks, and the most sends that these may have.
 _TREES_A_RANK = range(2, 9)
@@ -42,22 +42,22 @@ _EVEN = 1.01
 _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
 
 
-def bounds_of_the_rest(network: SymmetricNetwork, failures: Failures, size_bytes: int) -> tuple[Bound, ...]:
+def bounds_with_failures(network: SymmetricNetwork, failures: Failures, size_bytes: int) -> tuple[Bound, ...]:
     """Lower bounds on an all_reduce of the ranks that have not failed, over any links."""
     return tuple(host_bounds(network, survivors_of(network, failures), size_bytes))
 
 
-def is_hit(network: SymmetricNetwork, kind: Kind) -> bool:
+def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
     """Whether all_reduces with failures are made here: hosts of several ranks, too many for plain ones."""
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 
-def synthesize_of_the_rest(
+def synthesize_with_failures(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSynthesis:
-    """`all_reduce_of_the_rest` with its time and reason, as `synthesize_either` returns it."""
+    """`all_reduce_with_failures` with its time and reason, as `synthesize_either` returns it."""
     begun_s = time.perf_counter()
-    made = all_reduce_of_the_rest(network, failures, size_bytes, seed)
+    made = all_reduce_with_failures(network, failures, size_bytes, seed)
     assert made.outcome is not None
     attempt = Attempt("periodic", made.chunks, made.outcome.time_s, "", made.sends)
     hosts = len({rank // network.ranks_per_host for rank in failures.ranks})
@@ -71,7 +71,7 @@ def survivors_of(network: SymmetricNetwork, failures: Failures) -> tuple[int, ..
     return tuple(rank for rank in range(network.ranks) if rank not in gone)
 
 
-def all_reduce_of_the_rest(
+def all_reduce_with_failures(
     network: SymmetricNetwork, failures: Failures, size_bytes: int, seed: int = 0
 ) -> PeriodicSchedule:
     """A periodic all_reduce of ``size_bytes`` on the ranks that have not failed, proven, with its bounds.
@@ -94,7 +94,7 @@ def all_reduce_of_the_rest(
             break
         best = found
     assert best is not None
-    return proven_periodic(best, bounds_of_the_rest(network, failures, size_bytes))
+    return proven_periodic(best, bounds_with_failures(network, failures, size_bytes))
 
 
 def _placed(body: Schedule, periods: int) -> PeriodicSchedule:

@@ -12,7 +12,11 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.dgx import pod
 from synth.networks.failures import Failures, without
-from synth.portfolio.symmetry.host_trees import all_reduce_of_the_rest, bounds_of_the_rest, is_hit
+from synth.portfolio.symmetry.host_trees import (
+    all_reduce_with_failures,
+    bounds_with_failures,
+    serves_failures,
+)
 
 HIT = (
     Failures(),
@@ -25,7 +29,7 @@ HIT = (
 
 @pytest.mark.parametrize("failures", HIT, ids=str)
 def test_it_is_proven_and_uses_nothing_that_has_failed(failures: Failures) -> None:
-    found = all_reduce_of_the_rest(folded("dgx-a100:4"), failures, 64 << 20)
+    found = all_reduce_with_failures(folded("dgx-a100:4"), failures, 64 << 20)
     assert check_periodic(found) == []
     network = found.network
     pairs = set(zip(network.src.tolist(), network.dst.tolist(), strict=True))
@@ -41,15 +45,15 @@ def test_bounds_are_no_more_than_those_of_the_plain_network(failures: Failures) 
     left = without(pod("dgx-a100:4"), failures)
     members = [rank for rank in range(32) if rank not in failures.ranks]
     theirs = bounds(left, collective("all_reduce", 32, 1, members[0], members), size_bytes, fluid=True)
-    ours = bounds_of_the_rest(folded("dgx-a100:4"), failures, size_bytes)
-    found = all_reduce_of_the_rest(folded("dgx-a100:4"), failures, size_bytes)
+    ours = bounds_with_failures(folded("dgx-a100:4"), failures, size_bytes)
+    found = all_reduce_with_failures(folded("dgx-a100:4"), failures, size_bytes)
     assert found.outcome is not None
     assert max(bound.time_s for bound in ours) <= found.outcome.time_s
     assert theirs[0].time_s <= found.outcome.time_s
 
 
 def test_three_ranks_of_many_cost_little() -> None:
-    found = all_reduce_of_the_rest(folded("dgx-h100:32"), Failures((9, 30, 50), ((16, 17),)), 1 << 30)
+    found = all_reduce_with_failures(folded("dgx-h100:32"), Failures((9, 30, 50), ((16, 17),)), 1 << 30)
     assert found.outcome is not None
     assert found.outcome.percent_of_optimal >= 95
 
@@ -57,13 +61,13 @@ def test_three_ranks_of_many_cost_little() -> None:
 def test_a_rank_without_links_in_its_host_is_told() -> None:
     cut = tuple((0, rank) for rank in range(1, 8))
     with pytest.raises(NotApplicableError, match="inside its host"):
-        all_reduce_of_the_rest(folded("dgx-a100:4"), Failures((), cut), 1 << 20)
+        all_reduce_with_failures(folded("dgx-a100:4"), Failures((), cut), 1 << 20)
     with pytest.raises(NotApplicableError, match="fewer than two"):
-        all_reduce_of_the_rest(folded("dgx-a100:2"), Failures(tuple(range(1, 16))), 1 << 20)
+        all_reduce_with_failures(folded("dgx-a100:2"), Failures(tuple(range(1, 16))), 1 << 20)
 
 
 def test_what_is_served_is_known_beforehand() -> None:
-    assert is_hit(folded("dgx-h100:512"), "all_reduce")
-    assert not is_hit(folded("dgx-h100:512"), "all_gather")
-    assert not is_hit(folded("dgx-h100:4"), "all_reduce")
-    assert not is_hit(folded("torus:64x32x32"), "all_reduce")
+    assert serves_failures(folded("dgx-h100:512"), "all_reduce")
+    assert not serves_failures(folded("dgx-h100:512"), "all_gather")
+    assert not serves_failures(folded("dgx-h100:4"), "all_reduce")
+    assert not serves_failures(folded("torus:64x32x32"), "all_reduce")
