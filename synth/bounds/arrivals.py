@@ -14,9 +14,9 @@ which the gates can serve as many. They can serve:
 Sums that cross between groups of ranks are also bounded by the pairs (w, v) alone that are far apart: a byte
 that starts at t serves those pairs of which both w and v are near enough to the gate.
 
-The bound exceeds all others where neither latency nor bandwidth dominates. With one port a rank and equal
-links it shows that no all_reduce is faster than one-shot or two-step ones, and between hosts none faster than
-an exchange of shares. O(gates · |W| · |S|) for a set.
+The bound can exceed all others where neither latency nor bandwidth dominates. With one port a rank and equal
+links it is near the time of one-shot and two-step all_reduces, between hosts near that of an exchange of
+shares. O(gates · |W| · |S|) for a set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from synth.schedule import Bound
 __all__ = ["Carried", "arrivals"]
 
 Carried = Literal["sums", "copies", "points"]
-"""What a byte can serve: several sources and targets (sums), one source (copies), one of each (points)."""
+"""What a byte can serve: several sources and targets (sums), several targets (copies), or one pair."""
 
 _MOST_RANKS = 1024
 _MOST_WORK = 30_000_000
