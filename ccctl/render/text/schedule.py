@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.race import race_lines
+from ccctl.render.text import sends
 from ccctl.render.units import bars, percent, seconds
 from probes.wording import plural
 
@@ -85,7 +86,7 @@ def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:
     console.data(f"\ntime     0 to {seconds(timing.time_s)}; s sends, r receives, # both, . idle")
     for rank in range(min(lines, network.ranks)):
         console.data(f"rank {rank:<4}{''.join('.sr#'[state] for state in doing[rank])}")
-    _cut(network.ranks, lines, "ranks")
+    sends.left_out(network.ranks, lines, "ranks")
 
 
 def _slot(moment_s: Floats, total_s: float) -> list[int]:
@@ -107,23 +108,6 @@ def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
 
 
 def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:
-    network = schedule.network
-    rows = [
-        (
-            row,
-            f"{timing.start_s[row] * 1e6:.3f}" if timing else "-",
-            f"{timing.arrival_s[row] * 1e6:.3f}" if timing else "-",
-            schedule.chunk[row],
-            f"{network.src[schedule.link[row]]} -> {network.dst[schedule.link[row]]}",
-            "reduce" if schedule.op[row] else "copy",
-        )
-        for row in range(min(lines, schedule.sends))
-    ]
-    console.data("")
-    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
-    _cut(schedule.sends, lines, "sends")
-
-
-def _cut(total: int, shown: int, what: str) -> None:
-    if total > shown:
-        console.data(f"… and {total - shown} more {what}; --lines {total} shows all")
+    src, dst = schedule.network.src[schedule.link], schedule.network.dst[schedule.link]
+    times_s = None if timing is None else (timing.start_s, timing.arrival_s)
+    sends.draw(schedule.chunk, src, dst, schedule.op, times_s, lines)

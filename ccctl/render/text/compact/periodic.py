@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.units import format_size
+from ccctl.render.text import sends
 from ccctl.render.units import seconds
 from probes.wording import plural
 
@@ -45,23 +46,5 @@ def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> Non
             )
         if time_s:
             utilization.draw(network, made.link_busy_s * made.periods / time_s)
-    _sends(made, lines, proven=proven)
-
-
-def _sends(made: PeriodicSchedule, lines: int, *, proven: bool) -> None:
-    network, arrival_s = made.network, made.arrival_s
-    rows = [
-        (
-            row,
-            f"{made.start_s[row] * 1e6:.3f}" if proven else "-",
-            f"{arrival_s[row] * 1e6:.3f}" if proven else "-",
-            made.chunk[row],
-            f"{network.src[made.link[row]]} -> {network.dst[made.link[row]]}",
-            "reduce" if made.op[row] else "copy",
-        )
-        for row in range(min(lines, len(made.chunk)))
-    ]
-    console.data("")
-    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
-    if len(made.chunk) > lines:
-        console.data(f"… and {len(made.chunk) - lines} more sends; --lines {len(made.chunk)} shows all")
+    src, dst = network.src[made.link], network.dst[made.link]
+    sends.draw(made.chunk, src, dst, made.op, (made.start_s, made.arrival_s) if proven else None, lines)

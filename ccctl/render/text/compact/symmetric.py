@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.units import format_size
+from ccctl.render.text import sends
 from ccctl.render.units import percent, seconds
 from probes.wording import plural
 
@@ -54,18 +55,5 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
             )
     src = network.moved(network.src[made.link[:lines]], made.shift[:lines])
     dst = network.moved(network.dst[made.link[:lines]], made.shift[:lines])
-    rows = [
-        (
-            row,
-            "-" if timing is None else f"{timing.start_s[row] * 1e6:.3f}",
-            "-" if timing is None else f"{timing.arrival_s[row] * 1e6:.3f}",
-            made.chunk[row],
-            f"{src[row]} -> {dst[row]}",
-            "reduce" if made.op[row] else "copy",
-        )
-        for row in range(min(lines, len(made.chunk)))
-    ]
-    console.data("")
-    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
-    if len(made.chunk) > lines:
-        console.data(f"… and {len(made.chunk) - lines} more sends; --lines {len(made.chunk)} shows all")
+    times_s = None if timing is None else (timing.start_s, timing.arrival_s)
+    sends.draw(made.chunk, src, dst, made.op, times_s, lines)

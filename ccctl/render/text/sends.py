@@ -1,0 +1,46 @@
+"""The table of sends that texts of plain, periodic and symmetric schedules end with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccctl import console
+
+if TYPE_CHECKING:
+    from probes.columns import Bytes, Floats, Indices, Ints
+
+__all__ = ["draw", "left_out"]
+
+
+def draw(
+    chunk: Ints,
+    src: Indices,
+    dst: Indices,
+    op: Bytes,
+    times_s: tuple[Floats, Floats] | None,
+    lines: int,
+) -> None:
+    """Print the first ``lines`` sends: of which chunk, from where to where, and whether it is reduced.
+
+    ``times_s`` are when each send starts and arrives; None where the schedule is not proven. ``src`` and
+    ``dst`` may end after ``lines`` rows.
+    """
+    rows = [
+        (
+            row,
+            *(("-", "-") if times_s is None else (f"{moment_s[row] * 1e6:.3f}" for moment_s in times_s)),
+            chunk[row],
+            f"{src[row]} -> {dst[row]}",
+            "reduce" if op[row] else "copy",
+        )
+        for row in range(min(lines, len(chunk)))
+    ]
+    console.data("")
+    console.table(("send", "start (us)", "arrival (us)", "chunk", "link", "op"), rows)
+    left_out(len(chunk), lines, "sends")
+
+
+def left_out(total: int, shown: int, what: str) -> None:
+    """Say how many of ``total`` were not shown, and which option shows them."""
+    if total > shown:
+        console.data(f"… and {total - shown} more {what}; --lines {total} shows all")
