@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from ccctl import console
 
 if TYPE_CHECKING:
-    from probes.columns import Bytes, Floats, Indices, Ints
+    from probes.columns import Floats, Indices
 
 __all__ = ["draw", "left_out"]
 
 
 def draw(
-    chunk: Ints,
+    chunk: Indices,
     src: Indices,
     dst: Indices,
-    op: Bytes,
+    op: Indices,
     times_s: tuple[Floats, Floats] | None,
     lines: int,
 ) -> None:
