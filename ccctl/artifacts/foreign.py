@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from exec.benchmark.foreign.timed_calls import Inspected
     from exec.benchmark.report import Report
 
-__all__ = ["read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
+__all__ = ["Dumps", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
 
-# JSON, perhaps with a mark of its encoding, or compressed.
+# How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")
 # As the Inspector names its files.
 _INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
@@ -61,10 +61,14 @@ def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspecte
     return _decoded(content, source, ("report",), ranks).body, None
 
 
-def read_dumps(path: str) -> tuple[Recorded, Inspected | None] | None:
-    """What dumps of NCCL's RAS or PyTorch's flight recorder tell, a file or a folder of them; else None.
+# (late ranks and timed sends, timed collectives or None where none was timed)
+Dumps: TypeAlias = "tuple[Recorded, Inspected | None]"
 
-    The second is what their timed collectives tell. Raises DataError for a dump that cannot be read.
+
+def read_dumps(path: str) -> Dumps | None:
+    """The dumps of NCCL's RAS or PyTorch's flight recorder in a file or folder; None where there are none.
+
+    Raises DataError for a dump that cannot be read.
     """
     from exec.benchmark.foreign.flight_recorder import (
         flight_calls,
@@ -96,14 +100,12 @@ def read_dumps(path: str) -> tuple[Recorded, Inspected | None] | None:
 
 
 def read_sent(path: str) -> tuple[SentMessages, str]:
-    """(messages between two ranks that the Inspector or the flight recorder timed, whose they are)."""
+    """(messages between two ranks that NCCL's Inspector timed, its name), of a file or a folder of them."""
     from exec.benchmark.foreign.lateness import SentMessages
     from exec.benchmark.foreign.nccl_inspector import is_inspector_text, sends_of
 
-    if (dumps := read_dumps(path)) is not None:
-        return dumps[0].sent, dumps[0].tool
     names = [path]
-    if path != "-" and is_folder(path):
+    if is_folder(path):
         names = sorted(str(one) for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
     files = {name: inflated(*read_input(name)) for name in names}
     return SentMessages(*sends_of({n: c for n, c in files.items() if is_inspector_text(c)})), "NCCL Inspector"

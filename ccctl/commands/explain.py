@@ -25,6 +25,7 @@ from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
+    from ccctl.artifacts.foreign import Dumps
     from ccctl.summaries.explained import Explained
     from exec.benchmark.judgement import JudgedRow
     from exec.benchmark.regression import Change
@@ -154,7 +155,8 @@ def explain(
             "--profile",
             metavar="FILE",
             callback=_writable,
-            help="Write what recorded sends between two ranks took as a profile of these links.",
+            help="Write a profile of the links whose sends NCCL's Inspector or the flight recorder timed, "
+            "for --network of other commands; links without such sends are not in it.",
         ),
     ] = None,
     timeout: TimeoutSeconds = None,
@@ -169,7 +171,7 @@ def explain(
     takes. A row is normal from two thirds of the slower one on. Without --network the machine is known by
     its GPUs, where the report is of one host. Of a job that NCCL's Inspector recorded it says how long ranks
     waited for the last one, which is no fault of the network. Of dumps of NCCL's RAS and PyTorch's flight
-    recorder it says which ranks hold others up (exit 1). --timeout limits the search of --synth.
+    recorder it says which ranks the others wait for (exit 1). --timeout limits the search of --synth.
     """
     from ccctl.arguments.networks import network_of
     from ccctl.artifacts.foreign import read_dumps, read_recorded, read_report
@@ -178,20 +180,24 @@ def explain(
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
-    if profile is not None:
-        _passive(path, profile)
+    if profile == "-":
+        raise UsageError("--profile -: stdout is for the rows", hint="Name a file: --profile passive.json.")
+    if profile is not None and path == "-":
+        raise UsageError("--profile: stdin is read once, for the rows", hint="Write it to a file first.")
     dumps = read_dumps(path)
-    if dumps is not None:
-        from ccctl.summaries import dumps as recordings
+    if profile is not None:
+        _write_profile(path, profile, dumps)
+    dump, timed = dumps or (None, None)
+    if dump is not None:
+        from ccctl.summaries.dumps import judge, tell
 
-        recordings.tell(path, *dumps, json=json)
-        if dumps[1] is None or network is None or json:
-            recordings.judge(path, dumps[0])
+        tell(path, dump, timed, json=json)
+        if timed is None or network is None or json:
+            judge(path, dump)
             return
     least = None if at_least is None else _share(at_least)
     source = "stdin" if path == "-" else path
     declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
-    timed = dumps[1] if dumps is not None else None
     report, recorded = (timed.report, timed) if timed else read_recorded(path, lambda: declared().ranks)
     before = read_report(baseline, lambda: declared().ranks).body if baseline is not None else None
     if report.hosts:
@@ -215,24 +221,25 @@ def explain(
         recorded=recorded,
     )
     _tell(told, json, markdown, junit)
-    if dumps is not None:
-        recordings.judge(path, dumps[0])
+    if dump is not None:
+        judge(path, dump)
     if told.failures:
         raise FoundProblem("\n".join(told.failures))
     console.next_step(f"ccctl synth --network {network or on.name}")
 
 
-def _passive(path: str, output: str) -> None:
-    """Write the profile of what was sent between two ranks; raises UsageError where nothing was."""
+def _write_profile(path: str, output: str, dumps: Dumps | None) -> None:
+    """Write a profile of the timed sends between two ranks; raises UsageError where there are none."""
     from ccctl.artifacts import codec
     from ccctl.artifacts.foreign import read_sent
+    from probes.wording import plural
 
-    sent, library = read_sent(path)
+    sent, library = read_sent(path) if dumps is None else (dumps[0].sent, dumps[0].tool)
     found = sent.profile(library)
     if found is None:
         raise UsageError(f"--profile: {path} has no timed message between two ranks")
     codec.write(output, "profile", found)
-    console.note(f"{output}: {len(found.links.src)} links that carried messages")
+    console.note(f"{output}: {plural(len(found.links.src), 'link')} that carried timed messages")
 
 
 def _declared(

@@ -1,4 +1,4 @@
-"""Dumps of NCCL's RAS and PyTorch's flight recorder: which ranks hold others up, and who is waited for."""
+"""Prints what dumps of NCCL's RAS and PyTorch's flight recorder tell: late ranks, and waiting for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_LINES = 20
 
 
 def tell(source: str, found: Recorded, timed: Inspected | None, *, json: bool) -> None:
-    """Print who is late, and of timed collectives for whom the others waited."""
+    """Print the late ranks, and of timed collectives how long the others waited and for which rank."""
     if json:
         console.summary(
             {
