@@ -31,7 +31,7 @@ EXAMPLES = (
     ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
     (
         "ccctl detect --declared system.xml profile.json --export nccl-xml fixed.xml",
-        "hold a file against what was measured, and write it corrected (exit 1 where it is wrong)",
+        "compare a topology with what was measured, and write it corrected (exit 1 where it is wrong)",
     ),
     ("ccctl detect --active", "probe actively, too; what cannot be probed is told with its reason"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
@@ -86,8 +86,8 @@ def detect(
         typer.Option(
             "--declared",
             metavar="FILE PROFILE",
-            help="Hold a topology, of any kind that --from takes, against what a profile measured: exit 1 "
-            "where they contradict; -o and --export write it corrected.",
+            help="Compare a topology, of any kind that --from takes, with a measured profile of the same "
+            "machines: exit 1 where they contradict; -o and --export write the corrected topology.",
         ),
     ] = None,
     export: Annotated[
@@ -125,10 +125,8 @@ def detect(
     world = world_of(ranks, hosts, hostfile)
     if declared is not None:
         if files or live or active or why is not None or diff is not None or world != World():
-            raise UsageError(
-                "--declared looks at two files: of the other options only -o, --export and --json"
-            )
-        _held(declared, output, export, json=json)
+            raise UsageError("--declared compares two files: beside it only -o, --export and --json")
+        _compare(declared, output, export, json=json)
         return
     found = _found(files, live, world, (active, seed), timeout)
     given = answers.answer(found, why, diff)
@@ -145,23 +143,23 @@ def detect(
     console.next_step(_next(found, files, output))
 
 
-def _held(
+def _compare(
     declared: tuple[str, str], output: str | None, export: tuple[str, str] | None, *, json: bool
 ) -> None:
-    """A file against a profile: written corrected, told, judged."""
-    from ccctl.summaries import declared as holding
+    """Write the corrected topology, print what contradicts; raises FoundProblem where something does."""
+    from ccctl.summaries import declared as comparison
     from ccctl.summaries import detect as answers
 
-    found = holding.held(*declared)
+    found = comparison.compare(*declared)
     if output is not None:
         codec.write(output, "topology", found.held.topology)
     if export is not None:
         answers.export(found.held.topology, export)
     if json and "-" not in (output, export[1] if export else None):
-        console.summary(holding.summary(found))
+        console.summary(comparison.summary(found))
     elif not json:
-        holding.draw(found)
-    holding.judge(found)
+        comparison.draw(found)
+    comparison.judge(found, written=output is not None or export is not None)
 
 
 def _found(

@@ -1,4 +1,4 @@
-"""A declared topology held against a profile: what contradicts, what each error costs, what is corrected."""
+"""A declared topology compared with a profile: what contradicts, what each error costs, the correction."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ if TYPE_CHECKING:
     from probes.topology import Host, Topology
     from synth.nccl_graphs.planner import HostGraphs
 
-__all__ = ["Judged", "draw", "held", "judge", "summary"]
+__all__ = ["Comparison", "compare", "draw", "judge", "summary"]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What was held against what, and the cost of each edit: rings of NCCL, GB/s before it and after.
+class Comparison:
+    """The corrections of a topology file by a profile, and what each of them means in GB/s.
 
-    ``orders`` are, for each host whose GPUs were declared wrongly, GB/s of the rings that its declared
-    topology leads to, as they run on the corrected one, and of those planned for that.
+    ``costs`` are, for each edit in turn, GB/s before and after it: of NCCL's rings inside the host, or of the
+    NIC that it corrects. ``orders`` are, for each host whose GPUs were declared wrongly, its name, GB/s of
+    the rings planned for the declared topology when they run on the corrected one, and GB/s of the rings
+    planned for the corrected one.
     """
 
     held: Reconciled
     declared: str
     profile: str
-    costs: tuple[tuple[float, float] | None, ...]
+    costs: tuple[tuple[float, float], ...]
     orders: tuple[tuple[str, float, float], ...]
 
 
-def held(declared: str, profile: str) -> Judged:
-    """Hold one file against the other; raises what reading them raises."""
+def compare(declared: str, profile: str) -> Comparison:
+    """Compare the file of a topology with that of a profile; raises what reading them raises."""
     from ccctl.arguments.topologies import read_topologies
     from ccctl.artifacts import codec
     from probes.detection.declared import reconcile
@@ -42,14 +44,14 @@ def held(declared: str, profile: str) -> Judged:
     topology = read_topologies([declared])
     found = reconcile(topology, codec.read(profile, "profile").body)
     if not found.pairs:
-        console.doubt(f"{profile}: nothing that it measured is between devices of {declared}")
+        console.doubt(f"{profile}: it measured no link between devices of {declared}; nothing was compared")
     rings = _Rings()
     costs = tuple(_cost(edit, rings) for edit in found.edits)
     orders = []
     for before, after in zip(topology.hosts, found.topology.hosts, strict=True):
         if any(edit.host == before.name and edit.what != "nic" for edit in found.edits):
             orders.append((before.name, *_orders(before, after, rings)))
-    return Judged(replace(found, topology=_with_findings(found)), declared, profile, costs, tuple(orders))
+    return Comparison(replace(found, topology=_with_findings(found)), declared, profile, costs, tuple(orders))
 
 
 def _with_findings(found: Reconciled) -> Topology:
@@ -57,7 +59,7 @@ def _with_findings(found: Reconciled) -> Topology:
 
 
 class _Rings:
-    """The graphs of each host as it is between two edits, planned once."""
+    """NCCL's graphs of hosts, each planned once: a host after one edit is the host before the next."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Host, HostGraphs]] = {}
@@ -70,8 +72,8 @@ class _Rings:
         return self._found[id(host)][1]
 
 
-def _cost(edit: Edit, rings: _Rings) -> tuple[float, float] | None:
-    """What rings carry before an edit and after; of a NIC, its speed in GB/s."""
+def _cost(edit: Edit, rings: _Rings) -> tuple[float, float]:
+    """GB/s of NCCL's rings inside the host before and after an edit; of a NIC, its own."""
     if edit.what != "nic":
         return rings.of(edit.before).ring.total_gbs, rings.of(edit.after).ring.total_gbs
     hosts = (edit.before, edit.after)
@@ -80,6 +82,7 @@ def _cost(edit: Edit, rings: _Rings) -> tuple[float, float] | None:
 
 
 def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
+    """GB/s on the host ``after`` of the rings planned for ``before``, and of those planned for it."""
     from probes.paths.bandwidth import load
     from synth.nccl_graphs.capacities import capacities_of
     from synth.nccl_graphs.channels import total_gbs
@@ -88,55 +91,60 @@ def _orders(before: Host, after: Host, rings: _Rings) -> tuple[float, float]:
     return total_gbs(room, rings.of(before).ring.channels), rings.of(after).ring.total_gbs
 
 
-def draw(judged: Judged) -> None:
-    """Each contradiction as a line, then what the corrected topology is good for."""
-    found = judged.held
-    for edit, cost in zip(found.edits, judged.costs, strict=True):
-        told = "" if cost is None or cost[0] == cost[1] else f"; {_told(edit.what, cost)}"
+def draw(comparison: Comparison) -> None:
+    """Print a line for each contradiction, then what NCCL's rings gain by the corrected topology."""
+    found = comparison.held
+    for edit, cost in zip(found.edits, comparison.costs, strict=True):
+        told = "" if cost[0] == cost[1] else f"; {_told(edit.what, cost)}"
         console.data(f"{edit.host}/{edit.where}: {edit.text}{told}")
     for one in found.unexplained:
         console.data(f"{one.where}: {one.text}")
-    for host, wrong, right in judged.orders:
+    for host, wrong, right in comparison.orders:
         console.data(
-            f"{host}: rings in the order for what was declared carry {wrong:.1f} GB/s, in the order for what "
-            f"was measured {right:.1f}: {right / wrong:.2f}x"
+            f"{host}: NCCL's rings planned for the declared topology carry {wrong:.1f} GB/s, planned for the "
+            f"corrected one {right:.1f} GB/s: {right / wrong:.2f}x"
         )
     if not found.findings:
-        console.data(f"{judged.declared}: nothing contradicts it in {plural(found.pairs, 'measured pair')}")
+        console.data(
+            f"{comparison.declared}: nothing contradicts it in {plural(found.pairs, 'measured pair')}"
+        )
 
 
 def _told(what: str, cost: tuple[float, float]) -> str:
     if what == "nic":
-        return f"what goes by it takes {cost[0] / cost[1]:.2f} times as long as declared"
+        return f"messages through it take {cost[0] / cost[1]:.2f} times as long as declared"
     return f"NCCL's rings carry {cost[1]:.1f} GB/s instead of {cost[0]:.1f}"
 
 
-def summary(judged: Judged) -> dict[str, Any]:
-    """What ``--json`` adds."""
+def summary(comparison: Comparison) -> dict[str, Any]:
+    """What ``--json`` prints."""
     return {
-        "declared": judged.declared,
-        "profile": judged.profile,
-        "pairs": judged.held.pairs,
+        "declared": comparison.declared,
+        "profile": comparison.profile,
+        "pairs": comparison.held.pairs,
         "edits": [
             {
                 "what": edit.what,
                 "host": edit.host,
                 "where": edit.where,
                 "text": edit.text,
-                "gbs_as_declared": None if cost is None else cost[0],
-                "gbs_as_measured": None if cost is None else cost[1],
+                "gbs_as_declared": cost[0],
+                "gbs_as_measured": cost[1],
             }
-            for edit, cost in zip(judged.held.edits, judged.costs, strict=True)
+            for edit, cost in zip(comparison.held.edits, comparison.costs, strict=True)
         ],
-        "unexplained": [{"where": one.where, "text": one.text} for one in judged.held.unexplained],
+        "unexplained": [{"where": one.where, "text": one.text} for one in comparison.held.unexplained],
         "orders": [
             {"host": host, "order_as_declared_gbs": wrong, "order_as_measured_gbs": right}
-            for host, wrong, right in judged.orders
+            for host, wrong, right in comparison.orders
         ],
     }
 
 
-def judge(judged: Judged) -> None:
-    """Raise FoundProblem where something contradicts."""
-    if count := len(judged.held.findings):
-        raise FoundProblem(f"{plural(count, 'contradiction')} between {judged.declared} and {judged.profile}")
+def judge(comparison: Comparison, *, written: bool) -> None:
+    """Raise FoundProblem where something contradicts; ``written``: whether the correction is in a file."""
+    if count := len(comparison.held.findings):
+        raise FoundProblem(
+            f"{plural(count, 'contradiction')} between {comparison.declared} and {comparison.profile}",
+            hint=None if written else "--export nccl-xml FILE writes it corrected, for NCCL_TOPO_FILE.",
+        )

@@ -219,12 +219,12 @@ def wrongly_declared(tmp_path):
     )
 
 
-def test_what_was_declared_is_held_against_what_was_measured(run_ccctl, wrongly_declared, tmp_path):
+def test_a_declared_topology_is_compared_with_what_was_measured(run_ccctl, wrongly_declared, tmp_path):
     words = ["detect", "--declared", "declared.json", "profile.json"]
     done = run_ccctl(*words, "-o", "fixed.json", "--export", "nccl-xml", "fixed.xml")
     assert done.returncode == 1
     assert "n1/GPU1 and GPU2: declared 4 NVLinks" in done.stdout and "no NVLink" in done.stdout
-    assert "rings in the order for what was declared carry" in done.stdout
+    assert "NCCL's rings planned for the declared topology carry" in done.stdout
     assert "1 contradiction between declared.json and profile.json" in done.stderr
     for fixed in ("fixed.json", "fixed.xml"):
         again = run_ccctl("detect", "--declared", fixed, "profile.json")
@@ -245,6 +245,6 @@ def test_contradictions_are_an_object_with_their_cost(run_ccctl, wrongly_declare
     assert order["order_as_measured_gbs"] > order["order_as_declared_gbs"]
 
 
-def test_a_file_is_held_against_a_profile_alone(run_ccctl, wrongly_declared):
+def test_a_file_is_compared_with_a_profile_alone(run_ccctl, wrongly_declared):
     done = run_ccctl("detect", "--declared", "declared.json", "profile.json", "--from", "declared.json")
-    assert done.returncode == 2 and "--declared looks at two files" in done.stderr
+    assert done.returncode == 2 and "--declared compares two files" in done.stderr
