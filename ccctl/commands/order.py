@@ -55,7 +55,8 @@ Library = Annotated[
         "--for",
         metavar="LIBRARY[:ALGORITHM]",
         autocompletion=words.one_of(*words.LIBRARY_ALGORITHMS),
-        help="openmpi, mpich, gloo, nccl, rccl; :ring, :recursive_doubling, :rabenseifner or :tree.",
+        help="openmpi, mpich, gloo, nccl or rccl; with :ring (if not said), :recursive_doubling, "
+        ":rabenseifner or :tree.",
     ),
 ]
 Collective = Annotated[
@@ -79,8 +80,8 @@ To = Annotated[
         "--to",
         metavar="FORMAT",
         autocompletion=words.one_of(*words.ORDER_FORMATS),
-        help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; nccl-graph: the order of "
-        "the GPUs inside a host, for NCCL and RCCL.",
+        help="Write hostfile, machinefile, rankfile, slurm, torchrun or kubernetes; or, for nccl and rccl, "
+        "nccl-graph: the order of the GPUs inside a host, which NCCL_GRAPH_FILE names.",
     ),
 ]
 Measured = Annotated[
@@ -88,12 +89,12 @@ Measured = Annotated[
     typer.Option(
         "--measured",
         metavar="PROFILE",
-        help="For nccl-graph: what this profile measured between GPUs, instead of what links should carry.",
+        help="With nccl-graph: by what this profile measured between GPUs. [by what links should carry]",
     ),
 ]
 OneHost = Annotated[
     bool,
-    typer.Option("--one-host", help="For nccl-graph: for jobs of one host, whose rings go by no NIC."),
+    typer.Option("--one-host", help="With nccl-graph: for jobs on one host, whose rings use no NIC."),
 ]
 File = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; stdout if not said.")
@@ -123,8 +124,9 @@ def order(
     local search takes over, the same for the same seed. Told are the gain as predicted and what no
     order's gain is above. An order that would gain less than 2 % is left as it comes.
 
-    NCCL and RCCL choose the order of the GPUs inside a host themselves. --to nccl-graph writes the file with
-    which they take another: from a topology, GPUs and NICs of each channel, as many as carry most.
+    NCCL and RCCL choose the order of the GPUs inside a host themselves. --to nccl-graph writes a file that
+    sets another one: from a topology, the GPUs and the NIC of each channel, such that all channels together
+    carry most.
     """
     from exec.launcher.starters.order_files import FORMATS
 
@@ -146,7 +148,7 @@ def order(
 
         if library.partition(":")[0] not in ("nccl", "rccl"):
             raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {library}")
-        nccl_graphs.written(network, measured, one_host=one_host, seed=seed, output=output, json=json)
+        nccl_graphs.write(network, measured, one_host=one_host, seed=seed, output=output, json=json)
         return
     found = _planned(network, alpha, bandwidth, library, collective, size, seed)
     if to is not None:

@@ -1,4 +1,4 @@
-"""NCCL's graph files of a topology: planned, written, and what they carry."""
+"""NCCL's graph files of a topology: plans and writes them, and prints what their channels carry."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from ccctl.errors import UsageError
 from probes.wording import plural
 
 if TYPE_CHECKING:
-    from probes.diff.groups import Alike
     from probes.link_costs import Profile
     from synth.nccl_graphs.planner import Graph, HostGraphs
 
-__all__ = ["written"]
+__all__ = ["write"]
 
 
-def written(
+def write(
     network: str, profile: str | None, *, one_host: bool, seed: int, output: str | None, json: bool
 ) -> None:
-    """Write a file for each kind of host and say what its channels carry; raises UsageError and DataError."""
+    """Write a graph file for each kind of host, and print what its channels carry.
+
+    ``network`` is the file of a topology; ``profile`` that of what was measured between its GPUs, with which
+    each host is a kind of its own. Raises UsageError where ``network`` is no file, or where several files
+    are wanted and ``output`` names none, and DataError.
+    """
     from ccctl.arguments.topologies import read_or_described
     from ccctl.artifacts import codec
     from ccctl.artifacts.files import exists
-    from probes.diff.groups import fold_hosts
+    from probes.diff.groups import Alike, fold_hosts
     from probes.paths.measured_pairs import measured_gbs
     from synth.nccl_graphs.graph_file import graph_file
     from synth.nccl_graphs.planner import plan_graphs
@@ -33,11 +37,11 @@ def written(
     if network != "-" and not exists(network):
         raise UsageError(
             f"{network}: --to nccl-graph needs a file that says what is inside a host",
-            hint="ccctl detect -o topology.json on the host, or the file of NCCL_TOPO_DUMP_FILE.",
+            hint="Run ccctl detect -o topology.json on the host, or give what NCCL_TOPO_DUMP_FILE wrote.",
         )
     topology = read_or_described(network, "topology").body
     measured: Profile | None = codec.read(profile, "profile").body if profile is not None else None
-    groups = fold_hosts(topology) if measured is None else _each_host(topology)
+    groups = fold_hosts(topology) if measured is None else [Alike((host,)) for host in topology.hosts]
     if len(groups) > 1 and output in (None, "-"):
         raise UsageError(
             f"{network}: {len(topology.hosts)} hosts of {plural(len(groups), 'kind')} need a file each",
@@ -51,7 +55,7 @@ def written(
         for doubt in graphs.doubts:
             console.doubt(doubt)
         if profile is not None and not pairs:
-            console.doubt(f"{profile}: nothing was measured between GPUs of {host.name}")
+            console.doubt(f"{profile}: nothing was measured between GPUs of {host.name}; nominal rates count")
         path = _path(output, host.name, several=len(groups) > 1)
         if path is None:
             console.raw(graph_file(graphs))
@@ -62,12 +66,6 @@ def written(
             _tell(graphs, group.names, path)
     if json:
         console.summary({"hosts": told})
-
-
-def _each_host(topology: Any) -> list[Alike]:
-    from probes.diff.groups import Alike
-
-    return [Alike((host,)) for host in topology.hosts]
 
 
 def _path(output: str | None, host: str, *, several: bool) -> Path | None:
@@ -84,10 +82,11 @@ def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
     basis = "as measured" if graphs.measured else "as links should carry"
     say(f"{fold(names)}: {plural(len(graphs.gpu_numbers), 'GPU')}, {basis}")
     rows = [_row(graph, graphs) for graph in (graphs.ring, graphs.tree)]
-    for line in console.aligned(["graph", "channels", "GB/s each", "together", "at most", "ways"], rows):
+    heads = ["graph", "channels", "GB/s each", "together", "at most", "path types"]
+    for line in console.aligned(heads, rows):
         say(line)
     if graphs.alike:
-        say("every order of these GPUs is as good: NCCL needs no file")
+        say("every order of these GPUs is equally good: NCCL needs no file")
     else:
         gain = graphs.ring.total_gbs / graphs.plain_gbs
         say(f"one ring by the numbers of the GPUs: {graphs.plain_gbs:.1f} GB/s; in this order {gain:.2f}x")
@@ -96,9 +95,9 @@ def _tell(graphs: HostGraphs, names: list[str], path: Path | None) -> None:
 
 
 def _row(graph: Graph, graphs: HostGraphs) -> list[str]:
-    ways = graph.type_intra if not graphs.net_numbers else f"{graph.type_intra}, NICs {graph.type_inter}"
+    types = graph.type_intra if not graphs.net_numbers else f"{graph.type_intra}, NICs {graph.type_inter}"
     numbers = (f"{gbs:.1f}" for gbs in (graph.gbs, graph.total_gbs, graph.most_gbs))
-    return [graph.kind, str(len(graph.channels)), *numbers, ways]
+    return [graph.kind, str(len(graph.channels)), *numbers, types]
 
 
 def _summary(graphs: HostGraphs, names: list[str], path: Path | None) -> dict[str, Any]:
