@@ -104,7 +104,8 @@ def simulate(
             "--protocol",
             metavar="NAME",
             autocompletion=words.one_of(*words.PROTOCOLS),
-            help="Of a program: carried on GPUs by NCCL's Simple, LL128 or LL, in tiles of 4 MB and slices.",
+            help="Of a program: time it as NCCL's Simple, LL128 or LL carries it on GPUs, in tiles of 4 MiB "
+            "and four slices each, at the costs of NCCL's tuning. [whole chunks, at the network's costs]",
         ),
     ] = None,
     hold_alpha: HoldAlpha = False,
@@ -136,10 +137,10 @@ def simulate(
     A schedule brings its network and size along. Of a selection every size of its sweep is timed again, or
     with --size the schedule that it chooses for that size. Of a program, which needs both, threadblocks,
     channels, FIFO slots and the overhead of instructions are simulated too, and what binds is said. A
-    periodic schedule is timed at any --size, on its own network only: a few of its periods are replayed, and
-    each further one adds as much. Of a symmetric one, with larger or smaller chunks, one send of each orbit
-    is replayed. How busy links and shared ports are is told by class, with the ten that are busiest; --trace
-    tells it of every moment.
+    periodic or symmetric schedule is timed at any --size, on its own network only: of a periodic one a few
+    periods are replayed, and each further one adds as much; of a symmetric one the listed sends, with larger
+    or smaller chunks. How busy links and shared ports are is told by class, with the ten that are busiest;
+    --trace tells it of every moment.
 
     --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
     python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of
@@ -152,6 +153,11 @@ def simulate(
     else:
         read = codec.read(schedule, "schedule", "periodic", "symmetric", "selection", "program")
     asked = _Asked(size, trace, json, judge is not None)
+    if protocol is not None and read.kind != "program":
+        raise UsageError(
+            f"--protocol: only programs have one, and {schedule} is none (it is of kind {read.kind})",
+            hint="ccctl compile makes a program of it.",
+        )
     if read.kind == "selection":
         if size is None:
             _selection(read, network, asked)
@@ -188,7 +194,7 @@ def simulate(
     limit = parse_rate(rate, "--threadblock") if rate else _threadblock_bytes_per_s(network)
     if protocol is not None and (rate is not None or hold_alpha):
         option = "--threadblock" if rate is not None else "--hold-alpha"
-        raise UsageError(f"{option}: --protocol says what a threadblock moves and what a hop takes")
+        raise UsageError(f"{option}: leave it out; --protocol sets what a threadblock moves and a hop costs")
     costs = (parse_seconds(step, "--step"), limit, fifo)
     _program(read, _holding(on, hold_alpha), costs, asked, _protocol(protocol))
 
