@@ -49,9 +49,9 @@ def load_network(
 ) -> tuple[Network, dict[str, str]]:
     """(network without what ``failed``, digests of the artifacts it came from).
 
-    A profile gets the ports that the file ``topology`` declares. Raises UsageError where ``spec`` is none of
-    these, or where ``alpha``, ``bandwidth`` or ``unwind`` are missing for a family or given for what has its
-    own, and DataError where its links cost what none can.
+    The links of a profile share the ports that the file ``topology`` declares. Raises UsageError where
+    ``spec`` is none of these, or where ``alpha``, ``bandwidth`` or ``unwind`` are missing for a family or
+    given for what has its own, and DataError where its links cost what none can.
     """
     network, digests = _whole(spec, alpha, bandwidth, hold_alpha, unwind)
     if topology is not None:
@@ -71,7 +71,7 @@ def load_network(
 def _with_topology(
     network: Network, digests: dict[str, str], spec: str, path: str
 ) -> tuple[Network, dict[str, str]]:
-    """(the network of the profile ``spec`` with the ports of a topology, that one's digest)."""
+    """(the network of the profile ``spec`` with the ports of a topology, the topology's digest)."""
     from ccctl.artifacts import codec
     from synth.networks.declared_ports import with_declared_ports
 
@@ -124,9 +124,10 @@ def load_symmetric(
     hold_alpha: bool = False,
     unwind: str | None = None,
 ) -> SymmetricNetwork | None:
-    """The same network by one link of each orbit; None where no translation keeps it, or it has no name.
+    """The named network, with one link of each orbit under its translations.
 
-    Raises UsageError as `load_network` does.
+    None where ``spec`` is a file, or a network that no translation carries into itself. Raises UsageError as
+    `load_network` does.
     """
     from synth.networks.dgx import is_pod
     from synth.networks.families import is_family
@@ -135,7 +136,7 @@ def load_symmetric(
     if exists(spec):
         return None
     if is_family(spec):
-        return symmetric_family(**_words_of_family(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
+        return symmetric_family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
     if is_pod(spec) and alpha is None and bandwidth is None and unwind is None:
         return symmetric_pod(spec, hold_alpha=hold_alpha)
     return None
@@ -146,10 +147,10 @@ def _family(
 ) -> Network:
     from synth.networks.families import family
 
-    return family(**_words_of_family(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
+    return family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
 
 
-def _words_of_family(
+def _family_arguments(
     spec: str, alpha: str | None, bandwidth: str | None, unwind: str | None
 ) -> dict[str, Any]:
     if bandwidth is None:

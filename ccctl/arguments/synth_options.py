@@ -109,7 +109,8 @@ Method = Annotated[
         "--method",
         metavar="NAME",
         autocompletion=words.one_of(*words.METHODS),
-        help="auto, or one of ring, tree, greedy, forest …",
+        help="auto, or one of ring, tree, greedy, forest, ilp, periodic, symmetric …; auto tries what suits, "
+        "but never taccl and adapcc_published (AdapCC's integer program as published, up to 5 ranks).",
     ),
 ]
 
@@ -165,8 +166,9 @@ MechanismName = Annotated[
         "--mechanism",
         metavar="NAME",
         autocompletion=words.one_of(*words.MECHANISMS),
-        help="Of ilp: early-termination (one program, ended by --time-limit, completed by shortest paths) or "
-        "time-clustering (short windows in turn) alone, as by TACOS. [both, from the greedy's schedule on]",
+        help="Of ilp, one mechanism of TACOS alone: early-termination (one program, stopped at --time-limit, "
+        "completed by shortest paths) or time-clustering (a program for each short window of time, in turn). "
+        "[both, starting from the greedy schedule]",
     ),
 ]
 
@@ -175,7 +177,8 @@ DeclaredTopology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Of a profile of GPUs: what FILE declares shared, PCIe switches and NUMA links, is shared.",
+        help="For a profile of GPUs as --network: links that go by one PCIe switch or one NUMA link of this "
+        "topology share its bandwidth. [links share what the profile says]",
     ),
 ]
 

@@ -153,10 +153,11 @@ def synth(
     schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
     that is possible.
 
-    On more than a thousand ranks of a family or of machines that translations carry into themselves (tori,
-    switches, fat trees, dragonflies, dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
-    becomes a symmetric schedule: the sends of one chunk of each orbit stand for all their translates.
-    --method symmetric makes one on any such network.
+    On more than a thousand ranks of a network whose parts are all alike (tori, switches, fat trees,
+    dragonflies, machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
+    becomes a symmetric schedule: it lists the sends of one chunk of each kind, and all others follow from
+    them by moving ranks. --method symmetric makes one on any such network. With --without, an all_reduce on
+    such machines becomes a periodic schedule around the failures.
     """
     with console.loading():
         from synth.portfolio.synthesize import warm
@@ -164,14 +165,17 @@ def synth(
 
     for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
         if given and method == "symmetric":
-            raise UsageError(f"{option}: symmetric schedules are of all ranks and one size, and not raced")
-    if method == "auto" and without and not (race or sizes or ranks or topology or chunk or chunks):
+            raise UsageError(
+                f"{option}: symmetric schedules are for all ranks and one size, and not raced; leave it out"
+            )
+    if method in ("auto", "symmetric") and not (race or sizes or ranks or topology):
         folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
-        if folded is not None and _of_the_rest(folded, collective, without, size, seed, output, json):
-            return
-    if method in ("auto", "symmetric") and not (race or sizes or without or ranks or topology):
-        folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
-        if _symmetric(folded, network, collective, method, (size, chunk, chunks), seed, output, json):
+        cut = (size, chunk, chunks)
+        if without:
+            made = _around_failures(folded, collective, without, cut, seed, output, json)
+        else:
+            made = _symmetric(folded, network, collective, method, cut, seed, output, json)
+        if made:
             return
     loaded, digests = load_network(
         network,
@@ -211,11 +215,11 @@ def synth(
 
 
 def _mechanism(name: str | None, method: str) -> Mechanism:
-    """TACOS-ILP's mechanism of this name; "auto" for None. Raises UsageError for another method's."""
+    """The mechanism of TACOS-ILP with this name, "auto" for None; raises UsageError with another method."""
     if name is None:
         return "auto"
     if method != "ilp":
-        raise UsageError("--mechanism: only integer programs of TACOS have one", hint="Add --method ilp.")
+        raise UsageError("--mechanism: only TACOS's integer programs have one", hint="Add --method ilp.")
     if name == "early-termination":
         return "early-termination"
     if name == "time-clustering":
@@ -233,7 +237,10 @@ def _symmetric(
     output: str | None,
     json: bool,
 ) -> bool:
-    """Make a symmetric schedule where that is asked for, or nothing else would come to an end."""
+    """Make a symmetric schedule where it is asked for, or where a table of all sends would be too large.
+
+    Returns whether one was made; raises UsageError where one is asked for and cannot be.
+    """
     from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
 
     if network is None:
@@ -270,18 +277,24 @@ def _symmetric(
     return True
 
 
-def _of_the_rest(
-    network: SymmetricNetwork,
+def _around_failures(
+    network: SymmetricNetwork | None,
     collective: str,
     without: str,
-    size: str | None,
+    cut: tuple[str | None, str | None, int | None],
     seed: int,
     output: str | None,
     json: bool,
 ) -> bool:
-    """Make an all_reduce of what failures leave of thousands of ranks, whose links no list holds."""
+    """Make an all_reduce of the ranks that failures leave, where there are too many links to list.
+
+    Returns whether one was made.
+    """
     from synth.portfolio.symmetry.host_trees import serves_failures, synthesize_with_failures
 
+    size, chunk, chunks = cut
+    if network is None or chunk is not None or chunks is not None:
+        return False
     asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())
     if len(asked) > 1 or asked[0].members or not serves_failures(network, asked[0].kind):
         return False
