@@ -52,7 +52,7 @@ _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Where nothing can be drawn, a line of progress comes after so many seconds each.
 _PLAIN_S = 60.0
-# Nobody wonders sooner why nothing is said.
+# After so many seconds without output `loading` says what goes on.
 _LOADING_S = 1.0
 _doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
@@ -279,7 +279,7 @@ class _Plain:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Tell who watches that libraries are loaded, where the block takes so long that one would wonder."""
+    """On a terminal, say that libraries are being loaded where the block takes more than a second."""
     timer = threading.Timer(_LOADING_S, note, ("loading libraries; the first time takes seconds",))
     timer.daemon = True
     if _is_terminal(sys.stderr):

@@ -123,7 +123,7 @@ answer_shells()
 
 @cache
 def command_line() -> typer.core.TyperGroup:
-    """All commands with their options, as read off their functions: that takes longer than most commands."""
+    """The group of all commands; built once, as reading the options off their functions takes long."""
     return typer.main.get_group(app)
 
 

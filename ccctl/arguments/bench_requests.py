@@ -219,7 +219,7 @@ def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
 
 
 def placements(placement: str) -> tuple[bool, ...]:
-    """Whether in place, for each that was asked for; raises UsageError for a word that is none."""
+    """The placements that "out", "in" or "both" asks for, True for in place; raises UsageError otherwise."""
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
         raise UsageError(f"--placement: expected out, in or both, found {placement!r}")

@@ -57,8 +57,8 @@ def proven_program(
 ) -> Proven:
     """Read a schedule, plain or periodic, a program or a file in the chunk language ("-": stdin), compile it.
 
-    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks as large; nothing
-    else is of a size. ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
+    A periodic schedule gets as many periods as carry ``size_bytes``, a symmetric one chunks so large; nothing
+    else takes a size. ``how`` are options of the compiler. Raises FoundProblem with the findings against it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
@@ -129,7 +129,7 @@ def expanded(made: PeriodicSchedule, source: str) -> Schedule:
 
 
 def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
-    """The plain schedule of all orbits; raises FoundProblem where it is wrong, UsageError where too long."""
+    """The plain schedule of all translates; raises FoundProblem where wrong, UsageError where too long."""
     from synth.check.symmetric import check_symmetric
 
     refuse_unproven(source, check_symmetric(made))
@@ -137,7 +137,7 @@ def unfolded(made: SymmetricSchedule, source: str) -> Schedule:
         raise UsageError(
             f"{source}: it stands for {made.sends} sends on {made.network.ranks} ranks, expected at most "
             f"{_MOST_SENDS} to list one by one",
-            hint="It says what the network allows; programs are made for up to several hundred ranks.",
+            hint="Programs are made for up to several hundred ranks; ccctl simulate times it as it is.",
         )
     return made.expanded()
 

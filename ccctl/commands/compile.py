@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,8 +84,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
         typer.Option(
             "--size",
             metavar="SIZE",
-            help="Of a periodic schedule: with as many periods as this buffer needs; of a symmetric one with "
-            "chunks as large. [its own]",
+            help="Of a periodic schedule: as many periods as this buffer needs; of a symmetric one: chunks "
+            "that make up this buffer. [its own]",
         ),
     ] = None,
     network: Annotated[
@@ -110,8 +110,8 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             metavar="FORMAT",
             autocompletion=words.one_of(*words.COMPILE_FORMATS),
             help="Write mscclpp, an execution plan of MSCCL++ 0.8 or later; of a selection msccl, a folder "
-            "of XML; or of a schedule what simulators read: chakra, a folder of traces and what ASTRA-sim "
-            "wants beside them, or goal, for LogGOPSim.",
+            "with an XML for each range of sizes; or of a schedule what simulators read: chakra, a folder of "
+            "traces and what ASTRA-sim wants beside them, or goal, for LogGOPSim.",
         ),
     ] = None,
     ranks_per_host: Annotated[
@@ -142,7 +142,7 @@ def compile(  # noqa: A001 - functions of commands are named as the command
             "--output",
             metavar="FILE|FOLDER",
             callback=_output,
-            help="Write the artifact to FILE, traces to FOLDER; - prints to stdout.",
+            help="Write the artifact to FILE, traces or a selection's XML to FOLDER; - prints to stdout.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -154,19 +154,26 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
     other runtimes load, proven by their own rules, or what other simulators read.
 
-    Of a periodic schedule all periods are listed, those of its own size or of --size, of a symmetric one all
-    translates; it is refused where they are more than half a million sends.
+    Of a periodic schedule the sends of all periods are listed, for its own size or --size; of a symmetric
+    one those of all translates. More than half a million sends are refused.
     """
     if to not in ("chakra", "msccl") and output not in (None, "-"):
         refuse_unwritable(Path(output))
+    given = {
+        "--size": size,
+        "--instances": instances,
+        "--ranks-per-host": ranks_per_host,
+        "--placement": placement,
+        "--name": name or None,
+        "-p": parameters or None,
+        "--no-fuse": None if fuse else True,
+    }
     if to in _TRACES:
-        given = (size, instances, target, ranks_per_host, placement, name or None, parameters or None)
-        _refuse_for_traces(to, given, fuse)
+        _refuse_given({**given, "--target": target}, f"a schedule goes to {to} as it is")
         _write_traces(schedule, to, network, output, json=json)
         return
     if to == "msccl":
-        given = (size, instances, None, ranks_per_host, placement, name or None, parameters or None)
-        _refuse_for_traces(to, (*given, network), fuse)
+        _refuse_given({**given, "--network": network}, "a selection brings its own along")
         _write_folder(schedule, target or "msccl", output, json=json)
         return
     from dataclasses import replace
@@ -269,18 +276,18 @@ def _say_plan(plan: Plan, json: bool) -> None:
         )
 
 
-def _refuse_for_traces(to: str, given: Sequence[object], fuse: bool) -> None:
-    options = ("--size", "--instances", "--target", "--ranks-per-host", "--placement", "--name", "-p")
-    told = [
-        option for option, value in zip((*options, "--network"), given, strict=False) if value is not None
-    ]
-    if told or not fuse:
-        what = "a selection brings its own along" if to == "msccl" else f"a schedule goes to {to} as it is"
-        raise UsageError(f"{(told or ['--no-fuse'])[0]}: {what}")
+def _refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raise UsageError for the first option that was given a value."""
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"{option}: {why}")
 
 
 def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> None:
-    """MSCCL XML of a selection, a file for each range of sizes, named by where it begins."""
+    """Write MSCCL XML of a selection into the folder ``output``, a file for each range of sizes.
+
+    A file is named by the first size of its range, in bytes. Without ``output`` only the table is printed.
+    """
     from ccctl.arguments.dsl_file import is_algorithm
     from ccctl.arguments.proven import refuse_unproven
     from ccctl.launching import Drawn

@@ -40,7 +40,8 @@ Tables = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-        help="For NCCL and its like: what nccl-tests wrote under NCCL_ALGO, NCCL_PROTO and so many channels.",
+        help="For NCCL, RCCL and NCCLX: what nccl-tests wrote under this NCCL_ALGO and NCCL_PROTO, with so "
+        "many channels.",
     ),
 ]
 Library = Annotated[
@@ -78,7 +79,8 @@ To = Annotated[
         "--to",
         metavar="FORMAT",
         autocompletion=words.one_of("csv", "env", "json"),
-        help="For NCCL and its like: csv, a tuner file, or env, NCCL_ALGO and NCCL_PROTO; json for NCCLX.",
+        help="For NCCL, RCCL and NCCLX: csv, a tuner file (if not said), or env, NCCL_ALGO and NCCL_PROTO; "
+        "for NCCLX also json, to a name that ends in .json.",
     ),
 ]
 File = Annotated[
@@ -108,18 +110,18 @@ def tune(
     The MPI library of ccctl's environment is measured: its algorithms in turn, at few sizes, and at more
     where the fastest changes. One takes over only where it beats the library's own choice by more than the
     noise, and by 2 %. The rules hold for communicators of as many ranks as were measured: for Open MPI they
-    are dynamic rules of coll/tuned, for MPICH its selection table with them in it. For NCCL and RCCL the
-    tables of nccl-tests decide, one for each setting.
+    are dynamic rules of coll/tuned, for MPICH its selection table with them in it. For NCCL, RCCL and NCCLX
+    the tables of nccl-tests decide, one for each setting.
     """
     if library not in words.TUNED_LIBRARIES:
         raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")
     measured = library in ("openmpi", "mpich")
     if to not in (None, "csv", "env", "json") or (to is not None and measured):
-        raise UsageError("--to: csv or env, for nccl and rccl; json, too, for ncclx")
+        raise UsageError("--to: expected csv or env with --for nccl, rccl or ncclx, or json with ncclx")
     if library == "ncclx" and merge is not None:
-        raise UsageError("--merge: not for ncclx, whose file holds no other rules")
+        raise UsageError("--merge: leave it out for ncclx, whose tuner file is written whole")
     if to == "json" and library != "ncclx":
-        raise UsageError("--to json: only NCCLX reads it")
+        raise UsageError("--to json: only NCCLX reads it", hint="Add --for ncclx.")
     if json and output in (None, "-"):
         raise UsageError("--json and the table: one of them to stdout", hint="Add -o FILE.")
     if output not in (None, "-"):

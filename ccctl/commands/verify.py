@@ -26,6 +26,7 @@ EXAMPLES = (
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
     ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
 )
+_RIGHT = "every send is causal, every link and port exclusive, every result complete"
 
 
 def verify(
@@ -71,8 +72,8 @@ def verify(
 
     A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
     once, every rank ends with what it wants. A periodic schedule: the same of one period, and no link or
-    port carries two of whatever periods at once, which proves it for any number of them. A symmetric one: one
-    chunk of each orbit, on links that take turns as all links of an orbit do, proves all. A program: it is
+    port carries two of whatever periods at once, which proves it for any number of them. A symmetric
+    schedule: the same of the listed sends and, by symmetry, of all their translates. A program: it is
     replayed as emitted, with bounded FIFOs; no two threadblocks race. What is right but worth knowing is a
     caution, and the exit status stays 0: scratch that nothing uses, and sums that ranks add up in different
     orders, so that floating-point results differ in their last bits. --same-bits makes the latter a
@@ -111,12 +112,8 @@ def verify(
         from probes.wording import plural
 
         count = plural(len(verdict.findings), "finding")
-        names = {
-            "groups": "these groups are",
-            "periodic": "this periodic schedule is",
-            "symmetric": "this symmetric schedule is",
-        }
-        wrong = names.get(read.kind, f"this {read.kind} is")
+        what = f"{read.kind} schedule" if read.kind in ("periodic", "symmetric") else read.kind
+        wrong = "these groups are" if what == "groups" else f"this {what} is"
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind in ("schedule", "periodic"):
         console.next_step(f"ccctl compile {read.source} -o program.json")
@@ -145,7 +142,7 @@ def _schedule(read: Artifact) -> _Verdict:
     return _Verdict(
         tuple(check(schedule)),
         f"proven: {schedule.sends} sends do {schedule.collective.label} on {schedule.network.ranks} ranks: "
-        "every send is causal, every link and port exclusive, every result complete",
+        f"{_RIGHT}",
     )
 
 
@@ -156,8 +153,7 @@ def _periodic(read: Artifact) -> _Verdict:
     return _Verdict(
         tuple(check_periodic(made)),
         f"proven: {len(made.chunk)} sends a period do {made.collective.label} on {made.network.ranks} ranks, "
-        f"repeated {made.periods} times or any other number: every send is causal, every link and port "
-        "exclusive, every result complete",
+        f"repeated {made.periods} times or any other number: {_RIGHT}",
     )
 
 
@@ -168,8 +164,7 @@ def _symmetric(read: Artifact) -> _Verdict:
     return _Verdict(
         tuple(check_symmetric(made)),
         f"proven: {len(made.chunk)} sends, one of each orbit, do {made.collective.label} on "
-        f"{made.network.ranks} ranks with their {made.network.translations} translates: every send is "
-        "causal, every link and port exclusive, every result complete",
+        f"{made.network.ranks} ranks with their {made.network.translations} translates: {_RIGHT}",
     )
 
 

@@ -42,7 +42,7 @@ def pictures(schedule: Schedule, width: int) -> list[Drawing]:
 
 
 def slots(width: int) -> int:
-    """Into how many parts the time is divided in a picture so wide."""
+    """How many time slots a picture of this width in pixels has."""
     return (width - _left(width) - _RIGHT) // _PIXELS_A_SLOT
 
 
@@ -55,9 +55,9 @@ def in_time(
     lanes: Iterable[tuple[str, Floats]],
     signs: Sequence[str],
 ) -> Drawing:
-    """Curves, and below them lanes: (name, the share that is held in each of the ``slots``).
+    """Draw curves, and below them lanes, each (name, the share of it that is held in each time slot).
 
-    ``signs`` are the words for what is held, for a lane held for part of a slot, and for what is not shown.
+    ``signs`` are the legend: the words for held, for held during part of a slot, and for what is not drawn.
     """
     left = _left(width)
     wide = width - left - _RIGHT
@@ -89,7 +89,7 @@ def _left(width: int) -> int:
 
 
 def held(timing: Timing, rows: Indices, held_s: Floats, of: int, slots: int) -> Floats:
-    """The share of ``of`` resources that sends ``rows`` hold, each for ``held_s``, slot by slot."""
+    """For each time slot, the share of ``of`` links or ports that the sends ``rows`` hold for ``held_s``."""
     start_s = timing.start_s[rows]
     return over_time(start_s, start_s + held_s, timing.time_s, slots, of)
 

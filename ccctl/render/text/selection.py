@@ -125,10 +125,9 @@ def _texts(rows: list[tuple[Any, ...]]) -> list[list[str]]:
 
 
 def draw_runtime(entries: Sequence[Entry], say: Callable[[str], None]) -> None:
-    """Print a row for each range, then one for each size with its gain over Simple and one instance."""
-    say(
-        f"{plural(len(entries), 'range')} of sizes; costs of protocols are NCCL's own reckoning, not measured"
-    )
+    """Print a row for each range of sizes, and one for each size: its gain over Simple with one instance."""
+    ranges = plural(len(entries), "range")
+    say(f"{ranges} of sizes; costs of protocols are those of NCCL's tuning, not measured")
     heads = ("from", "to", "method", "protocol", "instances", "channels", "threadblocks")
     rows = [
         (

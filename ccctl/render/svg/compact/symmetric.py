@@ -21,7 +21,7 @@ __all__ = ["pictures"]
 
 
 def pictures(made: SymmetricSchedule, width: int) -> list[Drawing]:
-    """How busy links and ports are while the listed sends go by; lanes are of the first 64 orbits."""
+    """How busy links and ports are during the listed sends, with lanes for the first 64 orbits of links."""
     from synth.simulation.schedule import replay
 
     if not len(made.chunk):
