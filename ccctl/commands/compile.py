@@ -297,15 +297,19 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     from synth.msccl.write import write_xml
     from synth.portfolio.runtime_sweep import runtime_sweep
 
-    if is_algorithm(path):
+    single = ("schedule", "periodic", "symmetric", "program")
+    read = None if is_algorithm(path) else codec.read(path, "selection", *single)
+    if read is None or read.kind != "selection":
+        what = "program" if read is None or read.kind == "program" else "schedule"
         raise UsageError(
-            f"--to msccl: {path} is one program, not a selection", hint="Write its XML with -o FILE.xml."
+            f"--to msccl: {path} is one {what}, not a selection",
+            hint="Its XML is what -o FILE.xml writes without --to; ccctl synth --sizes makes a selection.",
         )
     if output == "-":
         raise UsageError(
             "-o -: a selection is a file for each range of sizes", hint="Name a folder: -o xmls."
         )
-    selection = codec.read(path, "selection").body
+    selection = read.body
     refuse_unproven(path, check_selection(selection))
     with console.progress("protocols and instances", 1.0) as bar:
         entries = runtime_sweep(selection, target, progress=Drawn(bar))

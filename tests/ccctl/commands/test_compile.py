@@ -359,5 +359,7 @@ def test_a_selection_becomes_a_folder_of_xml(run_ccctl, tmp_path):
     assert run_ccctl("compile", str(table), "--to", "msccl", "-o", "-").returncode == 2
     one = run_ccctl("compile", str(tmp_path / "ring.py"), "--to", "msccl")
     assert (one.returncode, "one program, not a selection" in one.stderr) == (2, True)
+    one = run_ccctl("compile", str(files[0]), "--to", "msccl")
+    assert (one.returncode, "one program, not a selection" in one.stderr) == (2, True)
     refused = run_ccctl("compile", str(table), "--to", "msccl", "--size", "1M")
     assert (refused.returncode, "brings its own" in refused.stderr) == (2, True)

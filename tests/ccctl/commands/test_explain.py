@@ -338,6 +338,12 @@ def test_recorded_sends_are_written_as_a_profile(flight, run_ccctl, tmp_path):
     assert found.links.src.tolist() == [0, 1, 2, 3] and found.links.dst.tolist() == [1, 2, 3, 0]
 
 
+@pytest.mark.parametrize(("path", "profile"), [("-", "passive.json"), ("flight", "-")])
+def test_a_profile_takes_neither_stdin_nor_stdout(flight, run_ccctl, path, profile):
+    done = run_ccctl("explain", path, "--profile", profile)
+    assert done.returncode == 2 and "--profile" in done.stderr and done.stdout == ""
+
+
 def test_without_sends_there_is_no_profile(well, run_ccctl):
     done = run_ccctl("explain", well, "--profile", "passive.json")
     assert done.returncode == 2 and "no timed message between two ranks" in done.stderr

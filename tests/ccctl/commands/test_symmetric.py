@@ -79,6 +79,7 @@ def test_it_is_timed_on_its_own_network_alone(run_ccctl):
     assert run_ccctl(*MADE, "-o", "s.json").returncode == 0
     for more in (
         ("--network", "ring:3", "--bandwidth", "1GB/s"),
+        ("--protocol", "LL"),
         ("--trace", "t.json"),
         ("--with", "simgrid"),
     ):

@@ -36,7 +36,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
     )
     console.data(
         f"orbits   {plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
-        f"digits {digits}, those with * move"
+        f"digits {digits}, those with * are shifted"
     )
     timing = replay(made.quotient) if proven else None
     if timing is not None:
