@@ -177,7 +177,7 @@ DeclaredTopology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="For a profile of GPUs as --network: links that go by one PCIe switch or one NUMA link of this "
+        help="For a profile of GPUs as --network: links through one PCIe switch or one NUMA link of this "
         "topology share its bandwidth. [links share what the profile says]",
     ),
 ]

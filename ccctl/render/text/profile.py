@@ -132,6 +132,6 @@ def _memory(profile: Profile) -> None:
         costs = {"copies, GB/s": memory.copy_s_per_byte, "sums, GB/s": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
             costs["copies out of another rank, GB/s"] = memory.fetch_s_per_byte
-            costs["the same, just written there"] = memory.written_fetch_s_per_byte
+            costs["copies of what another rank just wrote, GB/s"] = memory.written_fetch_s_per_byte
         rows = [(what, *(f"{1e-9 / cost:.3g}" for cost in values)) for what, values in costs.items()]
         console.table(heads, rows)
