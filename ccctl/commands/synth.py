@@ -382,6 +382,7 @@ def _tell(
     json: bool,
     digests: dict[str, str],
 ) -> None:
+    """Write the artifact where ``output`` says, and print what was found."""
     if output is not None:
         codec.write(output, kind, found.schedule, digests)
     if json and output != "-":

@@ -61,7 +61,7 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
         )
     cache = ArtifactCache()
     if wanted.profile is None:
-        # What is wrong with it is said before minutes of measuring.
+        # A wrong collective or root is refused before minutes of measuring.
         _request(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     found = _selected(wanted, profile, cache)
