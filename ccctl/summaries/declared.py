@@ -146,5 +146,5 @@ def judge(comparison: Comparison, *, written: bool) -> None:
     if count := len(comparison.held.findings):
         raise FoundProblem(
             f"{plural(count, 'contradiction')} between {comparison.declared} and {comparison.profile}",
-            hint=None if written else "--export nccl-xml FILE writes it corrected, for NCCL_TOPO_FILE.",
+            hint="" if written else "--export nccl-xml FILE writes it corrected, for NCCL_TOPO_FILE.",
         )
