@@ -10,6 +10,7 @@ import numpy as np
 
 from synth.portfolio.attempts import Plan
 from synth.schedule import Schedule
+from synth.streams import busiest_s_per_byte
 
 __all__ = ["Attempt", "Choice"]
 
@@ -32,6 +33,8 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
+# After so many cuts the last two foretell what finer trees come to; each cut packs them anew.
+_FORETELLING_FORESTS = 3
 # Times closer than this are reported as equal.
 _ALIKE = 5e-5
 
@@ -61,6 +64,7 @@ class Choice:
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
         self._slower: dict[tuple[str, int], tuple[int, float]] = {}
+        self._least_busy_s = float("inf")
 
     @property
     def ratio(self) -> float:
@@ -76,6 +80,9 @@ class Choice:
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
         self._slower[plan.name, plan.variant] = (plan.shape.chunks, time_s / self.best_s)
+        if plan.name == "forest":
+            busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
+            self._least_busy_s = min(self._least_busy_s, busy_s)
         if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
             self.best, self.best_s = schedule, time_s
 
@@ -94,18 +101,31 @@ class Choice:
             return True
         if self._fills_too_late(plan):
             return True
-        chunks, slower = self._slower.get((plan.name, plan.variant), (0, 0.0))
-        if plan.searches and slower > _HOPELESS and plan.shape.chunks > chunks:
+        if self._gains_no_more(plan):
             return True
-        before = [one for one in self.attempts if one.method == plan.name]
-        if not plan.searches and before:
-            refused = before[-1].time_s is None
-            if refused or _foretold_s(before) > self.best_s * _BEYOND:
-                return True
         # Not even at the bound would it gain what so many sends must.
         if self.ratio * (1 - self._must_gain(deliveries)) <= 1:
             return True
         return self.ratio < _NEAR and deliveries > _LONG_DELIVERIES
+
+    def _gains_no_more(self, plan: Plan) -> bool:
+        """Whether coarser cuts of the plan's method say that it stays slower than the best."""
+        if plan.name == "greedy":
+            # Each policy finds something else in every cut.
+            chunks, slower = self._slower.get((plan.name, plan.variant), (0, 0.0))
+            return slower > _HOPELESS and plan.shape.chunks > chunks
+        before = [one for one in self.attempts if one.method == plan.name]
+        if not before:
+            return False
+        if before[-1].time_s is None:
+            return True
+        if plan.name == "forest":
+            # A few chunks do not fill the pipelines of trees; but none is faster than its busiest link.
+            if self._least_busy_s > self.best_s * _BEYOND:
+                return True
+            if len(before) < _FORETELLING_FORESTS:
+                return False
+        return _foretold_s(before) > self.best_s * _BEYOND
 
     def _fills_too_late(self, plan: Plan) -> bool:
         """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from synth.network import Link, build
 from synth.networks.families import family
 from synth.portfolio.attempts import Request, plans
 from synth.portfolio.incumbent import Choice
@@ -57,6 +58,23 @@ def test_what_coarse_chunks_foretell_is_spared(few):
     choice.take(rings[1], few, 8.0)
     assert choice.spares(rings[2], 100)
     assert not choice.spares(plan_of("greedy", 3), 100)
+
+
+def test_trees_of_few_chunks_are_slow_but_may_win_with_more():
+    # Three slow hosts and one behind a trunk: with a chunk a rank, trees take twice the time of the best.
+    rates = {0: 5e6, 1: 5e6, 2: 12e6, 3: 5e6, 4: 12e6, 5: 7e6}
+    slowest = {(src, dst): min(rates[src], rates[dst]) for src in rates for dst in rates if src != dst}
+    links = [
+        Link(src, dst, 1e-5, 1 / rate, (f"{src} out", f"{dst} in")) for (src, dst), rate in slowest.items()
+    ]
+    network = replace(build("hosts", [f"h{rank}" for rank in rates], links), queues=True)
+    found = synthesize(Request(network, "all_reduce", size_bytes=1 << 23))
+    assert found.schedule.method == "forest"
+    assert found.schedule.outcome.percent_of_optimal > 95
+    coarsest, best = (
+        pick(one.time_s for one in found.attempts if one.method == "forest") for pick in (max, min)
+    )
+    assert coarsest > 2 * best
 
 
 def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
