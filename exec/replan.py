@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -87,8 +87,8 @@ def replanned(
     ``current`` stays unless another is predicted to be at least ``least_gain`` times as fast there. With
     ``search`` one is synthesized for ``size_bytes`` (that of ``current`` if not said), within
     ``time_limit_s`` and on ``jobs`` processes, but only where the proven bound leaves room for so much;
-    ``quick`` asks few methods, the most promising first. Raises UsageError where the network lacks a link
-    of a schedule.
+    ``quick`` asks few methods, the most promising first. Of ``others`` those count that need no link that the
+    network lacks. Raises UsageError where it lacks one of ``current``.
     """
     before_s = Forecast(current).time_s(network)
     request = Request(
@@ -101,7 +101,7 @@ def replanned(
         jobs=jobs,
     )
     bound_s = max(bound.time_s for bound in bounds_of(request))
-    timed = [(Forecast(one).time_s(network), one) for one in others]
+    timed = list(_timed(others, network))
     best_s = min([before_s, *(time_s for time_s, _ in timed)])
     searched = search and best_s > least_gain * bound_s
     if searched:
@@ -111,6 +111,13 @@ def replanned(
     if before_s < least_gain * after_s:
         return Replan(before_s, before_s, bound_s, None, searched)
     return Replan(before_s, after_s, bound_s, chosen, searched)
+
+
+def _timed(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
+    """Those that the network has all links for, with their predicted seconds."""
+    for one in schedules:
+        with contextlib.suppress(UsageError):
+            yield Forecast(one).time_s(network), one
 
 
 def _quickly(request: Request) -> Schedule:

@@ -18,13 +18,13 @@ from synth.stages import synthesize
 SIZE = 4 << 20
 
 
-def network(slow=(), times=4.0, hosts=4):
-    """Hosts of one rank, each with a NIC that sends and one that receives."""
+def network(slow=(), times=4.0, hosts=4, cut=()):
+    """Hosts of one rank, each with a NIC that sends and one that receives; no link between ``cut`` pairs."""
     links = [
         Link(a, b, 10e-6, 1e-8 * (times if (a, b) in slow else 1), (f"out{a}", f"in{b}"))
         for a in range(hosts)
         for b in range(hosts)
-        if a != b
+        if a != b and (a, b) not in cut
     ]
     return build("lab", [f"h{rank}" for rank in range(hosts)], links)
 
@@ -47,16 +47,8 @@ def test_a_long_schedule_is_simulated(ring, monkeypatch):
 
 
 def test_a_network_that_lacks_a_link_is_refused(ring):
-    whole = network()
-    kept = [link for link in range(whole.links) if (whole.src[link], whole.dst[link]) != (0, 1)]
-    links = [
-        Link(
-            int(whole.src[at]), int(whole.dst[at]), 10e-6, 1e-8, (f"out{whole.src[at]}", f"in{whole.dst[at]}")
-        )
-        for at in kept
-    ]
     with pytest.raises(UsageError):
-        Forecast(ring).time_s(build("less", whole.hosts, links))
+        Forecast(ring).time_s(network(cut={(0, 1)}))
 
 
 def test_where_a_link_has_slowed_down_a_schedule_around_it_is_taken(ring):
@@ -92,6 +84,13 @@ def test_without_a_search_the_others_are_weighed(ring):
     assert (back.schedule is ring) == (gain >= 1.01)
     stay = replanned(around, slower, least_gain=1.01, others=(ring,), search=False)
     assert stay.schedule is None
+
+
+def test_others_that_need_a_link_that_is_gone_do_not_count(ring):
+    gone = {(0, 1), (1, 0)}
+    around = synthesize(network(cut=gone), "all_reduce", SIZE, method="greedy").schedule
+    plan = replanned(around, network(cut=gone), least_gain=1.01, others=(ring, around), search=False)
+    assert plan.schedule is None and plan.before_s == plan.after_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
