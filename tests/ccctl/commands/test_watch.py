@@ -97,8 +97,9 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     second = run_ccctl("watch", *FAST, *QUICK, "--json")
     assert second.returncode == 1
     summary = json.loads(second.stdout)
-    assert [event["kind"] for event in summary["events"]] == ["drift", "drift"]
-    assert [event["new"] for event in summary["events"]] == [False, False]
+    # On a busy machine a schedule may be changed meanwhile, which is not what is asked here.
+    events = [event for event in summary["events"] if event["kind"] != "schedule"]
+    assert [(event["kind"], event["new"]) for event in events] == [("drift", False)] * 2
     assert summary["runs"] == 2
     assert len(summary["findings"]) == 2
     assert summary.keys() >= {"resynthesized", "predicted_gain", "percent_of_optimal", "seconds"}
@@ -108,8 +109,8 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     assert third.stdout.count("recovered: ") >= 1
     assert "worse since" in third.stdout
     kinds = [event["kind"] for event in json.loads(files(folder)["history.json"])["body"]["events"]]
-    # On a busy machine a schedule may be changed meanwhile, which is not what is asked here.
-    assert kinds[:2] == ["drift", "drift"] and {"recovered"} <= set(kinds[2:]) <= {"recovered", "schedule"}
+    kinds = [kind for kind in kinds if kind != "schedule"]
+    assert kinds[:2] == ["drift", "drift"] and {*kinds[2:]} == {"recovered"}
 
 
 @pytest.mark.mpi
