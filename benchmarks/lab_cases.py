@@ -143,11 +143,14 @@ def gloo_times_s(
         environment = os.environ | {"GLOO_SOCKET_IFNAME": "eth0"}
         started.append(
             subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
         )
-    printed = [process.communicate()[0] for process in started]
-    return times_s(printed[-1])
+    outputs = [process.communicate() for process in started]
+    for process, (_, errors) in zip(started, outputs, strict=True):
+        if process.returncode:
+            sys.exit(f"gloo: {errors}")
+    return times_s(outputs[-1][0])
 
 
 def drawn(chance: np.random.Generator) -> str:
