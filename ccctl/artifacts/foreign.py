@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
 from ccctl.errors import DataError
 from probes.files.bounded_read import MOST_TEXT_BYTES, inflated
+from probes.wording import some
 
 if TYPE_CHECKING:
     from exec.benchmark.foreign.lateness import Recorded, SentMessages
@@ -23,8 +25,7 @@ __all__ = ["Dumps", "read_any", "read_dumps", "read_recorded", "read_report", "r
 
 # How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")
-# As the Inspector names its files.
-_INSPECTOR_FILES = (".log", ".jsonl", ".log.gz", ".jsonl.gz")
+_MOST_NAMED = 4
 
 
 def read_report(path: str, ranks: Callable[[], int] | None = None) -> Artifact:
@@ -48,11 +49,21 @@ def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspecte
     from exec.benchmark.foreign.nccl_inspector import inspected, is_inspector_text
 
     if path != "-" and is_folder(path):
-        named = sorted(str(one) for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
-        if not named:
-            raise DataError(path, [f"expected files of NCCL's Inspector, *{' or *'.join(_INSPECTOR_FILES)}"])
-        found = inspected({name: inflated(*read_input(name)) for name in named})
-        return found.report, found
+        files = _files(path)
+        records = {name: content for name, content in files.items() if is_inspector_text(content)}
+        if not records:
+            found = some([Path(name).name for name in files], _MOST_NAMED) or "no file"
+            raise DataError(
+                path,
+                [
+                    "expected files of NCCL's Inspector, its RAS or PyTorch's flight recorder, found none "
+                    f"of these: {found}"
+                ],
+                hint="What benchmarks printed is explained one file at a time: ccctl explain FOLDER/FILE",
+            )
+        _tell_left_out(path, files, records, "NCCL's Inspector")
+        told = inspected(records)
+        return told.report, told
     # Once: what comes through a pipe is gone afterwards.
     content, source = read_input(path)
     if is_inspector_text(lines := inflated(content, source)):
@@ -83,11 +94,9 @@ def read_dumps(path: str) -> Dumps | None:
     # What comes through a pipe is gone once it was looked at.
     if path == "-" or not (is_folder(path) or Path(path).is_file()):
         return None
-    names = [path]
-    if is_folder(path):
-        names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
-    files = {name: inflated(*read_input(name)) for name in names}
+    files = _files(path)
     if ras := {name: content for name, content in files.items() if is_ras(content)}:
+        _tell_left_out(path, files, ras, "NCCL's RAS")
         return ras_recorded(ras), None
     flight = {
         name: content
@@ -95,6 +104,7 @@ def read_dumps(path: str) -> Dumps | None:
         if is_flight_pickle(content) or is_flight_text(content)
     }
     if flight:
+        _tell_left_out(path, files, flight, "PyTorch's flight recorder")
         return flight_recorded(flight), of_calls(timed_calls(flight_calls(flight)), "flight-recorder")
     return None
 
@@ -104,11 +114,23 @@ def read_sent(path: str) -> tuple[SentMessages, str]:
     from exec.benchmark.foreign.lateness import SentMessages
     from exec.benchmark.foreign.nccl_inspector import is_inspector_text, sends_of
 
+    records = {name: content for name, content in _files(path).items() if is_inspector_text(content)}
+    return SentMessages(*sends_of(records)), "NCCL Inspector"
+
+
+def _files(path: str) -> dict[str, bytes]:
+    """The inflated content of a file, or of all files of a folder, by name."""
     names = [path]
     if is_folder(path):
-        names = sorted(str(one) for one in Path(path).iterdir() if one.name.endswith(_INSPECTOR_FILES))
-    files = {name: inflated(*read_input(name)) for name in names}
-    return SentMessages(*sends_of({n: c for n, c in files.items() if is_inspector_text(c)})), "NCCL Inspector"
+        names = sorted(str(one) for one in Path(path).iterdir() if one.is_file())
+    return {name: inflated(*read_input(name)) for name in names}
+
+
+def _tell_left_out(path: str, files: Iterable[str], read: Mapping[str, bytes], tool: str) -> None:
+    """Name the files of a folder that a tool did not write."""
+    if left := [Path(name).name for name in files if name not in read]:
+        are = "is" if len(left) == 1 else "are"
+        console.note(f"{path}: {some(left, _MOST_NAMED)} {are} left out, not written by {tool}")
 
 
 def _decoded(

@@ -67,7 +67,8 @@ class _Record(msgspec.Struct):
 def is_inspector_text(text: bytes) -> bool:
     """Whether JSON lines are the Inspector's."""
     start = text[:65536]
-    return start.lstrip()[:1] == b"{" and b'"coll_exec_time_us"' in start and b'"n_ranks"' in start
+    timed = b'"coll_exec_time_us"' in start or b'"p2p_exec_time_us"' in start
+    return start.lstrip()[:1] == b"{" and timed and b'"n_ranks"' in start
 
 
 def inspected(files: Mapping[str, bytes]) -> Inspected:

@@ -237,6 +237,34 @@ def test_what_comes_through_a_pipe_is_read_once(run_ccctl, tmp_path, content):
     assert json.loads(done.stdout)["ranks"] == 8
 
 
+def test_files_of_others_in_the_folder_of_the_inspector_are_left_out_and_named(run_ccctl, tmp_path):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for rank in range(8):
+        (folder / f"gpu01-pid{rank}.log").write_bytes(inspector_file(rank, 4000))
+    given = ("explain", "job", "--network", "dgx-h100")
+    alone = run_ccctl(*given)
+    (folder / "nccl.log").write_text(log([(1 << 30, 8100.0)]))
+    (folder / "slurm-17.out").write_text("srun: job 17 started\n")
+    (folder / "core").write_bytes(b"\x7fELF\x00")
+    done = run_ccctl(*given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == alone.stdout
+    assert "job: core, nccl.log, slurm-17.out are left out, not written by NCCL's Inspector" in done.stderr
+    assert "left out" not in alone.stderr
+    (folder / "gpu01-pid3.log").write_bytes(inspector_file(3, 4000) + b"{torn\n")
+    torn = run_ccctl(*given)
+    assert torn.returncode == 65
+    assert "gpu01-pid3.log: line 2: expected a record of NCCL's Inspector" in torn.stderr
+
+
+def test_a_folder_of_benchmarks_alone_is_refused_with_what_to_do(run_ccctl, well):
+    done = run_ccctl("explain", well.parent, "--network", "dgx-a100")
+    assert (done.returncode, done.stdout) == (65, "")
+    assert "found none of these: nccl.log" in done.stderr
+    assert "ccctl explain FOLDER/FILE" in done.stderr
+
+
 def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path):
     (tmp_path / "empty").mkdir()
     done = run_ccctl("explain", "empty", "--network", "dgx-h100")
