@@ -25,7 +25,7 @@ def manual_page(name: str) -> Path | None:
 
 def examples_folder() -> Path:
     """The folder of the examples; raises UnavailableError where they were not installed."""
-    return _folder("share/doc/ccctl/examples", "examples", "ring_allreduce.py")
+    return _folder("share/ccctl/examples", "examples", "ring_allreduce.py")
 
 
 def _folder(installed: str, in_source: str, has: str) -> Path:

@@ -140,7 +140,7 @@ def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:
     """Files that are installed as examples, whole."""
     return tuple(
         Subsection(
-            f"share/doc/ccctl/{name}",
+            f"share/ccctl/{name}",
             (Code(tuple((_ROOT / name).read_text(encoding="utf-8").splitlines())),),
         )
         for name in files

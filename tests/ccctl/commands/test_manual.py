@@ -1,5 +1,6 @@
 """`ccctl manual`: the installed pages, as text where nobody looks at a terminal."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,23 @@ def test_every_command_has_its_page(name):
 @pytest.mark.parametrize("levels", ["lib/python3.11/site-packages", "."])
 def test_pages_and_examples_are_found_below_the_prefix(monkeypatch, tmp_path, levels):
     monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / levels / "ccctl")
-    for name in ("man/man1/ccctl.1", "man/man1/ccctl-synth.1", "doc/ccctl/examples/ring_allreduce.py"):
+    for name in ("man/man1/ccctl.1", "man/man1/ccctl-synth.1", "ccctl/examples/ring_allreduce.py"):
         file = tmp_path / "share" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     page = shipped.manual_page("ccctl-synth.1")
     assert page is not None and page.samefile(tmp_path / "share/man/man1/ccctl-synth.1")
     assert shipped.manual_page("ccctl-bake.1") is None
-    assert shipped.examples_folder().samefile(tmp_path / "share/doc/ccctl/examples")
+    assert shipped.examples_folder().samefile(tmp_path / "share/ccctl/examples")
+
+
+def test_the_wheel_puts_the_examples_where_they_are_looked_for(monkeypatch, tmp_path):
+    project = tomllib.loads((MAN.parent / "pyproject.toml").read_text())
+    target = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]["examples"]
+    (tmp_path / target).mkdir(parents=True)
+    (tmp_path / target / "ring_allreduce.py").touch()
+    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "lib/python3.11/site-packages/ccctl")
+    assert shipped.examples_folder().samefile(tmp_path / target)
 
 
 def test_an_installation_without_them_says_so(monkeypatch, tmp_path):

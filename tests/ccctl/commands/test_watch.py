@@ -241,7 +241,7 @@ def test_the_files_that_are_shipped_name_options_that_there_are(run_ccctl):
     for name in FILES:
         content = (ROOT / name).read_text()
         assert set(re.findall(r"(?<= )--[a-z]+", "\n".join(command_lines(content)))) <= options
-        assert f"share/doc/ccctl/{name}".replace("-", r"\-") in page
+        assert f"share/ccctl/{name}".replace("-", r"\-") in page
     assert "ccctl-watch.timer" in unit("ccctl-watch.service")
 
 
