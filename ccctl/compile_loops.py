@@ -84,6 +84,8 @@ CASES: tuple[tuple[str, ...], ...] = (
     ),
     (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
     (f"fusion resnet-50 --ranks 4 {_COST}",),
+    # A network with links alike has other trees by default.
+    (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method forest",),
     (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
     (f"synth --network torus:4x4 {_COST} --method symmetric --collective all_to_all",),
     *(
