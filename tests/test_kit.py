@@ -1,4 +1,4 @@
-"""What operators deploy, below examples/: scripts that parse, options and metrics that exist, alerts that fire."""
+"""The kit below examples/: scripts that parse, options and metrics that exist, alerts that fire."""
 
 import ast
 import itertools
