@@ -52,12 +52,12 @@ def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspecte
         files = _files(path)
         records = {name: content for name, content in files.items() if is_inspector_text(content)}
         if not records:
-            found = some([Path(name).name for name in files], _MOST_NAMED) or "no file"
+            names = some([Path(name).name for name in files], _MOST_NAMED) or "no file"
             raise DataError(
                 path,
                 [
                     "expected files of NCCL's Inspector, its RAS or PyTorch's flight recorder, found none "
-                    f"of these: {found}"
+                    f"of these: {names}"
                 ],
                 hint="What benchmarks printed is explained one file at a time: ccctl explain FOLDER/FILE",
             )
