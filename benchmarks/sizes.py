@@ -1,27 +1,36 @@
 """Percent of the proven bound against size, for every collective on several networks.
 
     python -P benchmarks/sizes.py [--networks ring:8,torus:4x4x4] [--collectives all_reduce] [--sizes 1K,16K]
-        [--random 5] [--seed 1] [--below 85]
+        [--random 5] [--seed 1] [--below 85] [--cells FILE] [--picture FILE.svg]
 
 Without options: 1 KiB to 1 GiB by factors of four, five collectives, six networks that have names and five
 drawn at random. A cell is the simulated time's percent of the largest proven lower bound; 100 is proven
-optimal. With ``--below`` the cells under that percent follow, each with its method and what binds it.
+optimal. With ``--below`` the cells under that percent follow, each with its method and what binds it. Cells
+that ``--cells`` holds are not measured again, others are added to it, so that the table can be made in parts.
+``--picture`` draws percent against size, a line for each network, a panel for each collective.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 from ccctl.arguments.units import format_size, parse_size
+from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
+from ccctl.render.svg.files import write_pictures
+from ccctl.render.units import about
 from synth.collective import Kind, kind_of
 from synth.network import Link, Network, build
 from synth.networks.dgx import is_pod, pod
 from synth.networks.families import family
-from synth.portfolio.synthesize import Request, synthesize
+from synth.portfolio.plain_or_periodic import synthesize_either
+from synth.portfolio.synthesize import Request
 
 # GB/s of each dimension, where the network does not say itself.
 NAMED = {
@@ -59,10 +68,15 @@ def named(spec: str) -> Network:
 
 
 def drawn(seed: int) -> Network:
-    """Hosts of equal size, each a line of ranks with random chords, joined by their NICs."""
+    """A network of 6 to 40 ranks; its kind takes turns with ``seed``, all else is drawn."""
     draw = random.Random(seed)
-    hosts, size = draw.randint(2, 5), draw.randint(1, 6)
-    ranks = hosts * size
+    made = (_hosts, _uneven_switch, _random_links, _random_family, _random_pods)[seed % 5]
+    return made(seed, draw)
+
+
+def _hosts(seed: int, draw: random.Random) -> Network:
+    """Hosts of equal size, each a line of ranks with random chords, joined by a NIC for each host."""
+    hosts, size = draw.randint(2, 5), draw.randint(3, 8)
     inside_s, inside = draw.uniform(0.5e-6, 2e-6), draw.choice((20e9, 50e9, 200e9))
     links: dict[tuple[int, int], Link] = {}
     for host in range(hosts):
@@ -73,21 +87,76 @@ def drawn(seed: int) -> Network:
                 links[ends] = Link(*ends, inside_s, 1 / inside)
     alphas_s = [draw.uniform(2e-6, 20e-6) for _ in range(hosts)]
     rates = [draw.choice((1.25e9, 12.5e9, 25e9)) for _ in range(hosts)]
-    for a in range(ranks):
-        for b in range(ranks):
+    for a in range(hosts * size):
+        for b in range(hosts * size):
             from_host, to_host = a // size, b // size
             if from_host != to_host:
                 alpha_s = max(alphas_s[from_host], alphas_s[to_host])
                 beta = 1 / min(rates[from_host], rates[to_host])
                 links[a, b] = Link(a, b, alpha_s, beta, (f"out {from_host}", f"in {to_host}"))
-    names = [f"h{rank // size}" for rank in range(ranks)]
-    return build(f"random:{seed} ({hosts}x{size})", names, links.values())
+    names = [f"h{rank // size}" for rank in range(hosts * size)]
+    return build(f"drawn:{seed} {hosts} hosts of {size}", names, links.values())
+
+
+def _uneven_switch(seed: int, draw: random.Random) -> Network:
+    """Ranks behind a switch, some of them with a slower port."""
+    ranks, alpha_s = draw.randint(6, 40), draw.uniform(1e-6, 10e-6)
+    rates = [draw.choice((12.5e9, 25e9, 25e9, 50e9)) for _ in range(ranks)]
+    links = [
+        Link(a, b, alpha_s, 1 / min(rates[a], rates[b]), (f"out {a}", f"in {b}"))
+        for a in range(ranks)
+        for b in range(ranks)
+        if a != b
+    ]
+    return build(f"drawn:{seed} switch of {ranks}", [f"h{rank}" for rank in range(ranks)], links)
+
+
+def _random_links(seed: int, draw: random.Random) -> Network:
+    """A random tree with random links added to it; each direction has its own alpha and bandwidth."""
+    ranks = draw.randint(6, 40)
+    pairs = {(draw.randrange(rank), rank) for rank in range(1, ranks)}
+    for _ in range(draw.randint(ranks, 3 * ranks)):
+        a, b = sorted(draw.sample(range(ranks), 2))
+        pairs.add((a, b))
+    links = [
+        Link(*ends, draw.uniform(0.5e-6, 5e-6), 1 / draw.choice((12.5e9, 25e9, 50e9, 100e9)))
+        for a, b in sorted(pairs)
+        for ends in ((a, b), (b, a))
+    ]
+    return build(f"drawn:{seed} {ranks} ranks, {len(links)} links", ["h"] * ranks, links)
+
+
+def _random_family(seed: int, draw: random.Random) -> Network:
+    """A regular network of one of five families."""
+    spec, dimensions = draw.choice(
+        (("mesh:5x7", 1), ("torus:5x6", 1), ("hypercube:32", 1), ("rfs:2x3x5", 3), ("fat_tree:6x6", 1))
+    )
+    rates = [draw.choice((25e9, 50e9, 100e9, 200e9)) for _ in range(dimensions)]
+    found = family(spec, [draw.uniform(0.3e-6, 5e-6)], rates)
+    return replace(found, name=f"drawn:{seed} {spec}")
+
+
+def _random_pods(seed: int, draw: random.Random) -> Network:
+    """Hosts of GPUs behind a switch of their own, and a NIC for each GPU or for two."""
+    hosts, size, shared = draw.randint(2, 5), draw.choice((4, 6, 8)), draw.choice((1, 2))
+    inside_s, outside_s = draw.uniform(0.5e-6, 1.5e-6), draw.uniform(2e-6, 10e-6)
+    inside, nic = draw.choice((100e9, 300e9)), draw.choice((12.5e9, 25e9, 50e9))
+    links = []
+    for a in range(hosts * size):
+        for b in range(hosts * size):
+            if a == b:
+                continue
+            near = a // size == b // size
+            ports = (f"gpu {a}", f"to {b}") if near else (f"nic {a // shared}", f"to nic {b // shared}")
+            links.append(Link(a, b, inside_s if near else outside_s, 1 / (inside if near else nic), ports))
+    names = [f"h{rank // size}" for rank in range(hosts * size)]
+    return build(f"drawn:{seed} {hosts} pods of {size}, {size // shared} NICs", names, links)
 
 
 def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
-    """What `synth` finds."""
+    """What `synth` finds, with one process."""
     begun_s = time.process_time()
-    found = synthesize(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
+    found = synthesize_either(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
     outcome = found.schedule.outcome
     assert outcome is not None
     return Cell(
@@ -101,6 +170,31 @@ def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
     )
 
 
+Known = dict[tuple[str, Kind, int], Cell]
+
+
+def known_cells(path: Path) -> Known:
+    """The cells that a file holds, one a line."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    cells = [Cell(**json.loads(line)) for line in lines]
+    return {(cell.network, cell.kind, cell.size_bytes): cell for cell in cells}
+
+
+def pictured(cells: Sequence[Cell], path: str) -> None:
+    """Draw percent against size: a panel for each collective, a line for each network."""
+    networks = list(dict.fromkeys(cell.network for cell in cells))
+    panels = []
+    for kind in dict.fromkeys(cell.kind for cell in cells):
+        lines = []
+        for at, name in enumerate(networks):
+            found = [cell for cell in cells if (cell.network, cell.kind) == (name, kind)]
+            points = tuple((float(cell.size_bytes), cell.percent) for cell in found)
+            lines.append(Line(name, COLOURS[at % len(COLOURS)], points))
+        panels.append(Chart(kind, "size (bytes)", tuple(lines), about, lambda y: f"{y:g} %", y_base=0))
+    about_it = "A panel for each collective, a line for each network."
+    write_pictures([charts("Percent of the proven bound over size", about_it, panels, 960)], path)
+
+
 def main() -> None:
     """Print one row for each network and collective, and then what fell short."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -110,20 +204,33 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=5, help="so many networks drawn at random")
     parser.add_argument("--seed", type=int, default=1, help="of the first network drawn")
     parser.add_argument("--below", type=float, help="list the cells under this percent")
+    parser.add_argument("--cells", type=Path, metavar="FILE", help="cells measured before; others are added")
+    parser.add_argument("--picture", metavar="FILE.svg", help="draw percent against size")
     asked = parser.parse_args()
     sizes = [parse_size(word) for word in asked.sizes.split(",")]
     networks = [named(spec) for spec in asked.networks.split(",") if spec]
     networks += [drawn(asked.seed + number) for number in range(asked.random)]
+    known = known_cells(asked.cells) if asked.cells else {}
     cells: list[Cell] = []
     print("| network | collective | " + " | ".join(map(format_size, sizes)) + " | CPU s |")
     print("|---|---|" + "---:|" * (len(sizes) + 1))
     for network in networks:
         for kind in map(kind_of, asked.collectives.split(",")):
-            row = [measured(network, kind, size) for size in sizes]
+            row = []
+            for size in sizes:
+                cell = known.get((network.name, kind, size))
+                if cell is None:
+                    cell = measured(network, kind, size)
+                    if asked.cells:
+                        with asked.cells.open("a") as file:
+                            file.write(json.dumps(asdict(cell)) + "\n")
+                row.append(cell)
             cells += row
             percents = " | ".join(f"{cell.percent:.1f}" for cell in row)
             seconds = sum(cell.seconds for cell in row)
             print(f"| {network.name} | {kind} | {percents} | {seconds:.1f} |", flush=True)
+    if asked.picture:
+        pictured(cells, asked.picture)
     if asked.below is not None:
         short = [cell for cell in cells if cell.percent < asked.below]
         print(f"\n{len(short)} of {len(cells)} cells are below {asked.below:g} %:\n")
