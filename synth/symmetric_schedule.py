@@ -127,22 +127,20 @@ class SymmetricSchedule:
             lap * ranks + owner if self.collective.kind == "all_reduce" else owner * share + lap
         )
 
-    def expanded(self) -> Schedule:
-        """The plain schedule of all sends, on the network of the links that it uses; O(all sends)."""
+    def implied(self) -> tuple[Ints, Ints, Ints, Bytes]:
+        """(chunk, link, shift, op) of all sends in the order of their starts; O(sends)."""
         network, shifts = self.network, self.network.shifts
         row, by = np.repeat(np.arange(len(self.chunk)), len(shifts)), np.tile(shifts, len(self.chunk))
-        link, shift = self.link[row], network.moved(self.shift[row], by)
+        chunk, shift = self.chunk_at(self.chunk[row], by), network.moved(self.shift[row], by)
+        return ints(chunk), self.link[row], ints(shift), bytes_of(self.op[row])
+
+    def expanded(self) -> Schedule:
+        """The plain schedule of all sends, on the network of the links that it uses; O(all sends)."""
+        network = self.network
+        chunk, link, shift, op = self.implied()
         known, at = np.unique(link.astype(np.int64) * network.ranks + shift, return_inverse=True)
-        return Schedule(
-            network.part(*np.divmod(known, network.ranks)),
-            self.collective,
-            self.chunk_bytes,
-            self.method,
-            self.seed,
-            ints(self.chunk_at(self.chunk[row], by)),
-            ints(at),
-            bytes_of(self.op[row]),
-        )
+        on = network.part(*np.divmod(known, network.ranks))
+        return Schedule(on, self.collective, self.chunk_bytes, self.method, self.seed, chunk, ints(at), op)
 
     def problems(self) -> list[str]:
         """Every inconsistency, as ``path: what is wrong``; ``synth.check.symmetric`` judges feasibility."""

@@ -123,18 +123,24 @@ def load_symmetric(
     *,
     hold_alpha: bool = False,
     unwind: str | None = None,
+    listed: bool = False,
 ) -> SymmetricNetwork | None:
     """The named network, with one link of each orbit under its translations.
 
-    None where ``spec`` is a file, or a network that no translation carries into itself. Raises UsageError as
-    `load_network` does.
+    None for a network that no translation carries into itself. In files translations are looked for only
+    where links are ``listed``. Raises UsageError as `load_network` does.
     """
     from synth.networks.dgx import is_pod
     from synth.networks.families import is_family
     from synth.networks.symmetric_families import symmetric_family, symmetric_pod
+    from synth.networks.translations import found_symmetry
 
     if exists(spec):
-        return None
+        if not listed:
+            return None
+        loaded, _ = load_network(spec, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
+        found = found_symmetry(loaded)
+        return None if found is None else found.network
     if is_family(spec):
         return symmetric_family(**_family_arguments(spec, alpha, bandwidth, unwind), hold_alpha=hold_alpha)
     if is_pod(spec) and alpha is None and bandwidth is None and unwind is None:

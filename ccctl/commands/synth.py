@@ -156,8 +156,9 @@ def synth(
     On more than a thousand ranks of a network whose parts are all alike (tori, switches, fat trees,
     dragonflies, machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
     becomes a symmetric schedule: it lists the sends of one chunk of each kind, and all others follow from
-    them by moving ranks. --method symmetric makes one on any such network. With --without, an all_reduce on
-    such machines becomes a periodic schedule around the failures.
+    them by moving ranks. --method symmetric makes one on any such network, and on a list of links that has
+    such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
+    failures.
     """
     with console.loading():
         from synth.portfolio.synthesize import warm
@@ -169,7 +170,9 @@ def synth(
                 f"{option}: symmetric schedules are for all ranks and one size, and not raced; leave it out"
             )
     if method in ("auto", "symmetric") and not (race or sizes or ranks or topology):
-        folded = load_symmetric(network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind)
+        folded = load_symmetric(
+            network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, listed=method == "symmetric"
+        )
         cut = (size, chunk, chunks)
         if without:
             made = _around_failures(folded, collective, without, cut, seed, output, json)
@@ -247,7 +250,8 @@ def _symmetric(
         if method == "symmetric":
             raise UsageError(
                 f"--method symmetric: no translation carries {spec} into itself",
-                hint="Tori, switches, fat trees, dragonflies and machines such as dgx-a100:4 have some.",
+                hint="Tori, switches, fat trees, dragonflies and machines such as dgx-a100:4 have some, and "
+                "link lists whose ranks are numbered regularly.",
             )
         return False
     asked = parse_collectives(collective, network.ranks, members=None, root=None, failed=())

@@ -87,6 +87,7 @@ METHODS = (
     "exchange",
     "circulant",
     "stars",
+    "symmetric",
     "greedy",
     "ring",
     "bidirectional",
@@ -105,7 +106,6 @@ METHODS = (
     "adapcc_published",
     "taccl",
     "periodic",
-    "symmetric",
 )
 SOLVERS = ("cbc", "highs")
 PEERS = ("mpi", "gloo", "nccl", "mpi:all")

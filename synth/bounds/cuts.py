@@ -10,8 +10,18 @@ import numpy as np
 from probes.columns import Floats, Indices, Mask
 from synth.network import Network
 from synth.networks.connectivity import strong_components
+from synth.networks.translations import found_symmetry
 
-__all__ = ["Cut", "Gates", "candidate_cuts", "cost_levels", "cut_around", "gates", "labelings"]
+__all__ = [
+    "Cut",
+    "Gates",
+    "candidate_cuts",
+    "cost_levels",
+    "cut_around",
+    "distinct_cuts",
+    "gates",
+    "labelings",
+]
 
 _LEVEL_RATIO = 1.2
 _MOST_TIERS = 8
@@ -61,6 +71,25 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
     for members, name in _groups(network):
         yield cut_around(network, members, f"cut into {name}", "cut")
         yield cut_around(network, ~members, f"cut out of {name}", "cut")
+
+
+def distinct_cuts(network: Network) -> Iterator[Cut]:
+    """The candidate cuts, one of those that translations of the network map to each other.
+
+    Two cuts count as such if they have as many ranks and links of each orbit.
+    """
+    symmetry = found_symmetry(network)
+    if symmetry is None:
+        yield from candidate_cuts(network)
+        return
+    cell = symmetry.network.cell_of(np.arange(network.ranks))
+    seen: set[tuple[str, bytes, bytes]] = set()
+    for cut in candidate_cuts(network):
+        ranks, links = np.bincount(cell[cut.inside]), np.bincount(symmetry.orbit[cut.links])
+        look = (cut.kind, ranks.tobytes(), links.tobytes())
+        if look not in seen:
+            seen.add(look)
+            yield cut
 
 
 def gates(network: Network, cut: Cut) -> Gates:

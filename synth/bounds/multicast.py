@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from probes.columns import Floats, Indices, Mask, floats
 from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
-from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates, labelings
+from synth.bounds.cuts import Cut, candidate_cuts, cut_around, distinct_cuts, gates, labelings
 from synth.bounds.min_cut import slowest_sets
 from synth.bounds.partition_latency import partition_latency_s
 from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
@@ -73,6 +74,12 @@ class _Problem:
             return np.full(self.network.ranks, self.collective.chunks)
         return np.bincount(self.collective.source_of(), minlength=self.network.ranks)
 
+    @cached_property
+    def candidates(self) -> tuple[Cut, ...]:
+        """The candidate cuts; of those that are alike one, where all ranks supply the same."""
+        alike = len(np.unique(self.supply)) == 1
+        return tuple(distinct_cuts(self.network) if alike else candidate_cuts(self.network))
+
     def needed(self, inside: Mask) -> int:
         """How many chunks must cross into the set at least once."""
         if inside.all() or not inside.any():
@@ -99,7 +106,7 @@ class _Problem:
     def cuts(self) -> Iterable[tuple[float, Cut]]:
         """(time by bytes alone, cut): the candidates, then those that max-flows find to be worse."""
         worst_s = 0.0
-        for cut in candidate_cuts(self.network):
+        for cut in self.candidates:
             bytes_s = self._bytes_s(cut)
             worst_s = max(worst_s, bytes_s)
             yield bytes_s, cut
@@ -155,7 +162,7 @@ class _Problem:
         np.fill_diagonal(need_bytes, 0.0)
         carried: Carried = "sums" if self.collective.reduces else "copies"
         chunk_bytes = None if self.fluid else self.chunk_bytes
-        return arrivals(self.network, candidate_cuts(self.network), need_bytes, carried, chunk_bytes, known_s)
+        return arrivals(self.network, self.candidates, need_bytes, carried, chunk_bytes, known_s)
 
     def count(self) -> Bound:
         """All sends that are needed, over all that links and ports can carry at once."""

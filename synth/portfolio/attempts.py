@@ -23,6 +23,7 @@ from synth.methods import (
     ilp,
     paths,
     ring,
+    symmetric,
     taccl,
     tree,
     two_step,
@@ -75,7 +76,7 @@ _LIBRARY = (
     "three_step",
 )
 # Methods that find something else in every cut; what others gain by finer chunks can be foretold.
-_SEARCHING = ("greedy", "forest")
+_SEARCHING = ("symmetric", "greedy", "forest")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # What methods that solve integer programs may take altogether, by name or where auto asks them.
@@ -89,17 +90,19 @@ _WORTH_SOLVING = 1.02
 class Method:
     """One way to make a schedule, and how finely it is worth cutting the buffer for it.
 
-    Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB and there are
-    at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks itself, others in between
-    pass on. ``solves``: integer programs, by a solver within a time limit; ``counts``: small ones, within a
-    number of nodes. ``suits``: auto should try it, and ``pays``: with chunks of so many bytes. ``exchanges``:
-    its chunks are no trees. ``chunk_counts``: into how many chunks the whole buffer is cut, instead.
+    Chunks grow by ``step`` from one an owner to ``most_split`` while a chunk is at least 4 KiB, or ``finer``
+    times less, and there are at most ``most_sends`` deliveries. ``relays``: it takes subsets of the ranks
+    itself, others in between pass on. ``solves``: integer programs, by a solver within a time limit;
+    ``counts``: small ones, within a number of nodes. ``suits``: auto should try it, and ``pays``: with chunks
+    of so many bytes. ``exchanges``: its chunks are no trees. ``chunk_counts``: into how many chunks the whole
+    buffer is cut, instead.
     """
 
     synthesize: Callable[..., Schedule]
     most_sends: int = 50_000
     most_split: int = 64
     step: int = 2
+    finer: int = 1
     relays: bool = False
     solves: bool = False
     counts: bool = False
@@ -119,6 +122,7 @@ METHODS: dict[str, Method] = {
     ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
+    "symmetric": Method(symmetric.synthesize, most_sends=600_000, finer=4, suits=symmetric.suits),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
@@ -274,7 +278,7 @@ def plans(request: Request) -> Iterator[Plan]:
         method = METHODS[name]
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "circulant", "stars", "forest", "paths"):
+            if large and name not in ("greedy", "circulant", "stars", "symmetric", "forest", "paths"):
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue
@@ -362,7 +366,8 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
         found, chunk_bytes = cut(request, split)
         many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
         few = deliveries(found) <= _FEW_DELIVERIES
-        small = chunk_bytes < (_smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES)
+        smallest = _smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES
+        small = chunk_bytes < max(smallest / method.finer, _SMALLEST_EXCHANGED_BYTES)
         if split > 1 and (small or many):
             return
         yield found, chunk_bytes

@@ -1,8 +1,6 @@
 """Synthesizes symmetric schedules: the chunks of one rank of each orbit are scheduled, for all ranks.
 
-This serves more ranks than a table of all sends could list. An all_gather is made by `spread`, an all_to_all
-by `all_to_all_sends`. A reduce_scatter is an all_gather backwards in time; an all_reduce is a reduce_scatter
-and then an all_gather.
+This serves more ranks than a table of all sends could list. How they are made: `synth.methods.symmetric`.
 """
 
 from __future__ import annotations
@@ -11,22 +9,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from probes.columns import Indices, bytes_of, ints, spans
 from probes.errors import UsageError
 from probes.progress import SILENT, Progress
 from synth.bounds.symmetric import symmetric_bounds
 from synth.check.symmetric import check_symmetric
 from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
+from synth.methods.symmetric import MOST_LOOKS, looks, symmetric_schedules
 from synth.networks.symmetric import SymmetricNetwork
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
-from synth.schedule import COPY, REDUCE, Bound, Outcome
-from synth.scheduling.symmetric_paths import all_to_all_sends
-from synth.scheduling.symmetric_spreading import spread
+from synth.schedule import Bound, Outcome
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
@@ -34,7 +28,6 @@ __all__ = ["SymmetricRequest", "SymmetricSynthesis", "is_large", "synthesize_sym
 
 # Plain schedules of more deliveries take longer than a minute, or more memory than there is.
 _MOST_DELIVERIES = 1 << 20
-_MOST_LOOKS = 200_000_000
 _NEAR = 0.995
 _NOTICEABLE = 0.002
 # After so many cuts in a row that gain nothing no finer one is tried.
@@ -90,7 +83,7 @@ def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT)
         proven = _bounds(request, shape, chunk_bytes)
         bound_s = min(bound_s, proven[0].time_s)
         before_s = best_s
-        for made in _made(request, shape, chunk_bytes):
+        for made in symmetric_schedules(request.network, shape, chunk_bytes, request.seed):
             time_s = replay(made.quotient).time_s
             attempts.append(Attempt(made.method, shape.chunks, time_s, "", made.sends))
             if time_s < best_s:
@@ -143,113 +136,7 @@ def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
             return
         shape = collective(kind, ranks, share if kind == "all_gather" else share * ranks)
         chunk_bytes = max(1, -(-request.size_bytes // shape.total_bytes(1)))
-        many = _looks(request, shape) > _MOST_LOOKS
+        many = looks(request.network, shape) > MOST_LOOKS
         if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or many):
             return
         yield shape, chunk_bytes
-
-
-def _looks(request: SymmetricRequest, shape: Collective) -> int:
-    """How often the search compares a link with a chunk: each listed link with all copies of all chunks."""
-    return shape.chunks // request.network.ranks * request.network.ranks * len(request.network.src)
-
-
-def _made(request: SymmetricRequest, shape: Collective, chunk_bytes: int) -> Iterator[SymmetricSchedule]:
-    network = request.network
-    if shape.kind == "all_to_all":
-        chunk, link, shift = all_to_all_sends(network, chunk_bytes, shape.share)
-        op = bytes_of(np.full(len(chunk), COPY))
-        columns = ints(chunk), ints(link), ints(shift), op
-        yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", request.seed, *columns)
-        return
-    # If all links cost the same, strict or not makes no difference.
-    once = len(np.unique(network.beta_s_per_byte)) == 1 or _looks(request, shape) > _MOST_LOOKS
-    for strict in (True,) if once else (True, False):
-        whole = SymmetricSchedule(
-            network, shape, chunk_bytes, "symmetric", request.seed, *(ints([]),) * 3, bytes_of([])
-        )
-        opposite = _opposite(network)
-        summed = spreading = _spreading(whole, network, strict)
-        if opposite is None and shape.kind != "all_gather":
-            summed = _spreading(whole, network.transposed(), strict)
-        if shape.kind == "all_gather":
-            yield spreading
-        elif shape.kind == "reduce_scatter":
-            yield _backwards(summed, whole, opposite)
-        else:
-            yield _one_after_the_other(_backwards(summed, whole, opposite), spreading)
-
-
-def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool) -> SymmetricSchedule:
-    """An all_gather on ``network`` of the chunks of ``whole``."""
-    shape = collective("all_gather", network.ranks, whole.share)
-    chunk, link, shift = spread(network, whole.chunk_bytes, whole.share, strict=strict)
-    if len(chunk) < len(network.cells) * whole.share * (network.ranks - 1):
-        raise NotApplicableError(f"{network.name}: links do not lead from each rank to all others")
-    return replace(
-        whole,
-        network=network,
-        collective=shape,
-        chunk=ints(chunk),
-        link=ints(link),
-        shift=ints(shift),
-        op=bytes_of(np.full(len(chunk), COPY)),
-    )
-
-
-def _backwards(
-    made: SymmetricSchedule, whole: SymmetricSchedule, opposite: Indices | None
-) -> SymmetricSchedule:
-    """The all_gather ``made`` backwards in time, over the ``opposite`` links.
-
-    If ``opposite`` is None, ``made`` is one on the transposed network.
-    """
-    order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
-    link, network = made.link[order], whole.network
-    if opposite is None:
-        shift = network.moved(made.shift[order], network.back(network.shift_of(network.dst))[link])
-    else:
-        shift = network.turned(link, made.shift[order])
-        link = ints(opposite[link])
-    return replace(
-        whole,
-        chunk=made.chunk[order],
-        link=link,
-        shift=ints(shift),
-        op=bytes_of(np.full(len(order), REDUCE)),
-    )
-
-
-def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
-    """The sends of both; each resource carries those of ``first`` before those of ``second``."""
-    return replace(
-        first,
-        chunk=np.concatenate([first.chunk, second.chunk]),
-        link=np.concatenate([first.link, second.link]),
-        shift=np.concatenate([first.shift, second.shift]),
-        op=np.concatenate([first.op, second.op]),
-    )
-
-
-def _opposite(network: SymmetricNetwork) -> Indices | None:
-    """For each orbit of links the orbit of the reversed links; None if some have none of the same cost.
-
-    A link and its reversed link must have equally many ports, which pair up one to one in reverse order.
-    """
-    turned = network.transposed()
-    here, there = (
-        np.lexsort((one.beta_s_per_byte, one.alpha_s, one.dst, one.src)) for one in (network, turned)
-    )
-    for name in ("src", "dst", "alpha_s", "beta_s_per_byte"):
-        if not np.array_equal(getattr(network, name)[here], getattr(turned, name)[there]):
-            return None
-    found = np.empty(len(here), np.int64)
-    found[there] = here
-    counts = np.diff(network.link_port_start)
-    if not np.array_equal(counts, counts[found]):
-        return None
-    first = network.link_port.astype(np.int64)
-    rising = spans(np.zeros_like(counts), counts)
-    second = network.link_port[np.repeat(network.link_port_start[1:][found] - 1, counts) - rising]
-    pairs = len(np.unique(first * max(1, len(network.ports)) + second))
-    return found if pairs == len(np.unique(first)) == len(np.unique(second)) else None

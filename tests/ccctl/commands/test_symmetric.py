@@ -86,3 +86,17 @@ def test_it_is_timed_on_its_own_network_alone(run_ccctl):
         done = run_ccctl("simulate", "s.json", *more)
         assert done.returncode == 2
         assert "symmetric" in done.stderr
+
+
+def test_a_list_of_links_may_have_translations(run_ccctl, tmp_path):
+    ring = [f"{rank},{(rank + step) % 6},1us,50GB/s" for rank in range(6) for step in (1, 5)]
+    (tmp_path / "ring.csv").write_text("\n".join(ring))
+    asked = ("synth", "--method", "symmetric", "--size", "1M", "--collective", "all_gather")
+    done = run_ccctl(*asked, "--network", "ring.csv", "-o", "s.json", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["translations"] == 6
+    assert run_ccctl("verify", "s.json").returncode == 0
+    (tmp_path / "line.csv").write_text("\n".join(ring[2:-2]))
+    refused = run_ccctl(*asked, "--network", "line.csv")
+    assert refused.returncode == 2
+    assert "no translation carries line.csv into itself" in refused.stderr

@@ -31,7 +31,7 @@ from synth.rank_order.algorithms import LIBRARIES as ORDERED
         (words.FUSION_METHODS, FUSION_METHODS),
         (words.LAYER_TABLES, shapes()),
         (words.MACHINES, pod_names()),
-        (words.METHODS, ("auto", *METHODS, "periodic", "symmetric")),
+        (words.METHODS, ("auto", *METHODS, "periodic")),
         (words.MODELS, MODELS),
         (words.MODES, MODES),
         (

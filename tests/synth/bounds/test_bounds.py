@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from sample_networks import named, networks
 
 from synth.bounds.bounds import bounds
-from synth.bounds.cuts import cut_around, gates
+from synth.bounds.cuts import candidate_cuts, cut_around, distinct_cuts, gates
 from synth.bounds.min_cut import slowest_sets
 from synth.collective import collective
 from synth.network import Link, build
@@ -181,3 +181,15 @@ def test_a_wavefront_sees_the_alpha_before_a_bottleneck():
     found = bounds(network, collective("broadcast", 4, 10), 1000)
     assert found[0].name == "wavefront"
     assert found[0].time_s == pytest.approx(3e-3 + 2e-6 + 10e-3)
+
+
+@pytest.mark.parametrize("spec", ["torus:3x4", "dragonfly:5x4", "fat_tree:4x4/2"])
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
+def test_one_cut_of_each_orbit_proves_what_all_of_them_do(spec, kind, monkeypatch):
+    network = family(spec, [1e-6], [4e10, 2e10] if spec.startswith("dragonfly") else [4e10])
+    shape = collective(kind, network.ranks, network.ranks if kind == "all_reduce" else 1)
+    few = list(distinct_cuts(network))
+    assert len(few) < len(list(candidate_cuts(network)))
+    proven = bounds(network, shape, 1 << 14, fluid=True)[0].time_s
+    monkeypatch.setattr("synth.bounds.multicast.distinct_cuts", candidate_cuts)
+    assert bounds(network, shape, 1 << 14, fluid=True)[0].time_s == pytest.approx(proven)

@@ -1,0 +1,175 @@
+"""Symmetric: the chunks of one rank of each orbit are scheduled, and all others follow by translation.
+
+An all_gather is made by `spread`, an all_to_all by `all_to_all_sends`. A reduce_scatter is an all_gather
+backwards in time; an all_reduce is a reduce_scatter and then an all_gather. What is searched is one orbit of
+links and of chunks instead of all of them, and every link of an orbit is loaded alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Indices, bytes_of, ints, spans
+from synth.collective import Collective, collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.networks.symmetric import SymmetricNetwork
+from synth.networks.translations import found_symmetry
+from synth.schedule import COPY, REDUCE, Schedule
+from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling.symmetric_paths import all_to_all_sends
+from synth.scheduling.symmetric_spreading import spread
+from synth.simulation.schedule import replay
+from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
+
+__all__ = ["MOST_LOOKS", "looks", "suits", "symmetric_schedules", "synthesize"]
+
+MOST_LOOKS = 200_000_000
+# On fewer ranks the search for all chunks is as fast.
+_FEWEST_RANKS = 24
+# Fewer translations than this leave most of the search.
+_FEWEST_TRANSLATIONS = 4
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """The fastest symmetric schedule as a plain one, with all sends listed.
+
+    Raises NotApplicableError for collectives that are not SYMMETRIC, where ranks own unequally many chunks,
+    and on networks without translations. O(all sends) beyond the search.
+    """
+    found = found_symmetry(network)
+    if found is None:
+        raise NotApplicableError(f"{network.name}: no translation of its ranks maps links to links")
+    if collective.kind not in SYMMETRIC or not collective.whole or collective.chunks % network.ranks:
+        raise NotApplicableError(f"symmetric does not serve {collective.label}, or not in so many chunks")
+    tried = symmetric_schedules(found.network, collective, chunk_bytes, seed)
+    best = min(tried, key=lambda made: replay(made.quotient).time_s)
+    chunk, link, shift, op = best.implied()
+    rows = ints(found.link[link, shift])
+    return in_start_order(Schedule(network, collective, chunk_bytes, "symmetric", seed, chunk, rows, op))
+
+
+def suits(network: Network, shape: Collective) -> bool:
+    """Whether there are enough translations for the search to be worth it."""
+    if network.ranks < _FEWEST_RANKS or shape.kind not in SYMMETRIC or not shape.whole:
+        return False
+    if shape.chunks % network.ranks:
+        return False
+    found = found_symmetry(network)
+    return found is not None and (
+        found.network.translations >= _FEWEST_TRANSLATIONS and looks(found.network, shape) <= MOST_LOOKS
+    )
+
+
+def looks(network: SymmetricNetwork, shape: Collective) -> int:
+    """How often the search compares a link with a chunk: each listed link with all copies of all chunks."""
+    return shape.chunks // network.ranks * network.ranks * len(network.src)
+
+
+def symmetric_schedules(
+    network: SymmetricNetwork, shape: Collective, chunk_bytes: int, seed: int
+) -> Iterator[SymmetricSchedule]:
+    """One schedule, or two where links of unlike cost may or may not keep out of blocks that have a chunk.
+
+    Raises NotApplicableError if links do not lead from each rank to all others.
+    """
+    if shape.kind == "all_to_all":
+        chunk, link, shift = all_to_all_sends(network, chunk_bytes, shape.share)
+        op = bytes_of(np.full(len(chunk), COPY))
+        columns = ints(chunk), ints(link), ints(shift), op
+        yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", seed, *columns)
+        return
+    # If all links cost the same, strict or not makes no difference.
+    once = len(np.unique(network.beta_s_per_byte)) == 1 or looks(network, shape) > MOST_LOOKS
+    for strict in (True,) if once else (True, False):
+        whole = SymmetricSchedule(
+            network, shape, chunk_bytes, "symmetric", seed, *(ints([]),) * 3, bytes_of([])
+        )
+        opposite = _opposite(network)
+        summed = spreading = _spreading(whole, network, strict)
+        if opposite is None and shape.kind != "all_gather":
+            summed = _spreading(whole, network.transposed(), strict)
+        if shape.kind == "all_gather":
+            yield spreading
+        elif shape.kind == "reduce_scatter":
+            yield _backwards(summed, whole, opposite)
+        else:
+            yield _one_after_the_other(_backwards(summed, whole, opposite), spreading)
+
+
+def _spreading(whole: SymmetricSchedule, network: SymmetricNetwork, strict: bool) -> SymmetricSchedule:
+    """An all_gather on ``network`` of the chunks of ``whole``."""
+    shape = collective("all_gather", network.ranks, whole.share)
+    chunk, link, shift = spread(network, whole.chunk_bytes, whole.share, strict=strict)
+    if len(chunk) < len(network.cells) * whole.share * (network.ranks - 1):
+        raise NotApplicableError(f"{network.name}: links do not lead from each rank to all others")
+    return replace(
+        whole,
+        network=network,
+        collective=shape,
+        chunk=ints(chunk),
+        link=ints(link),
+        shift=ints(shift),
+        op=bytes_of(np.full(len(chunk), COPY)),
+    )
+
+
+def _backwards(
+    made: SymmetricSchedule, whole: SymmetricSchedule, opposite: Indices | None
+) -> SymmetricSchedule:
+    """The all_gather ``made`` backwards in time, over the ``opposite`` links.
+
+    If ``opposite`` is None, ``made`` is one on the transposed network.
+    """
+    order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
+    link, network = made.link[order], whole.network
+    if opposite is None:
+        shift = network.moved(made.shift[order], network.back(network.shift_of(network.dst))[link])
+    else:
+        shift = network.turned(link, made.shift[order])
+        link = ints(opposite[link])
+    return replace(
+        whole,
+        chunk=made.chunk[order],
+        link=link,
+        shift=ints(shift),
+        op=bytes_of(np.full(len(order), REDUCE)),
+    )
+
+
+def _one_after_the_other(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
+    """The sends of both; each resource carries those of ``first`` before those of ``second``."""
+    return replace(
+        first,
+        chunk=np.concatenate([first.chunk, second.chunk]),
+        link=np.concatenate([first.link, second.link]),
+        shift=np.concatenate([first.shift, second.shift]),
+        op=np.concatenate([first.op, second.op]),
+    )
+
+
+def _opposite(network: SymmetricNetwork) -> Indices | None:
+    """For each orbit of links the orbit of the reversed links; None if some have none of the same cost.
+
+    A link and its reversed link must have equally many ports, which pair up one to one in reverse order.
+    """
+    turned = network.transposed()
+    here, there = (
+        np.lexsort((one.beta_s_per_byte, one.alpha_s, one.dst, one.src)) for one in (network, turned)
+    )
+    for name in ("src", "dst", "alpha_s", "beta_s_per_byte"):
+        if not np.array_equal(getattr(network, name)[here], getattr(turned, name)[there]):
+            return None
+    found = np.empty(len(here), np.int64)
+    found[there] = here
+    counts = np.diff(network.link_port_start)
+    if not np.array_equal(counts, counts[found]):
+        return None
+    first = network.link_port.astype(np.int64)
+    rising = spans(np.zeros_like(counts), counts)
+    second = network.link_port[np.repeat(network.link_port_start[1:][found] - 1, counts) - rising]
+    pairs = len(np.unique(first * max(1, len(network.ports)) + second))
+    return found if pairs == len(np.unique(first)) == len(np.unique(second)) else None

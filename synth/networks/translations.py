@@ -1,0 +1,216 @@
+"""Finds the translations of a network whose links are listed, and writes it as a symmetric network.
+
+Ranks are taken as numbers of several digits, as in `synth.networks.symmetric`. For each way to split the
+number of ranks into a chain of divisors d | e | …, the translation of the digit between d and e maps rank r
+to the one whose digit is higher by one, modulo e / d. It is a symmetry if links are mapped to links of the
+same cost, and ports to ports. Of all chains the one with the most translations is taken. So a ring, a torus
+or hosts of equal parts are found wherever they are numbered regularly, whoever listed the links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from probes.columns import Indices, ints, offsets, spans
+from synth.network import Network
+from synth.networks.symmetric import SymmetricNetwork
+
+__all__ = ["FoundSymmetry", "found_symmetry"]
+
+# The most pairs of ranks, times links between two, of which a table is made.
+_MOST_PLACES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class FoundSymmetry:
+    """``link[n, shift]`` is the row, in the plain network, of listed link n translated by ``shift``."""
+
+    network: SymmetricNetwork
+    link: Indices
+
+    @cached_property
+    def orbit(self) -> Indices:
+        """For each row of the plain network its listed link."""
+        found = np.empty(self.network.links, np.int64)
+        shifts = self.network.shifts
+        found[self.link[:, shifts].ravel()] = np.repeat(np.arange(len(self.link)), len(shifts))
+        return found
+
+
+@lru_cache(maxsize=4)
+def found_symmetry(network: Network) -> FoundSymmetry | None:
+    """The symmetry of the network; None without one, or where it queues or measured costs of memory count.
+
+    O(ranks²) for each pair of divisors of the number of ranks, then translations · (listed links + ports).
+    """
+    if network.queues or network.memory or not network.links:
+        return None
+    table = _Table.of(network)
+    found = None if table is None else _chain(table)
+    if table is None or found is None:
+        return None
+    bases, moving = found
+    strides = np.cumprod([1, *bases])
+    listed = np.flatnonzero(np.isin(network.src, _cells(network.ranks, bases, moving)))
+    # What each translation maps listed links and all ports to, digit by digit.
+    shifts: Indices = np.zeros(1, np.int64)
+    links: Indices = listed[None]
+    ports: Indices = np.arange(len(network.ports))[None]
+    for axis in moving:
+        step = table.step(int(strides[axis]), int(strides[axis + 1]))
+        assert step is not None
+        shifts = (shifts + np.arange(bases[axis])[:, None] * strides[axis]).ravel()
+        links, ports = (
+            np.concatenate(_powers(one, image, bases[axis]))
+            for one, image in ((links, step.link), (ports, step.port))
+        )
+    rising = np.argsort(shifts)
+    shifts, links, ports = shifts[rising], links[rising], ports[rising]
+    in_order = np.sort(ports, axis=0)
+    if (in_order[1:] == in_order[:-1]).any():
+        return None
+    orbit, of_orbit = np.unique(in_order[0], return_inverse=True)
+    at = np.zeros(len(network.ports), np.int64)
+    at[ports[:, orbit]] = shifts[:, None]
+    counts = np.diff(network.link_port_start)[listed]
+    used = network.link_port[spans(network.link_port_start[:-1][listed], counts)]
+    rows = np.full((len(listed), network.ranks), -1, np.int64)
+    rows[:, shifts] = links.T
+    symmetric = SymmetricNetwork(
+        name=network.name,
+        sizes=tuple(bases),
+        axes=tuple(moving),
+        ranks_per_host=_ranks_per_host(network),
+        src=network.src[listed],
+        dst=network.dst[listed],
+        alpha_s=network.alpha_s[listed],
+        beta_s_per_byte=network.beta_s_per_byte[listed],
+        ports=tuple(network.ports[first] for first in orbit.tolist()),
+        link_port_start=ints(offsets(counts)),
+        link_port=ints(of_orbit[used]),
+        link_port_at=ints(at[used]),
+        hold_alpha=network.hold_alpha,
+    )
+    return FoundSymmetry(symmetric, rows)
+
+
+def _ranks_per_host(network: Network) -> int:
+    """How many ranks each host has; 1 where hosts are not equal runs of ranks."""
+    size = network.hosts.count(network.hosts[0])
+    host = np.arange(network.ranks) // size
+    runs = np.unique(np.stack([host, network.host_of]), axis=1).shape[1]
+    return size if runs == len(set(network.hosts)) == network.ranks // size else 1
+
+
+def _cells(ranks: int, bases: Sequence[int], moving: Sequence[int]) -> Indices:
+    """The ranks whose digits along ``moving`` are 0."""
+    found, strides = np.arange(ranks), np.cumprod([1, *bases])
+    still = np.ones(ranks, np.bool_)
+    for axis in moving:
+        still &= found // strides[axis] % bases[axis] == 0
+    return np.flatnonzero(still)
+
+
+def _powers(images: Indices, image: Indices, order: int) -> list[Indices]:
+    """``images``, row by row followed by every power of ``image`` below ``order``; the power varies last."""
+    found = [images]
+    for _ in range(order - 1):
+        found.append(image[found[-1]])
+    return found
+
+
+def _chain(table: _Table) -> tuple[list[int], list[int]] | None:
+    """(bases of the digits, which of them move): of all chains of divisors that with most translations."""
+    ranks = table.network.ranks
+    divisors = [one for one in range(1, ranks + 1) if ranks % one == 0]
+    # For each divisor: (translations, minus the digits, the divisor before, whether the last digit moves).
+    best: dict[int, tuple[int, int, int, bool]] = {1: (1, 0, 0, False)}
+    for high in divisors[1:]:
+        found = (0, 0, 0, False)
+        for low in divisors:
+            if low >= high or high % low:
+                continue
+            count, digits = best[low][0], best[low][1] - 1
+            moves = (count * (high // low), digits) > found[:2] and table.step(low, high) is not None
+            found = max(found, (count * (high // low if moves else 1), digits, low, moves))
+        best[high] = found
+    chain: list[tuple[int, bool]] = []
+    at = ranks
+    while at > 1:
+        _, _, low, moves = best[at]
+        chain.append((at // low, moves))
+        at = low
+    chain.reverse()
+    moving = [axis for axis, (_, moves) in enumerate(chain) if moves]
+    return ([base for base, _ in chain], moving) if moving else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What one more in a digit maps links and ports to."""
+
+    link: Indices
+    port: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """``link[src, dst, n]`` is the n-th link between two ranks, -1 for none; ``cost`` numbers what it costs.
+
+    ``place`` is where each link is in the table, flat.
+    """
+
+    network: Network
+    link: Indices
+    cost: Indices
+    place: Indices
+
+    @classmethod
+    def of(cls, network: Network) -> _Table | None:
+        """None where the table would be too large."""
+        ranks, ports = network.ranks, np.diff(network.link_port_start)
+        pair = network.src.astype(np.int64) * ranks + network.dst
+        order = np.lexsort((ports, network.beta_s_per_byte, network.alpha_s, pair))
+        first = np.flatnonzero(np.diff(pair[order], prepend=-1))
+        parallel = np.diff(np.append(first, network.links))
+        most = int(parallel.max())
+        if ranks**2 * most > _MOST_PLACES:
+            return None
+        place = np.empty(network.links, np.int64)
+        place[order] = pair[order] * most + spans(np.zeros_like(parallel), parallel)
+        costs = np.stack([network.alpha_s, network.beta_s_per_byte, ports.astype(np.float64)])
+        link, cost = np.full(ranks**2 * most, -1), np.full(ranks**2 * most, -1)
+        link[place] = np.arange(network.links)
+        cost[place] = np.unique(costs, axis=1, return_inverse=True)[1].ravel()
+        shape = (ranks, ranks, most)
+        return cls(network, link.reshape(shape), cost.reshape(shape), place)
+
+    def step(self, low: int, high: int) -> _Step | None:
+        """The translation of the digit between the divisors ``low`` and ``high``; None if it is none.
+
+        None, too, if some power of it but the identity leaves a port where it was.
+        """
+        network, base = self.network, high // low
+        rank = np.arange(network.ranks)
+        digit = rank // low % base
+        moved = rank + ((digit + 1) % base - digit) * low
+        there = np.ix_(moved, moved)
+        if not np.array_equal(self.cost[there], self.cost):
+            return None
+        link = self.link[there].ravel()[self.place]
+        entries = spans(network.link_port_start[:-1][link], np.diff(network.link_port_start))
+        port = np.full(len(network.ports), -1, np.int64)
+        port[network.link_port] = network.link_port[entries]
+        same = np.array_equal(port[network.link_port], network.link_port[entries])
+        if not same or not np.array_equal(np.sort(port), np.arange(len(port))):
+            return None
+        image = port
+        for _ in range(base - 1):
+            if (image == np.arange(len(port))).any():
+                return None
+            image = port[image]
+        return _Step(link, port)
