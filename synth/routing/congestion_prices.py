@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.columns import Floats, Indices, Mask
+from probes.columns import Floats, Indices, Mask, floats
 from synth.kernels.compiled import compiled
 from synth.kernels.event_queue import pop, push
 from synth.network import Network
@@ -35,7 +35,7 @@ class Resources(NamedTuple):
     """What routing knows of a network: who holds what for how long, and the links that leave each rank.
 
     Resources are links, then ports; link e holds itself and, for ``port_part`` of that time,
-    ``port[port_start[e]:port_start[e + 1]]``.
+    ``port[port_start[e]:port_start[e + 1]]``. ``latency_s`` is what a way over each link costs beside that.
     """
 
     src: Indices
@@ -46,12 +46,15 @@ class Resources(NamedTuple):
     port_part: Floats
     out_start: Indices
     out_links: Indices
+    latency_s: Floats
 
 
-def resources(network: Network, chunk_bytes: int) -> Resources:
-    """Of ``network`` with chunks of one size."""
+def resources(network: Network, chunk_bytes: int, latency: float = 0.0) -> Resources:
+    """Of ``network`` with chunks of one size; alphas count ``latency`` times, at prices of 1 for no load."""
     ports = network.link_port_start, network.link_port, network.port_part
-    return Resources(network.src, network.dst, network.hold_s(chunk_bytes), *ports, *network.out_links)
+    held = network.hold_s(chunk_bytes)
+    latency_s = floats(latency * network.alpha_s)
+    return Resources(network.src, network.dst, held, *ports, *network.out_links, latency_s)
 
 
 class Search(NamedTuple):
@@ -84,7 +87,7 @@ def price_of(through: Resources, price: Floats, link: int) -> float:
     total, links = price[link], len(through.src)
     for at in range(through.port_start[link], through.port_start[link + 1]):
         total += price[links + through.port[at]] * through.port_part[at]
-    return float(total * through.held_s[link])
+    return float(total * through.held_s[link] + through.latency_s[link])
 
 
 @compiled
