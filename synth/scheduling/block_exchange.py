@@ -15,11 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from probes.columns import Floats
+from probes.columns import Floats, Indices
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks.shortest_paths import distances_s
+from synth.networks.translations import found_symmetry
 from synth.schedule import Schedule
 from synth.scheduling.exchanges import Blocks, Collect, Exchange, Exchanges, HandOut, Step, nearest_blocks
 from synth.simulation.schedule import replay
@@ -32,9 +33,12 @@ _MOST_RANKS = 256
 # The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
 # The most chunks in a row for each of these ways, and the most sends for which there is more than one.
-_MOST_LAPS, _MOST_SENDS = 32, 25_000
-# Plans are compared with few chunks; those within this factor of the best are made with all chunks.
-_NEAR = 1.1
+_MOST_LAPS, _MOST_SENDS = 32, 80_000
+# As many powers of two as each rank of a host has chunks in a row, for each way.
+_LAPS_OF_SHARES = 6
+# Plans are compared with few chunks; the best, and
+# another one within this factor of it, are made with all chunks.
+_NEAR, _MOST_PLANS = 1.1, 2
 # How many times the way to the farthest rank it may cost to send all bytes at every level.
 _FARTHEST = 1.5
 
@@ -55,18 +59,24 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     laps = collective.chunks // ways
     # Blocks are chosen for all chunks of a way as one, so that finer chunks do not change them.
     used: list[Floats] = []
-    levels = [nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]
-    joined = _joined(network, levels[0], chunk_bytes * laps)
-    wanted: list[_Shares | None] = [None, *_shares(network, levels[0], joined, laps)]
-    if len(wanted) > 1 and laps > 1:
-        wanted = _promising(network, collective, chunk_bytes, levels, joined, wanted)
+    ladders = [[nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]]
+    ladders += _by_digits(network, ways)
+    wanted: list[_Way] = []
+    for levels in ladders:
+        with suppress(NotApplicableError):
+            alike = levels is ladders[0] or all(one == levels[0] for one in levels)
+            some = levels[:1] if alike else levels
+            joined = [_joined(network, one, chunk_bytes * laps) for one in some] * (ways // len(some))
+            same = all(one == joined[0] for one in joined)
+            shared = _shares(network, levels[0], joined[0], laps) if same else []
+            wanted += [_Way(levels, joined, shares) for shares in (None, *shared)]
+    if len(wanted) > 1:
+        wanted = _promising(network, collective, chunk_bytes, wanted)
     every = []
-    for shares in wanted:
+    for way in wanted:
         with suppress(NotApplicableError):
             every.append(
-                _planned(network, collective.chunks, chunk_bytes, levels, joined, shares).schedule(
-                    collective, "exchange", seed
-                )
+                _planned(network, collective.chunks, chunk_bytes, way).schedule(collective, "exchange", seed)
             )
     if not every:
         raise NotApplicableError("exchange needs links within blocks of near ranks")
@@ -86,7 +96,7 @@ def chunk_counts(network: Network) -> list[int]:
     if network.queues:
         # Ranks are CPUs: each message costs them time that alpha does not include.
         return sorted({1, ways, share, 2 * share})
-    counts = {1, *(ways * lap for lap in laps), *(ways * share * lap for lap in laps[:4])}
+    counts = {1, *(ways * lap for lap in laps), *(ways * share * lap for lap in laps[:_LAPS_OF_SHARES])}
     return sorted(count for count in counts if count <= max(most, ways, 2 * ways * share))
 
 
@@ -194,44 +204,80 @@ def _shares(network: Network, levels: Sequence[Blocks], joined: Sequence[int], l
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """A plan: the blocks of each way out of a rank, the levels that exchange, and what is shared."""
+
+    levels: Sequence[Sequence[Blocks]]
+    joined: Sequence[Sequence[int]]
+    shares: _Shares | None
+
+
 def _promising(
-    network: Network,
-    collective: Collective,
-    chunk_bytes: int,
-    levels: Sequence[Sequence[Blocks]],
-    joined: Sequence[int],
-    wanted: Sequence[_Shares | None],
-) -> list[_Shares | None]:
-    """The plans that are nearly the fastest when each has only as many chunks as its blocks have ranks."""
-    ways, laps = len(levels), collective.chunks // len(levels)
+    network: Network, collective: Collective, chunk_bytes: int, wanted: Sequence[_Way]
+) -> list[_Way]:
+    """The plan or two that are fastest when each has only as many chunks as its blocks have ranks."""
+    ways = len(wanted[0].levels)
+    laps = collective.chunks // ways
     rough_s: list[float] = []
-    for shares in wanted:
-        block = 1 if shares is None else max(map(len, levels[0][shares.above[0]]))
+    for way in wanted:
+        block = 1 if way.shares is None else max(map(len, way.levels[0][way.shares.above[0]]))
         few = min(laps, block)
         try:
-            rough = _planned(network, ways * few, -(-chunk_bytes * laps // few), levels, joined, shares)
+            rough = _planned(network, ways * few, -(-chunk_bytes * laps // few), way)
         except NotApplicableError:
             rough_s.append(math.inf)
             continue
         rough_s.append(rough.time_s)
-    least_s = min(rough_s)
-    return [one for one, time_s in zip(wanted, rough_s, strict=True) if time_s <= _NEAR * least_s < math.inf]
+    order = np.argsort(rough_s, kind="stable")[:_MOST_PLANS].tolist()
+    return [wanted[at] for at in order if rough_s[at] <= _NEAR * rough_s[order[0]] < math.inf]
 
 
-def _planned(
-    network: Network,
-    chunks: int,
-    chunk_bytes: int,
-    levels: Sequence[Sequence[Blocks]],
-    joined: Sequence[int],
-    shares: _Shares | None,
-) -> Exchanges:
+def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> Exchanges:
     """All sends. Chunk n uses the blocks of way n mod ways, and is share n div ways of each block."""
-    found = Exchanges(network, chunks, chunk_bytes)
+    found, levels = Exchanges(network, chunks, chunk_bytes), way.levels
     found.plan(
-        [_steps(levels[chunk % len(levels)], joined, shares, chunk // len(levels)) for chunk in range(chunks)]
+        [
+            _steps(levels[of], way.joined[of], way.shares, share)
+            for share, of in (divmod(chunk, len(levels)) for chunk in range(chunks))
+        ]
     )
     return found
+
+
+def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:
+    """Ladders of blocks of ranks that differ in ever more digits, by the translations of the network.
+
+    In the second one ways take the digits in different orders: on a torus rows exchange first for some
+    chunks, columns for others, so that links are loaded alike. None without two digits.
+    """
+    symmetry = found_symmetry(network)
+    if symmetry is None or len(symmetry.network.sizes) < 2:
+        return []
+    sizes, strides = symmetry.network.sizes, symmetry.network.strides
+    rank = np.arange(network.ranks)
+    digits = [list(_halved(rank // stride % size, size)) for size, stride in zip(sizes, strides, strict=True)]
+
+    def rising(first: int) -> list[Blocks]:
+        order = [digit for at in range(len(sizes)) for digit in digits[(first + at) % len(sizes)]]
+        levels: list[Blocks] = [[[one] for one in rank.tolist()]]
+        for joined in range(1, len(order) + 1):
+            label = np.zeros(network.ranks, np.int64)
+            for digit in order[joined:]:
+                label = label * (int(digit.max()) + 1) + digit
+            levels.append([np.flatnonzero(label == one).tolist() for one in np.unique(label)])
+        return levels
+
+    ladders = [[rising(0)] * ways]
+    return ladders if ways == 1 else [*ladders, [rising(way) for way in range(ways)]]
+
+
+def _halved(digit: Indices, size: int) -> Iterator[Indices]:
+    """The digit as several: of two values each as long as it is even."""
+    while size % 2 == 0 and size > 2:
+        yield digit % 2
+        digit, size = digit // 2, size // 2
+    yield digit
 
 
 def _steps(
