@@ -33,8 +33,12 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
+# What finer chunks of an exchange must promise.
+_EXCHANGE_MUST_GAIN = 0.02
 # After so many cuts the last two foretell what finer trees come to; each cut packs them anew.
 _FORETELLING_FORESTS = 3
+# Fewer chunks than this are not divided among trees as their shares say, and load links too unevenly to tell.
+_CHUNKS_IN_SHARES = 32
 # Times closer than this are reported as equal.
 _ALIKE = 5e-5
 
@@ -80,7 +84,7 @@ class Choice:
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
         self._slower[plan.name, plan.variant] = (plan.shape.chunks, time_s / self.best_s)
-        if plan.name == "forest":
+        if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)
         if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
@@ -121,11 +125,15 @@ class Choice:
             return True
         if plan.name == "forest":
             # A few chunks do not fill the pipelines of trees; but none is faster than its busiest link.
+            if before[-1].chunks < _CHUNKS_IN_SHARES:
+                return False
             if self._least_busy_s > self.best_s * _BEYOND:
                 return True
             if len(before) < _FORETELLING_FORESTS:
                 return False
-        return _foretold_s(before) > self.best_s * _BEYOND
+        # To plan an exchange in finer chunks takes long.
+        most = 1 - _EXCHANGE_MUST_GAIN if plan.name == "exchange" else _BEYOND
+        return _foretold_s(before) > self.best_s * most
 
     def _fills_too_late(self, plan: Plan) -> bool:
         """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.

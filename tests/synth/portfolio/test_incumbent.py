@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import sizes
 
 from synth.network import Link, build
 from synth.networks.families import family
@@ -126,3 +127,10 @@ def test_the_reason_names_the_next_best(few):
     alike.take(plan_of("ring"), replace(few, method="ring"), 2.0)
     alike.take(plan_of("tree"), replace(few, method="tree"), 2.000_001)
     assert alike.why() == "as fast as tree, the next best"
+
+
+def test_one_chunk_says_nothing_of_trees_that_share_a_broadcast():
+    # A single chunk takes one tree, whose links it loads with the whole buffer.
+    found = synthesize(Request(sizes.drawn(2), "broadcast", size_bytes=1 << 28))
+    assert found.schedule.method == "forest"
+    assert found.schedule.outcome.percent_of_optimal > 95
