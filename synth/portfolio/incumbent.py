@@ -83,12 +83,22 @@ class Choice:
         self.attempts.append(
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
-        self._slower[plan.name, plan.variant] = (plan.shape.chunks, time_s / self.best_s)
+        chunks = plan.shape.chunks
+        self._slower[plan.name, plan.variant] = (chunks, time_s / self._comparable_s(chunks))
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)
         if time_s < self.best_s * (1 - self._must_gain(schedule.sends)):
             self.best, self.best_s = schedule, time_s
+
+    def _comparable_s(self, chunks: int) -> float:
+        """The best so far, but for symmetric schedules in more chunks: those were cut finely at once."""
+        times = [
+            one.time_s
+            for one in self.attempts
+            if one.time_s is not None and (one.method != "symmetric" or one.chunks <= chunks)
+        ]
+        return min(times, default=self.best_s)
 
     def refuse(self, plan: Plan, reason: str) -> None:
         self.attempts.append(Attempt(plan.name, plan.shape.chunks, None, reason))

@@ -134,3 +134,17 @@ def test_one_chunk_says_nothing_of_trees_that_share_a_broadcast():
     found = synthesize(Request(sizes.drawn(2), "broadcast", size_bytes=1 << 28))
     assert found.schedule.method == "forest"
     assert found.schedule.outcome.percent_of_optimal > 95
+
+
+def test_coarse_greedy_cuts_are_not_compared_with_fine_symmetric_ones(few):
+    choice = Choice(1.0)
+    plan = replace(plan_of("ring", 3), name="symmetric")
+    assert plan.shape.chunks > plan_of("greedy").shape.chunks
+    choice.take(plan, few, 1.5)
+    choice.take(plan_of("greedy"), few, 2.0)
+    finer = next(one for one in map(lambda n: plan_of("greedy", n), range(1, 9)) if not one.variant)
+    assert finer.shape.chunks > plan_of("greedy").shape.chunks
+    assert not choice.spares(finer, 100)
+    choice.take(replace(plan_of("greedy"), name="symmetric"), few, 1.5)
+    choice.take(plan_of("greedy"), few, 2.0)
+    assert choice.spares(finer, 100)
