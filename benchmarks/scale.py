@@ -40,9 +40,10 @@ from synth.networks.symmetric_families import symmetric_family, symmetric_pod
 from synth.periodic_schedule import PeriodicSchedule
 from synth.portfolio.collective_request import CollectiveRequest
 from synth.portfolio.periodic import synthesize_periodic
+from synth.portfolio.plain_or_periodic import synthesize_either
 from synth.portfolio.symmetry.host_trees import synthesize_with_failures
 from synth.portfolio.symmetry.symmetric import SymmetricRequest, is_large, synthesize_symmetric
-from synth.portfolio.synthesize import Request, synthesize, warm
+from synth.portfolio.synthesize import Request, warm
 from synth.schedule import Schedule
 from synth.symmetric_schedule import SymmetricSchedule
 
@@ -238,7 +239,7 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
         elif row.periodic:
             schedule = synthesize_periodic(row.request(network))
         else:
-            schedule = synthesize(row.request(network)).schedule
+            schedule = synthesize_either(row.request(network)).schedule
     except CcctlError as error:
         return Measured(" ".join(str(error).split())[:160])
     except MemoryError:
