@@ -1,7 +1,7 @@
 """Percent of the proven bound against size, for every collective on several networks.
 
     python -P benchmarks/sizes.py [--networks ring:8,torus:4x4x4] [--collectives all_reduce] [--sizes 1K,16K]
-        [--random 5] [--seed 1] [--below 85] [--cells FILE] [--picture FILE.svg]
+        [--random 5] [--seed 1] [--below 85] [--cells FILE [--only-known]] [--picture FILE.svg]
 
 Without options: 1 KiB to 1 GiB by factors of four, five collectives, six networks that have names and five
 drawn at random. A cell is the simulated time's percent of the largest proven lower bound; 100 is proven
@@ -195,6 +195,11 @@ def pictured(cells: Sequence[Cell], path: str) -> None:
     write_pictures([charts("Percent of the proven bound over size", about_it, panels, 960)], path)
 
 
+def percent_in(row: Sequence[Cell], size_bytes: int) -> str:
+    """The percent at this size; a dash where there is no such cell."""
+    return next((f"{cell.percent:.1f}" for cell in row if cell.size_bytes == size_bytes), "–")
+
+
 def main() -> None:
     """Print one row for each network and collective, and then what fell short."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -205,6 +210,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first network drawn")
     parser.add_argument("--below", type=float, help="list the cells under this percent")
     parser.add_argument("--cells", type=Path, metavar="FILE", help="cells measured before; others are added")
+    parser.add_argument("--only-known", action="store_true", help="measure nothing more")
     parser.add_argument("--picture", metavar="FILE.svg", help="draw percent against size")
     asked = parser.parse_args()
     sizes = [parse_size(word) for word in asked.sizes.split(",")]
@@ -219,14 +225,18 @@ def main() -> None:
             row = []
             for size in sizes:
                 cell = known.get((network.name, kind, size))
+                if cell is None and asked.only_known:
+                    continue
                 if cell is None:
                     cell = measured(network, kind, size)
                     if asked.cells:
                         with asked.cells.open("a") as file:
                             file.write(json.dumps(asdict(cell)) + "\n")
                 row.append(cell)
+            if not row:
+                continue
             cells += row
-            percents = " | ".join(f"{cell.percent:.1f}" for cell in row)
+            percents = " | ".join(percent_in(row, size) for size in sizes)
             seconds = sum(cell.seconds for cell in row)
             print(f"| {network.name} | {kind} | {percents} | {seconds:.1f} |", flush=True)
     if asked.picture:
