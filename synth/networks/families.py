@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from probes.errors import UsageError
 from synth.network import Link, Network, build
-from synth.networks import dragonfly, fat_tree
+from synth.networks import fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links
 
 __all__ = ["FAMILIES", "Dimension", "Shape", "family", "is_family", "names", "shape_of"]
@@ -200,10 +200,10 @@ def family(
     lowest, highest = dimensions[0], dimensions[-1]
     links: Iterator[Link]
     if shape.family == "dragonfly":
-        require_links(spec, dragonfly.count(highest.size, lowest.size))
+        require_links(spec, _dragonfly_count(highest.size, lowest.size))
         alphas = (lowest.alpha_s, highest.alpha_s)
         betas = (lowest.beta_s_per_byte, highest.beta_s_per_byte)
-        links = dragonfly.links(highest.size, lowest.size, alphas, betas)
+        links = _dragonfly_links(highest.size, lowest.size, alphas, betas)
     elif shape.family == "fat_tree":
         require_links(spec, ranks * (ranks - 1))
         links = fat_tree.links(sizes, shape.oversubscription, lowest.alpha_s, lowest.beta_s_per_byte)
@@ -267,3 +267,29 @@ def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
 
 def _ports(axis: int, src: int, dst: int) -> tuple[str, str]:
     return f"rank {src} egress {axis}", f"rank {dst} ingress {axis}"
+
+
+def _dragonfly_count(groups: int, ranks: int) -> int:
+    """How many links there are: local ones, then one global link an ordered pair of groups."""
+    return groups * ranks * (ranks - 1) + groups * (groups - 1)
+
+
+def _dragonfly_links(
+    groups: int, ranks: int, alpha_s: tuple[float, float], beta_s_per_byte: tuple[float, float]
+) -> Iterator[Link]:
+    """Those of a dragonfly: groups of ranks that are fully connected; first local, then global ones.
+
+    The global links of a group are dealt out to its ranks in turn; both directions join the same two.
+    """
+    for group in range(groups):
+        first = group * ranks
+        for a in range(ranks):
+            for b in range(ranks):
+                if a != b:
+                    yield Link(first + a, first + b, alpha_s[0], beta_s_per_byte[0])
+    for group in range(groups):
+        for other in range(groups):
+            if group != other:
+                src = group * ranks + (other - group - 1) % groups % ranks
+                dst = other * ranks + (group - other - 1) % groups % ranks
+                yield Link(src, dst, alpha_s[1], beta_s_per_byte[1])

@@ -23,7 +23,6 @@ from synth.methods import (
     ilp,
     paths,
     ring,
-    symmetric,
     taccl,
     tree,
     two_step,
@@ -32,7 +31,7 @@ from synth.network import Network
 from synth.portfolio.collective_request import CollectiveRequest, counted, divided
 from synth.portfolio.rank_subsets import serve
 from synth.schedule import Schedule
-from synth.scheduling import block_exchange, stars
+from synth.scheduling import block_exchange, stars, symmetric_search
 from synth.tacos_ilp.horizon_search import Mechanism
 
 __all__ = [
@@ -122,7 +121,9 @@ METHODS: dict[str, Method] = {
     ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
-    "symmetric": Method(symmetric.synthesize, most_sends=600_000, finer=4, suits=symmetric.suits),
+    "symmetric": Method(
+        symmetric_search.synthesize, most_sends=600_000, finer=4, suits=symmetric_search.suits
+    ),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),

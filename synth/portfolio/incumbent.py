@@ -33,8 +33,8 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # What finer chunks may gain beyond what the coarser ones foretell.
 _BEYOND = 1.05
-# What finer chunks of an exchange must promise.
-_EXCHANGE_MUST_GAIN = 0.02
+# What finer chunks of an exchange must promise, foretold by the last two of at least so many cuts.
+_EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
 # After so many cuts the last two foretell what finer trees come to; each cut packs them anew.
 _FORETELLING_FORESTS = 3
 # Fewer chunks than this are not divided among trees as their shares say, and load links too unevenly to tell.
@@ -141,9 +141,12 @@ class Choice:
                 return True
             if len(before) < _FORETELLING_FORESTS:
                 return False
-        # To plan an exchange in finer chunks takes long.
-        most = 1 - _EXCHANGE_MUST_GAIN if plan.name == "exchange" else _BEYOND
-        return _foretold_s(before) > self.best_s * most
+        if plan.name == "exchange":
+            # Few chunks take other ways, and may be slower than one; to plan many takes long.
+            if len(before) < _FORETELLING_EXCHANGES:
+                return False
+            return _foretold_s(before) > self.best_s * (1 - _EXCHANGE_MUST_GAIN)
+        return _foretold_s(before) > self.best_s * _BEYOND
 
     def _fills_too_late(self, plan: Plan) -> bool:
         """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.

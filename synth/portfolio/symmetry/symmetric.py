@@ -1,6 +1,7 @@
 """Synthesizes symmetric schedules: the chunks of one rank of each orbit are scheduled, for all ranks.
 
-This serves more ranks than a table of all sends could list. How they are made: `synth.methods.symmetric`.
+This serves more ranks than a table of all sends could list. How they are made:
+`synth.scheduling.symmetric_search`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from synth.bounds.symmetric import symmetric_bounds
 from synth.check.symmetric import check_symmetric
 from synth.collective import MOST_CHUNKS, Collective, Kind, collective
 from synth.errors import NotApplicableError
-from synth.methods.symmetric import MOST_LOOKS, looks, symmetric_schedules
 from synth.networks.symmetric import SymmetricNetwork
 from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.schedule import Bound, Outcome
+from synth.scheduling.symmetric_search import MOST_LOOKS, looks, symmetric_schedules
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 

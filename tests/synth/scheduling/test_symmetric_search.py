@@ -6,10 +6,10 @@ from synth.bounds.bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
-from synth.methods import symmetric
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.synthesize import Request, synthesize
+from synth.scheduling import symmetric_search as symmetric
 from synth.simulation.schedule import replay
 
 NETWORKS = [
