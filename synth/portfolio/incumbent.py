@@ -84,7 +84,9 @@ class Choice:
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
         chunks = plan.shape.chunks
-        self._slower[plan.name, plan.variant] = (chunks, time_s / self._comparable_s(chunks))
+        comparable_s = self._comparable_s(chunks)
+        # A rank alone needs no time.
+        self._slower[plan.name, plan.variant] = (chunks, time_s / comparable_s if comparable_s else 1.0)
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)

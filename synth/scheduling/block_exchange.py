@@ -33,12 +33,12 @@ _MOST_RANKS = 256
 # The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
 # The most chunks in a row for each of these ways, and the most sends for which there is more than one.
-_MOST_LAPS, _MOST_SENDS = 32, 80_000
+_MOST_LAPS, _MOST_SENDS = 32, 25_000
 # As many powers of two as each rank of a host has chunks in a row, for each way.
 _LAPS_OF_SHARES = 6
-# Plans are compared with few chunks; the best, and
-# another one within this factor of it, are made with all chunks.
-_NEAR, _MOST_PLANS = 1.1, 2
+# Plans are compared with few chunks. Those within this factor of the best are made with all chunks: two of
+# them, or more of few sends altogether.
+_NEAR, _LEAST_PLANS, _MOST_SENDS_OF_PLANS = 1.1, 2, 20_000
 # How many times the way to the farthest rank it may cost to send all bytes at every level.
 _FARTHEST = 1.5
 
@@ -216,7 +216,7 @@ class _Way:
 def _promising(
     network: Network, collective: Collective, chunk_bytes: int, wanted: Sequence[_Way]
 ) -> list[_Way]:
-    """The plan or two that are fastest when each has only as many chunks as its blocks have ranks."""
+    """The few plans that are fastest when each has only as many chunks as its blocks have ranks."""
     ways = len(wanted[0].levels)
     laps = collective.chunks // ways
     rough_s: list[float] = []
@@ -229,7 +229,9 @@ def _promising(
             rough_s.append(math.inf)
             continue
         rough_s.append(rough.time_s)
-    order = np.argsort(rough_s, kind="stable")[:_MOST_PLANS].tolist()
+    sends = collective.chunks * network.ranks * math.log2(max(2, network.ranks))
+    most = max(_LEAST_PLANS, int(_MOST_SENDS_OF_PLANS / sends))
+    order = np.argsort(rough_s, kind="stable")[:most].tolist()
     return [wanted[at] for at in order if rough_s[at] <= _NEAR * rough_s[order[0]] < math.inf]
 
 

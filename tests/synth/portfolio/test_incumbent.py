@@ -78,6 +78,13 @@ def test_trees_of_few_chunks_are_slow_but_may_win_with_more():
     assert coarsest > 2 * best
 
 
+def test_a_rank_alone_needs_no_time_and_no_finer_chunks(few):
+    choice = Choice(0.0)
+    for number in range(2):
+        choice.take(plan_of("greedy", number), few, 0.0)
+    assert choice.optimal and choice.best_s == 0.0
+
+
 def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
     choice = Choice(1.0)
     choice.take(plan_of("greedy"), few, 1.004)
