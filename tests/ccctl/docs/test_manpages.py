@@ -23,8 +23,8 @@ ORDER = (
 def test_the_pages_checked_in_are_those_of_this_command_line():
     made = manpages.pages()
     checked_in = {path.name: path.read_text() for path in (ROOT / "man").iterdir()}
-    differ = [name for name in made.keys() | checked_in.keys() if made.get(name) != checked_in.get(name)]
-    assert differ == [], "run `make docs`"
+    for name in sorted(made.keys() | checked_in.keys()):
+        assert made.get(name) == checked_in.get(name), f"{name}: run `make docs`"
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "man").iterdir()))
