@@ -67,7 +67,8 @@ class Choice:
         self.best: Schedule | None = None
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
-        self._slower: dict[tuple[str, int], tuple[int, float]] = {}
+        # For each policy of the greedy search: its last number of chunks, how many times slower it was.
+        self._slower: dict[int, tuple[int, float]] = {}
         self._least_busy_s = float("inf")
 
     @property
@@ -83,10 +84,10 @@ class Choice:
         self.attempts.append(
             Attempt(plan.name, plan.shape.chunks, time_s, "", schedule.sends, schedule.method)
         )
-        chunks = plan.shape.chunks
-        comparable_s = self._comparable_s(chunks)
-        # A rank alone needs no time.
-        self._slower[plan.name, plan.variant] = (chunks, time_s / comparable_s if comparable_s else 1.0)
+        if plan.name == "greedy":
+            # A rank alone needs no time.
+            slower = time_s / (self._comparable_s(plan.shape.chunks) or time_s or 1.0)
+            self._slower[plan.variant] = (plan.shape.chunks, slower)
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)
@@ -128,7 +129,7 @@ class Choice:
         """Whether coarser cuts of the plan's method say that it stays slower than the best."""
         if plan.name == "greedy":
             # Each policy finds something else in every cut.
-            chunks, slower = self._slower.get((plan.name, plan.variant), (0, 0.0))
+            chunks, slower = self._slower.get(plan.variant, (0, 0.0))
             return slower > _HOPELESS and plan.shape.chunks > chunks
         before = [one for one in self.attempts if one.method == plan.name]
         if not before:

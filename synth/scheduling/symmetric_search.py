@@ -1,4 +1,4 @@
-"""Symmetric: the chunks of one rank of each orbit are scheduled, and all others follow by translation.
+"""Searches for symmetric schedules: sends of the chunks of one rank of each orbit, the others by translation.
 
 An all_gather is made by `spread`, an all_to_all by `all_to_all_sends`. A reduce_scatter is an all_gather
 backwards in time; an all_reduce is a reduce_scatter and then an all_gather. What is searched is one orbit of
@@ -25,9 +25,9 @@ from synth.scheduling.symmetric_spreading import spread
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
-__all__ = ["MOST_LOOKS", "looks", "suits", "symmetric_schedules", "synthesize"]
+__all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
-MOST_LOOKS = 200_000_000
+MOST_COMPARISONS = 200_000_000
 # On fewer ranks the search for all chunks is as fast.
 _FEWEST_RANKS = 24
 # Fewer translations than this leave most of the search.
@@ -60,13 +60,14 @@ def suits(network: Network, shape: Collective) -> bool:
         return False
     found = found_symmetry(network)
     return found is not None and (
-        found.network.translations >= _FEWEST_TRANSLATIONS and looks(found.network, shape) <= MOST_LOOKS
+        found.network.translations >= _FEWEST_TRANSLATIONS
+        and comparisons(found.network, shape) <= MOST_COMPARISONS
     )
 
 
-def looks(network: SymmetricNetwork, shape: Collective) -> int:
-    """How often the search compares a link with a chunk: each listed link with all copies of all chunks."""
-    return shape.chunks // network.ranks * network.ranks * len(network.src)
+def comparisons(network: SymmetricNetwork, shape: Collective) -> int:
+    """How often the search asks whether a listed link may carry a chunk: once for each link and chunk."""
+    return shape.chunks * len(network.src)
 
 
 def symmetric_schedules(
@@ -83,7 +84,7 @@ def symmetric_schedules(
         yield SymmetricSchedule(network, shape, chunk_bytes, "symmetric", seed, *columns)
         return
     # If all links cost the same, strict or not makes no difference.
-    once = len(np.unique(network.beta_s_per_byte)) == 1 or looks(network, shape) > MOST_LOOKS
+    once = len(np.unique(network.beta_s_per_byte)) == 1 or comparisons(network, shape) > MOST_COMPARISONS
     for strict in (True,) if once else (True, False):
         whole = SymmetricSchedule(
             network, shape, chunk_bytes, "symmetric", seed, *(ints([]),) * 3, bytes_of([])

@@ -21,7 +21,7 @@ from synth.portfolio.attempts import SMALLEST_CHUNK_BYTES
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.schedule import Bound, Outcome
-from synth.scheduling.symmetric_search import MOST_LOOKS, looks, symmetric_schedules
+from synth.scheduling.symmetric_search import MOST_COMPARISONS, comparisons, symmetric_schedules
 from synth.simulation.schedule import replay
 from synth.symmetric_schedule import SYMMETRIC, SymmetricSchedule
 
@@ -137,7 +137,7 @@ def _cuts(request: SymmetricRequest) -> Iterator[tuple[Collective, int]]:
             return
         shape = collective(kind, ranks, share if kind == "all_gather" else share * ranks)
         chunk_bytes = max(1, -(-request.size_bytes // shape.total_bytes(1)))
-        many = looks(request.network, shape) > MOST_LOOKS
+        many = comparisons(request.network, shape) > MOST_COMPARISONS
         if share > 1 and (chunk_bytes < SMALLEST_CHUNK_BYTES or many):
             return
         yield shape, chunk_bytes
