@@ -154,12 +154,14 @@ class Choice:
     def _fills_too_late(self, plan: Plan) -> bool:
         """Whether ``plan`` packs trees where their pipelines take longer to fill than they could gain.
 
-        Between many ranks, where the greedy search is near the bound or links take longer to arrive than to
-        send: on tori, hypercubes and fat trees of 128 ranks trees came 1 to 2 % behind in the first case, 35
-        to 470 % in the second, and their linear program takes most of the search.
+        Between many ranks, where a search is near the bound or links take longer to arrive than to send: on
+        tori, hypercubes and fat trees of 128 ranks trees came 1 to 2 % behind in the first case, 35 to 470 %
+        in the second, and their linear program takes most of the search.
         """
         best = self.best
-        if best is None or plan.name != "forest" or best.method != "greedy" or plan.shape.ranks < _MANY_RANKS:
+        if best is None or plan.name != "forest" or plan.shape.ranks < _MANY_RANKS:
+            return False
+        if best.method not in ("greedy", "symmetric"):
             return False
         network = best.network
         short = np.median(network.alpha_s) > np.median(network.beta_s_per_byte) * best.chunk_bytes

@@ -101,6 +101,7 @@ def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
     assert choice.spares(plan_of("greedy", 6), few.sends * 8)
 
 
+@pytest.mark.parametrize("method", ["greedy", "symmetric"])
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
 @pytest.mark.parametrize(
     "time_s, chunk_bytes, ranks, spared",
@@ -111,13 +112,15 @@ def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
         (1.80, 1 << 11, "8x8", False),
     ],
 )
-def test_of_many_ranks_trees_are_spared_where_they_fill_too_late(kind, time_s, chunk_bytes, ranks, spared):
+def test_of_many_ranks_trees_are_spared_where_they_fill_too_late(
+    method, kind, time_s, chunk_bytes, ranks, spared
+):
     torus = family(f"torus:{ranks}", [5e-7], [5e10])
     request = Request(torus, kind, size_bytes=1 << 24)
     greedy, forest = (
         next(one for one in plans(request) if one.name == name) for name in ("greedy", "forest")
     )
-    made = {"sends": 65_024, "method": "greedy", "network": torus, "chunk_bytes": chunk_bytes}
+    made = {"sends": 65_024, "method": method, "network": torus, "chunk_bytes": chunk_bytes}
     choice = Choice(1.0)
     choice.take(greedy, type("Table", (), made), time_s)
     assert choice.spares(forest, 32_512) is spared
