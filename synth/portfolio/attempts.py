@@ -41,6 +41,7 @@ __all__ = [
     "Request",
     "cut",
     "deliveries",
+    "least_sends",
     "library_plans",
     "plans",
 ]
@@ -272,11 +273,15 @@ def plans(request: Request) -> Iterator[Plan]:
         close = meant(unknown[0], known)
         hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
         raise UsageError(f" {unknown[0]}: unknown method", hint=hint, argument="method")
-    ring_fills = request.method == "auto" and ring.fills(request.network, request.shape())
-    if ring_fills and deliveries(request.shape()) > _CLASSIC_DELIVERIES:
-        yield from _large_rings(request)
+    large_rings = (
+        request.method == "auto"
+        and deliveries(request.shape()) > _CLASSIC_DELIVERIES
+        and ring.fills(request.network, request.shape())
+    )
     for name in names:
         method = METHODS[name]
+        if name == "greedy" and large_rings:
+            yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in ("greedy", "circulant", "stars", "symmetric", "forest", "paths"):
@@ -348,6 +353,17 @@ def _runs(shape: Collective) -> int:
 def deliveries(shape: Collective) -> int:
     """How many chunks must come in somewhere, at least."""
     return max(1, int(max(shape.sources.sizes().sum(), shape.targets.sizes().sum())))
+
+
+def least_sends(shape: Collective) -> int:
+    """How many sends any schedule has at least.
+
+    Each chunk takes one fewer than the ranks that add to it, and one for each other rank that keeps it; in
+    gossip no call in both directions at once helps, so an all_reduce of n ranks takes 2 (n - 1).
+    """
+    each = shape.sources.sizes().astype(np.int64) + shape.targets.sizes().astype(np.int64) - 2
+    moves = (each == 0) & (shape.sources.only() != shape.targets.only())
+    return int(np.maximum(each, moves).sum())
 
 
 def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]]:

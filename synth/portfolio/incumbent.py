@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.portfolio.attempts import Plan
+from synth.portfolio.attempts import Plan, deliveries, least_sends
 from synth.schedule import Schedule
 from synth.streams import busiest_s_per_byte
 
@@ -106,7 +106,7 @@ class Choice:
     def refuse(self, plan: Plan, reason: str) -> None:
         self.attempts.append(Attempt(plan.name, plan.shape.chunks, None, reason))
 
-    def spares(self, plan: Plan, deliveries: int) -> bool:
+    def spares(self, plan: Plan) -> bool:
         """Whether what was tried before says that ``plan`` will not win."""
         if self.best is None:
             return False
@@ -121,9 +121,9 @@ class Choice:
         if self._gains_no_more(plan):
             return True
         # Not even at the bound would it gain what so many sends must.
-        if self.ratio * (1 - self._must_gain(deliveries)) <= 1:
+        if self.ratio * (1 - self._must_gain(least_sends(plan.shape))) <= 1:
             return True
-        return self.ratio < _NEAR and deliveries > _LONG_DELIVERIES
+        return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
     def _gains_no_more(self, plan: Plan) -> bool:
         """Whether coarser cuts of the plan's method say that it stays slower than the best."""

@@ -137,7 +137,7 @@ def _carried_out(
         progress.update(done, len(tried), plan.name)
         if choice.optimal:
             break
-        spared = request.method == "auto" and choice.spares(plan, deliveries(plan.shape))
+        spared = request.method == "auto" and choice.spares(plan)
         if spared or plan.pointless(request, choice.best, choice.ratio, solving_s):
             trials.skip(done)
             continue

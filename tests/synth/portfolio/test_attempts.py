@@ -1,9 +1,13 @@
-"""What a request sets of one method reaches that method alone."""
+"""What a request sets of one method reaches that method alone; the order of attempts, and their sends."""
 
 from __future__ import annotations
 
+import pytest
+
+from probes.errors import UsageError
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, plans
+from synth.portfolio.attempts import Request, least_sends, plans
+from synth.portfolio.synthesize import synthesize
 
 
 def test_options_of_a_method_reach_it_alone() -> None:
@@ -21,3 +25,21 @@ def test_a_mechanism_reaches_the_integer_programs_alone() -> None:
     options = {plan.name: plan.options for plan in plans(asked)}
     assert options["ilp"] == {"mechanism": "time-clustering"}
     assert all(not found for name, found in options.items() if name not in ("ilp", "greedy"))
+
+
+def test_rings_of_many_ranks_come_after_what_needs_no_search() -> None:
+    names = [
+        plan.name for plan in plans(Request(family("switch:512", [5e-7], [5e10]), "all_reduce", 1 << 24))
+    ]
+    assert names.index("symmetric") < names.index("ring") < names.index("greedy")
+
+
+@pytest.mark.parametrize("method", ["ring", "direct", "greedy", "halving_doubling", "tree"])
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
+def test_no_schedule_has_fewer_than_the_least_sends(kind: str, method: str) -> None:
+    asked = Request(family("switch:8", [5e-7], [5e10]), kind, 1 << 20, method=method)
+    try:
+        found = synthesize(asked).schedule
+    except UsageError:
+        return
+    assert found.sends >= least_sends(found.collective)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import sizes
 
+from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
-from synth.portfolio.attempts import Request, plans
+from synth.portfolio.attempts import Request, least_sends, plans
 from synth.portfolio.incumbent import Choice
 from synth.portfolio.synthesize import synthesize
 
@@ -16,6 +17,10 @@ RING = family("ring:4", [1e-6], [1e9])
 
 def plan_of(name, number=0):
     return [one for one in plans(Request(RING, "all_reduce", size_bytes=1 << 24)) if one.name == name][number]
+
+
+def with_chunks(plan, chunks):
+    return replace(plan, shape=collective("all_reduce", 4, chunks))
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +60,10 @@ def test_what_coarse_chunks_foretell_is_spared(few):
     choice.take(plan_of("greedy"), few, 2.0)
     rings = [plan_of("ring", number) for number in range(4)]
     choice.take(rings[0], few, 9.0)
-    assert not choice.spares(rings[1], 100)
+    assert not choice.spares(rings[1])
     choice.take(rings[1], few, 8.0)
-    assert choice.spares(rings[2], 100)
-    assert not choice.spares(plan_of("greedy", 3), 100)
+    assert choice.spares(rings[2])
+    assert not choice.spares(plan_of("greedy", 3))
 
 
 def test_trees_of_few_chunks_are_slow_but_may_win_with_more():
@@ -89,16 +94,18 @@ def test_what_refuses_is_asked_once_and_near_the_bound_nothing_long_is(few):
     choice = Choice(1.0)
     choice.take(plan_of("greedy"), few, 1.004)
     choice.refuse(plan_of("tree"), "needs a link")
-    assert choice.spares(plan_of("tree", 1), 100)
-    assert not choice.spares(plan_of("ring"), few.sends)
-    assert choice.spares(plan_of("ring"), 1_000_000)
+    assert choice.spares(plan_of("tree", 1))
+    assert not choice.spares(with_chunks(plan_of("ring"), few.collective.chunks))
+    assert choice.spares(with_chunks(plan_of("ring"), 100_000))
 
 
 def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
     choice = Choice(1.0)
     choice.take(plan_of("greedy"), few, 1.02)
-    assert not choice.spares(plan_of("greedy", 6), few.sends * 2)
-    assert choice.spares(plan_of("greedy", 6), few.sends * 8)
+    chunks = few.collective.chunks
+    assert least_sends(few.collective) == few.sends
+    assert not choice.spares(with_chunks(plan_of("greedy", 6), chunks * 2))
+    assert choice.spares(with_chunks(plan_of("greedy", 6), chunks * 8))
 
 
 @pytest.mark.parametrize("method", ["greedy", "symmetric"])
@@ -123,7 +130,7 @@ def test_of_many_ranks_trees_are_spared_where_they_fill_too_late(
     made = {"sends": 65_024, "method": method, "network": torus, "chunk_bytes": chunk_bytes}
     choice = Choice(1.0)
     choice.take(greedy, type("Table", (), made), time_s)
-    assert choice.spares(forest, 32_512) is spared
+    assert choice.spares(forest) is spared
 
 
 def test_the_reason_names_the_next_best(few):
@@ -154,7 +161,7 @@ def test_coarse_greedy_cuts_are_not_compared_with_fine_symmetric_ones(few):
     choice.take(plan_of("greedy"), few, 2.0)
     finer = next(one for one in map(lambda n: plan_of("greedy", n), range(1, 9)) if not one.variant)
     assert finer.shape.chunks > plan_of("greedy").shape.chunks
-    assert not choice.spares(finer, 100)
+    assert not choice.spares(finer)
     choice.take(replace(plan_of("greedy"), name="symmetric"), few, 1.5)
     choice.take(plan_of("greedy"), few, 2.0)
-    assert choice.spares(finer, 100)
+    assert choice.spares(finer)
