@@ -125,7 +125,7 @@ class Row:
 
 def _everywhere(network: str, bandwidth: str) -> list[Row]:
     kinds: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce")
-    most_s = 60 if math.prod(map(int, network.partition(":")[2].split("x"))) < 1 << 16 else 300
+    most_s = 60 if math.prod(map(int, network.partition(":")[2].split("x"))) < 1 << 15 else 300
     return [Row(kind, network, bandwidth, GIB, most_s=most_s, least_percent=95) for kind in kinds]
 
 
@@ -155,6 +155,7 @@ ROWS = (
     *_everywhere("fat_tree:32x32x16", NIC),
     *_everywhere("fat_tree:64x32x32", NIC),
     *_everywhere("dragonfly:129x127", GLOBAL),
+    *_everywhere("dragonfly:257x255", GLOBAL),
     Row("all_to_all", "torus:16x16x16", MESH, most_s=120, least_percent=95),
 )
 # Three dimensions of a torus, three levels of a fat tree: 512 to 65,536 ranks.
@@ -180,6 +181,8 @@ DRAGONFLIES = (
     "65x64",
     "129x64",
     "129x127",
+    "257x127",
+    "257x255",
 )
 GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (
     ("all_gather", "torus", MESH, TORI),

@@ -22,6 +22,7 @@ __all__ = [
     "NetworkName",
     "RaceOption",
     "Root",
+    "SearchHosts",
     "Size",
     "Solver",
     "SubCollectives",
@@ -128,6 +129,17 @@ Jobs = Annotated[
     int | None,
     typer.Option(
         "--jobs", metavar="N", min=1, max=1024, help="Processes at once, for long work. [one a core]"
+    ),
+]
+
+SearchHosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        metavar="SET",
+        autocompletion=words.hosts,
+        help="Hosts that make the attempts of long work, one a slot: gpu[01-08]:4,login1:2; with --race, "
+        "where it runs.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from ccctl.arguments.options import (
     Bandwidth,
     HoldAlpha,
     Hostfile,
-    Hosts,
     Json,
     Output,
     Quiet,
@@ -36,6 +36,7 @@ from ccctl.arguments.synth_options import (
     NetworkName,
     RaceOption,
     Root,
+    SearchHosts,
     Size,
     Solver,
     SubCollectives,
@@ -47,7 +48,7 @@ from ccctl.arguments.units import parse_seconds, parse_size, parse_sizes
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from ccctl.launching import Drawn, by_default, world_of
+from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
 from ccctl.runs.race import Course
 from ccctl.summaries.synth import describe, summary_of
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from synth.networks.symmetric import SymmetricNetwork
     from synth.portfolio.collective_request import CollectiveRequest
     from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+    from synth.portfolio.size_sweep import Swept
     from synth.portfolio.symmetry.symmetric import SymmetricSynthesis
     from synth.portfolio.synthesize import Request, Synthesis
     from synth.schedule import Schedule
@@ -134,7 +136,7 @@ def synth(
     hold_alpha: HoldAlpha = False,
     seed: Seed = 0,
     race: RaceOption = False,
-    hosts: Hosts = None,
+    hosts: SearchHosts = None,
     hostfile: Hostfile = None,
     timeout: TimeoutSeconds = None,
     json: Json = False,
@@ -153,6 +155,10 @@ def synth(
     schedule: the sends of one period, and how often they are repeated. --method periodic makes one wherever
     that is possible.
 
+    With --hosts or --hostfile each of their slots makes attempts, over MPI, and one process more on the
+    first host hands them out. The schedule is the same whatever the number of slots, or of --jobs here. A
+    host that is lost ends the command.
+
     On more than a thousand ranks of a network whose parts are all alike (tori, switches, fat trees,
     dragonflies, machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all
     becomes a symmetric schedule: it lists the sends of one chunk of each kind, and all others follow from
@@ -169,6 +175,7 @@ def synth(
             raise UsageError(
                 f"{option}: symmetric schedules are for all ranks and one size, and not raced; leave it out"
             )
+    searching = _searching(hosts, hostfile, jobs) if not race else None
     if method in ("auto", "symmetric") and not (race or sizes or ranks or topology):
         folded = load_symmetric(
             network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, listed=method == "symmetric"
@@ -179,6 +186,8 @@ def synth(
         else:
             made = _symmetric(folded, network, collective, method, cut, seed, output, json)
         if made:
+            if searching is not None:
+                console.note("the hosts had nothing to do: one process finds such a schedule")
             return
     loaded, digests = load_network(
         network,
@@ -206,8 +215,10 @@ def synth(
         time_step_s=_step_s(time_step),
         mechanism=_mechanism(mechanism, method),
     )
-    if not race and (hostfile is not None or not by_default(hosts)):
-        raise UsageError("--hosts and --hostfile say where --race runs; add --race")
+    if searching is not None:
+        _on_hosts(request, swept, searching, timeout, output, json, digests)
+        return
+    hosts = hosts or os.environ.get(HOSTS_VARIABLE)
     course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
     console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
     warm(request.network.ranks)
@@ -215,6 +226,50 @@ def synth(
         _sweep(request, swept, course, output, json, digests)
     else:
         _once(request, course, output, json, digests)
+
+
+def _searching(hosts: str | None, hostfile: str | None, jobs: int | None) -> World | None:
+    """The hosts that are to make the attempts, None for this one; raises UsageError.
+
+    Hosts of the environment or of a job of Slurm are taken only for what has to run on them.
+    """
+    if hosts is None and hostfile is None:
+        return None
+    if jobs is not None:
+        raise UsageError(
+            "--jobs says how many processes of this machine make attempts, and the slots of the hosts how "
+            "many there: leave one out"
+        )
+    world = World(None, hosts, hostfile)
+    placed(world)
+    return world
+
+
+def _on_hosts(
+    request: Request,
+    sizes: tuple[int, ...],
+    world: World,
+    timeout_s: float | None,
+    output: str | None,
+    json: bool,
+    digests: dict[str, str],
+) -> None:
+    """Have the ranks of ``world`` make the attempts, and one more hand them out; tell what was found."""
+    from exec.search.task import Search
+    from synth.portfolio.size_sweep import Swept
+
+    search = Search(request, sizes, _flows(request, digests))
+    found = run_ranks(
+        "exec.search.task:search_task",
+        search,
+        world.with_manager(),
+        label="sweep" if sizes else "synth",
+        timeout_s=timeout_s,
+    )
+    if isinstance(found, Swept):
+        _tell_swept(found, request, output, json, digests)
+    else:
+        _tell_found(found, output, json, digests)
 
 
 def _mechanism(name: str | None, method: str) -> Mechanism:
@@ -331,7 +386,6 @@ def _sweep(
     json: bool,
     digests: dict[str, str],
 ) -> None:
-    from ccctl.render.text import selection
     from synth.portfolio.size_sweep import candidates_of, sweep
 
     with console.progress("sweep", 1.0) as bar:
@@ -341,6 +395,15 @@ def _sweep(
             candidates = candidates_of(request, sizes, Drawn(bar), library=True)
     if course is not None:
         found = course.selection(candidates)
+    _tell_swept(found, request, output, json, digests)
+
+
+def _tell_swept(
+    found: Swept, request: Request, output: str | None, json: bool, digests: dict[str, str]
+) -> None:
+    """Write the selection where ``output`` says, and print what was found."""
+    from ccctl.render.text import selection
+
     if output is not None:
         codec.write(output, "selection", found.selection, digests)
     if json and output != "-":
@@ -368,14 +431,26 @@ def _once(
     from synth.portfolio.plain_or_periodic import synthesize_either
     from synth.portfolio.synthesize import Synthesis
 
-    # Among measured ranks nothing keeps transfers to the order of a schedule, and each step costs.
-    flows = "profile" in digests and request.method == "auto"
+    flows = _flows(request, digests)
     with console.progress("synth", 1.0) as bar:
         kept: list[Schedule] = []
         keep = kept.append if course else None
         found = synthesize_either(request, Drawn(bar), keep, settle=soonest if flows else None)
     if course is not None and isinstance(found, Synthesis):
         found = course.fastest(found, kept, request)
+    _tell_found(found, output, json, digests)
+
+
+def _flows(request: Request, digests: dict[str, str]) -> bool:
+    """Whether ranks were measured: nothing keeps transfers to a schedule's order there, and steps cost."""
+    return "profile" in digests and request.method == "auto"
+
+
+def _tell_found(
+    found: Synthesis | PeriodicSynthesis, output: str | None, json: bool, digests: dict[str, str]
+) -> None:
+    from synth.portfolio.synthesize import Synthesis
+
     _tell(found, "schedule" if isinstance(found, Synthesis) else "periodic", output, json, digests)
 
 

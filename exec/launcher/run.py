@@ -70,6 +70,15 @@ class World:
             )
         return self.ranks or slots, where
 
+    def with_manager(self) -> World:
+        """One rank more, the first, on the first of the hosts: it hands out work to the others."""
+        ranks, where = self.placed()
+        if not where:
+            return World(ranks + 1)
+        slots = [where[0].slots + 1, *(entry.slots for entry in where[1:])]
+        hosts = ",".join(f"{entry.host}:{count}" for entry, count in zip(where, slots, strict=True))
+        return World(ranks + 1, hosts)
+
     def spares(self) -> tuple[HostSlots, ...]:
         """The hosts of the ranks that may join later; raises UsageError."""
         if self.spare is None:

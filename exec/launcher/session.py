@@ -33,8 +33,9 @@ __all__ = ["StartedRanks"]
 
 _log = logging.getLogger(__name__)
 
-# Of what mpirun or the agents and the ranks have printed, the end is shown, of so many bytes at most.
-_LAST_LINES, _LAST_BYTES = 12, 1 << 16
+# Of what mpirun or the agents and the ranks have printed, the begin, where a remote shell says why it failed,
+# and the end are shown, the end of so many bytes at most.
+_FIRST_LINES, _LAST_LINES, _LAST_BYTES = 3, 12, 1 << 16
 # Where MPI keeps its shared memory too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
 # How long mpirun or the agents may take to end when all ranks have, and when they are told to or a rank was
@@ -145,11 +146,16 @@ class StartedRanks:
                 _log.info("other users of this host can connect to mpirun: the kernel takes no filter")
 
     def _last_output(self) -> list[str]:
-        """The last lines that mpirun or the agents, and the ranks through them, have printed."""
+        """The first and last lines that mpirun or the agents, and the ranks through them, have printed."""
         with self._output.open("rb") as output:
-            output.seek(max(0, output.seek(0, os.SEEK_END) - _LAST_BYTES))
+            whole = output.seek(0, os.SEEK_END) <= _LAST_BYTES
+            output.seek(0 if whole else -_LAST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
             lines = output.read().decode(errors="replace").strip().splitlines()
-        return [f"{self._starter.label}: {line}" for line in lines[-_LAST_LINES:]]
+        if whole and len(lines) > _FIRST_LINES + _LAST_LINES:
+            lines = [*lines[:_FIRST_LINES], "…", *lines[-_LAST_LINES:]]
+        elif not whole:
+            lines = lines[-_LAST_LINES:]
+        return [f"{self._starter.label}: {line}" for line in lines]
 
     def _end(self) -> None:
         """End what still runs: ranks live in sessions of their own, so a process group is not enough."""

@@ -15,7 +15,7 @@ from typing import Self
 from probes.errors import UnavailableError
 from synth.errors import NotApplicableError
 from synth.portfolio.attempts import Plan, Request, deliveries, plans
-from synth.portfolio.worker_pool import Crew
+from synth.portfolio.worker_pool import Crew, WorkerPool, WorkerPools
 from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
@@ -41,13 +41,17 @@ class Trial:
 class Trials:
     """The results of ``tried``, the plans of ``request``, whose time began at ``begun_s``.
 
-    When the block ends, so do all processes; ``peak_bytes`` is then the most memory that they held.
+    ``pools`` makes the workers. When the block ends, so does what they do; ``peak_bytes`` is then the most
+    memory that they held.
     """
 
-    def __init__(self, request: Request, tried: Sequence[Plan], begun_s: float) -> None:
+    def __init__(
+        self, request: Request, tried: Sequence[Plan], begun_s: float, pools: WorkerPools = Crew
+    ) -> None:
         self._request, self._tried, self._begun_s = request, tried, begun_s
+        self._pools = pools
         self._started_s = time.perf_counter()
-        self._crew: Crew[tuple[int, float], Trial] | None = None
+        self._crew: WorkerPool[tuple[int, float], Trial] | None = None
         self._tickets: dict[int, int] = {}
         self._found = False
         self.peak_bytes = 0
@@ -70,7 +74,7 @@ class Trials:
     def result(self, number: int) -> Trial | None:
         """The result of plan ``number``; None where the time is up and there is a schedule already."""
         if self._crew is None and self._worth(number):
-            self._crew = Crew(max(1, self._request.jobs), _Carry(self._request))
+            self._crew = self._pools(max(1, self._request.jobs), _Carry(self._request))
             for later in range(number, len(self._tried)):
                 if not self._tried[later].method.solves:
                     self._submit(later)

@@ -25,6 +25,7 @@ from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, proven_periodic, unserved
 from synth.portfolio.synthesize import Synthesis, synthesize
+from synth.portfolio.worker_pool import Crew, WorkerPools
 from synth.schedule import Bound, Schedule
 
 __all__ = ["PeriodicSynthesis", "synthesize_either"]
@@ -51,6 +52,7 @@ def synthesize_either(
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,
     settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
+    pools: WorkerPools = Crew,
 ) -> Synthesis | PeriodicSynthesis:
     """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
 
@@ -61,7 +63,7 @@ def synthesize_either(
         progress.update(0, 1, "periodic")
         return _asked_for(request)
     if request.method != "auto" or keep or settle or unserved(request) or not _is_capped(request):
-        return synthesize(request, progress, keep, settle)
+        return synthesize(request, progress, keep, settle, pools=pools)
     begun_s = time.perf_counter()
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
@@ -84,7 +86,7 @@ def synthesize_either(
     left_s = request.time_limit_s
     if left_s is not None:
         left_s = max(0.0, left_s - (time.perf_counter() - begun_s))
-    plain = synthesize(replace(request, time_limit_s=left_s), progress, proven=proven)
+    plain = synthesize(replace(request, time_limit_s=left_s), progress, proven=proven, pools=pools)
     plain = replace(plain, proof_s=plain.proof_s + bounded_s)
     return plain if found is None else _faster(found, plain)
 

@@ -18,7 +18,7 @@ from synth.check.schedule import check
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
-from synth.portfolio.worker_pool import Crew
+from synth.portfolio.worker_pool import Crew, WorkerPools
 from synth.schedule import Bound, Race, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 from synth.simulation.schedule import replay
@@ -63,14 +63,16 @@ def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple
     return (*found, high_bytes)
 
 
-def sweep(request: Request, sizes: Sequence[int], progress: Progress = SILENT) -> Swept:
+def sweep(
+    request: Request, sizes: Sequence[int], progress: Progress = SILENT, pools: WorkerPools = Crew
+) -> Swept:
     """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
 
     O(sizes · candidates · sends) for the timing. Sizes that ``time_limit_s`` leaves no time for take the
     candidates of the others. Methods that solve integer programs take part only if asked for by name.
     Raises what ``synthesize`` raises, and RuntimeError if the judge refuses a winner, which would be a bug.
     """
-    found = candidates_of(request, sizes, progress)
+    found = candidates_of(request, sizes, progress, pools=pools)
     winners = found.race.winners(sizes)
     ranges = tuple(_ranges(found.race, sizes, winners))
     points = [(*each, None) for each in zip(sizes, winners, found.bounds, strict=True)]
@@ -99,12 +101,17 @@ class Candidates:
 
 
 def candidates_of(
-    request: Request, sizes: Sequence[int], progress: Progress = SILENT, *, library: bool = False
+    request: Request,
+    sizes: Sequence[int],
+    progress: Progress = SILENT,
+    *,
+    library: bool = False,
+    pools: WorkerPools = Crew,
 ) -> Candidates:
     """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
     begun_s = time.perf_counter()
     asked = replace(request, solving=False)
-    explored, workers_bytes = _all_explored(asked, sizes, progress)
+    explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:
         found += [_algorithm(request, one) for one in library_schedules(replace(asked, size_bytes=sizes[-1]))]
@@ -156,7 +163,9 @@ class _Explored:
     workers_bytes: int = 0
 
 
-def _all_explored(request: Request, sizes: Sequence[int], progress: Progress) -> tuple[list[_Explored], int]:
+def _all_explored(
+    request: Request, sizes: Sequence[int], progress: Progress, pools: WorkerPools
+) -> tuple[list[_Explored], int]:
     """What is at each size, and the memory that workers held at most.
 
     The largest size comes first and says how long the others take.
@@ -166,11 +175,11 @@ def _all_explored(request: Request, sizes: Sequence[int], progress: Progress) ->
     deadline_s = float("inf") if limit_s is None else begun_s + limit_s
     asked = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
     last = replace(asked[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
-    found = {len(sizes) - 1: _explored(last)}
+    found = {len(sizes) - 1: _explored(last, pools)}
     rest = range(len(sizes) - 1)
     each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
-        with Crew(request.jobs, _explored) as crew:
+        with pools(request.jobs, _explored) as crew:
             for at in rest:
                 crew.submit(asked[at])
             while len(crew.finished) < len(rest) and time.perf_counter() < deadline_s:
@@ -191,10 +200,10 @@ def _bound(request: Request) -> Bound:
     return max(bounds_of(request), key=lambda bound: bound.time_s)
 
 
-def _explored(request: Request) -> _Explored:
+def _explored(request: Request, pools: WorkerPools = Crew) -> _Explored:
     """What is at the request's size, but for the hopeless."""
     kept: list[Schedule] = []
-    synthesis = synthesize(request, keep=kept.append)
+    synthesis = synthesize(request, keep=kept.append, pools=pools)
     best = synthesis.schedule.outcome
     assert best is not None
     hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]

@@ -23,6 +23,7 @@ from synth.portfolio.attempt_runner import Trials
 from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
+from synth.portfolio.worker_pool import Crew, WorkerPools
 from synth.schedule import Bound, Outcome, Schedule
 from synth.scheduling.justification import justified
 from synth.simulation.schedule import replay
@@ -75,11 +76,13 @@ def synthesize(
     keep: Callable[[Schedule], object] | None = None,
     settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
     proven: tuple[Bound, ...] | None = None,
+    pools: WorkerPools = Crew,
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 
     ``settle`` is given those that come near the best by simulation, the best first, and has the last word.
-    ``proven`` are the bounds of the request where they are known.
+    ``proven`` are the bounds of the request where they are known. ``pools`` makes the workers that attempts
+    are handed to; whichever they are, the schedule is the same.
 
     Raises UsageError where nothing applies, UnavailableError where memory or the solver is missing, and
     RuntimeError if the judge refuses the winner, which would be a bug.
@@ -94,7 +97,7 @@ def synthesize(
     bounded_s = time.perf_counter()
     choice = Choice(max(bound.time_s for bound in proven))
     found: list[Schedule] = []
-    with Trials(request, tried, begun_s) as trials:
+    with Trials(request, tried, begun_s, pools) as trials:
         proven = _carried_out(
             request, trials, tried, choice, proven, progress, _both(keep, found.append) if settle else keep
         )

@@ -1,6 +1,6 @@
 """Processes that work through calls side by side, and are gone when the block that started them ends.
 
-Started by forkserver, so that neither threads nor compiled loops of this process are copied. A worker
+Started by forkserver or anew, so that neither threads nor compiled loops of this process are copied. A worker
 ignores Ctrl-C, which is for the process that waits for it; it ends with that process, however that
 ends, and the solvers that it started end with it.
 """
@@ -10,20 +10,28 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
+from probes.errors import UnavailableError
 from synth.portfolio.memory_limits import peak_of
 
-__all__ = ["Crew", "cores"]
+__all__ = ["Crew", "WorkerPool", "WorkerPools", "cores"]
+
+# The forkserver's socket is in the folder for temporary files, and its path takes 107 bytes at most.
+_LONGEST_FOLDER = 70
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Asked = TypeVar("Asked", contravariant=True)
 
 
 def cores() -> int:
@@ -31,17 +39,50 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Crew(Generic[Task, Result]):
-    """At most ``jobs`` processes that each do ``work(task)``, task after task as they were submitted.
+class WorkerPool(Protocol[Asked, Result]):
+    """Workers that each do one task after another, as they were submitted, until the block ends.
 
-    ``work`` and all tasks and results must be picklable. ``peak_bytes`` says, after the block, the sum of
-    the most memory that each process held.
+    ``finished`` holds results under their numbers. ``peak_bytes`` says, after the block, the sum of the most
+    memory that each worker held.
     """
+
+    finished: dict[int, Result]
+    peak_bytes: int
+
+    def submit(self, task: Asked) -> int:
+        """The number under which the result will be in ``finished``."""
+
+    def withdraw(self, number: int) -> None:
+        """Do not begin with task ``number``, unless somebody has begun already."""
+
+    def wait(self, until_s: float = float("inf")) -> None:
+        """Return once more has finished, nothing is left, or ``time.perf_counter`` says ``until_s``.
+
+        Raises what a task raised, and UnavailableError where a worker has died.
+        """
+
+    def __enter__(self) -> Self:
+        """The pool itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what workers have begun."""
+
+
+class WorkerPools(Protocol):
+    """What makes a pool: `Crew` on this machine; one whose workers are on other hosts is handed in."""
+
+    def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
+        """A pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
+
+
+class Crew(Generic[Task, Result]):
+    """A pool of at most ``jobs`` processes of this machine."""
 
     def __init__(self, jobs: int, work: Callable[[Task], Result]) -> None:
         self._jobs, self._work = jobs, work
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["synth.portfolio.synthesize"])
+        self._context = _context()
         self._workers: dict[Connection, Any] = {}
         self._idle: list[Connection] = []
         self._queue: list[tuple[int, Task]] = []
@@ -55,28 +96,26 @@ class Crew(Generic[Task, Result]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.peak_bytes += self.held_bytes()
         for pipe, process in self._workers.items():
-            self.peak_bytes += peak_of(process.pid)
             _end(process)
             pipe.close()
         self._workers.clear()
 
+    def held_bytes(self) -> int:
+        """The sum of the most memory that each process that is there has held."""
+        return sum(peak_of(process.pid) for process in self._workers.values())
+
     def submit(self, task: Task) -> int:
-        """The number under which the result will be in ``finished``."""
         self._queue.append((self._count, task))
         self._count += 1
         self._hand_out()
         return self._count - 1
 
     def withdraw(self, number: int) -> None:
-        """Do not begin with task ``number``, unless somebody has begun already."""
         self._queue = [(one, task) for one, task in self._queue if one != number]
 
     def wait(self, until_s: float = float("inf")) -> None:
-        """Return once more has finished, nothing is left, or ``time.perf_counter`` says ``until_s``.
-
-        Raises what a task raised, and RuntimeError where a worker has died.
-        """
         busy = [pipe for pipe in self._workers if pipe not in self._idle]
         left_s = None if until_s == float("inf") else max(0.0, until_s - time.perf_counter())
         for pipe in wait(busy, left_s) if busy else ():
@@ -88,7 +127,10 @@ class Crew(Generic[Task, Result]):
         try:
             number, result, error = pipe.recv()
         except EOFError as lost:
-            raise RuntimeError("a worker of synth ended before its work: out of memory?") from lost
+            raise UnavailableError(
+                f"a worker of synth on {socket.gethostname()} ended before its work",
+                hint="Out of memory? Fewer workers (--jobs, or slots of --hosts) take less.",
+            ) from lost
         if error is not None:
             raise error
         self.finished[number] = result
@@ -106,6 +148,14 @@ class Crew(Generic[Task, Result]):
         theirs.close()
         self._workers[ours] = process
         return ours
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["synth.portfolio.synthesize"])
+    return context
 
 
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:

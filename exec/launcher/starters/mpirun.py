@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from exec.launcher.nodeset import HostSlots
+from exec.launcher.protocol import START
 from exec.launcher.starters import environment
 from exec.launcher.starters.starter import how_it_ended
 from probes.errors import UnavailableError
@@ -26,6 +27,8 @@ Kind = Literal["openmpi", "mpich", "intel"]
 _GATHERING_S = 5.0
 # Open MPI: "process rank 2 with PID 71 on node a exited on signal 9", filled to the width of a page.
 _BLAMED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID\s+(\d+)\s+on\s+node\s+(\S+)")
+# Open MPI, of a host where its daemon did not start; it names it up to the first dot.
+_UNREACHED = re.compile(r"daemon failed to report back.*?Remote host:\s+(\S+)", re.DOTALL)
 # Linux takes no word of a command line above 128 KiB.
 _LONGEST_WORD = 100_000
 
@@ -44,8 +47,12 @@ class Mpirun:
 
     def ended(self, heard: Collection[int]) -> str:
         status = self.process.poll()
+        if status is None:
+            return ""
+        unreached = dict.fromkeys(_UNREACHED.findall(self.output.read_text(errors="replace")))
+        why = f" as it did not reach {', '.join(unreached)}" if unreached else ""
         # What was started is a list of words.
-        return "" if status is None else f"{self.process.args[0]!s} ended with status {status}"  # type: ignore[index]
+        return f"{self.process.args[0]!s} ended with status {status}{why}"  # type: ignore[index]
 
     def how_it_died(self, rank: int) -> str:
         """As the status of mpirun tells: it ends as the first rank did."""
@@ -139,7 +146,9 @@ def command(
         # Otherwise it kills every rank when one dies, and blames any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
-    forwarded = [word for name in environment.FORWARDED for word in ("-x", name)] if hosts else []
+    # MPI starts no rank again, and of a variable that is not there its mpirun complains.
+    names = [name for name in environment.FORWARDED if name != START] if hosts else []
+    forwarded = [word for name in names for word in ("-x", name)]
     options = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     return [launcher.path, "-n", str(ranks), *where, *forwarded, *options, *program]
 

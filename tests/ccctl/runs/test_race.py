@@ -77,10 +77,7 @@ def test_a_library_that_a_selection_names_is_called(run_ccctl, pair, tmp_path):
         assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([summed, summed]))
 
 
-def test_hosts_are_for_races_and_several_must_be_named(run_ccctl, pair):
-    refused = run_ccctl("synth", *PAIR, "--hosts", "a:2")
-    assert refused.returncode == 2
-    assert "add --race" in refused.stderr
+def test_several_hosts_must_be_named(run_ccctl, pair):
     refused = run_ccctl("synth", "--network", "dgx-a100:2", "--race")
     assert refused.returncode == 2
     assert "name them with --hosts" in refused.stderr

@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from probes.errors import UnavailableError
 from synth.portfolio.worker_pool import Crew, cores
 
 
@@ -34,6 +35,21 @@ def test_every_task_has_its_result_under_its_number():
     assert gone(pids)
 
 
+def test_workers_start_where_temporary_files_have_long_names(tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    code = (
+        "import math\nfrom synth.portfolio.worker_pool import Crew\n"
+        "with Crew(1, math.factorial) as crew:\n"
+        "    crew.submit(5)\n"
+        "    crew.wait()\n"
+        "    print(crew.finished)\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "{0: 120}\n", done.stderr
+
+
 def test_what_a_task_raises_is_raised():
     with Crew(1, math.factorial) as crew, pytest.raises(ValueError, match="negative"):
         crew.submit(-1)
@@ -45,7 +61,7 @@ def die(status):
 
 
 def test_a_worker_that_dies_is_told():
-    with Crew(1, die) as crew, pytest.raises(RuntimeError, match="ended before its work"):
+    with Crew(1, die) as crew, pytest.raises(UnavailableError, match="ended before its work"):
         crew.submit(3)
         crew.wait()
 

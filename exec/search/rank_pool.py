@@ -1,0 +1,203 @@
+"""A pool of workers that are the other ranks of a world of MPI, which mpi4py.futures feeds.
+
+The world is there already, and MPI spawns no process. A rank leaves each task to a process of its own, so
+that it hears at any moment that the pool has ended, and ends what was begun with the solvers below it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from probes.errors import UnavailableError
+from probes.progress import SILENT, Progress
+from synth.portfolio.worker_pool import Crew, WorkerPool, WorkerPools
+
+__all__ = ["RankPool", "pools_of"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# How soon a rank hears that what it is at is not wanted any more.
+_HEARS_S = 0.05
+
+
+@contextmanager
+def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
+    """On rank 0 what makes pools of the other ranks; there None, and only once rank 0 has left the block.
+
+    All ranks of ``comm`` call it. A world of one rank gets processes of its machine. Raises UnavailableError
+    where MPI does not let two threads of a rank communicate.
+    """
+    if comm.Get_size() == 1:
+        yield Crew
+        return
+    from mpi4py import MPI
+    from mpi4py.futures import MPICommExecutor
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise UnavailableError("this MPI lets only one thread of a rank communicate: synth needs two")
+    # What tells of the end of pools is apart from what mpi4py sends.
+    ends = comm.Dup()
+    if comm.Get_rank() == 0:
+        # What its stub says of the root is less than it is: an executor.
+        executor: Any
+        with MPICommExecutor(comm, root=0) as executor:
+            try:
+                yield _RankPools(executor, ends)
+            finally:
+                _tell(ends, _LAST)
+    else:
+        bench = _Bench(ends, progress)
+        _benches.append(bench)
+        with MPICommExecutor(comm, root=0):
+            """All of its tasks are done when this begins."""
+        _benches.remove(bench)
+        bench.close()
+        yield None
+    ends.Free()
+
+
+_LAST = -1
+
+
+def _tell(ends: Any, number: int) -> None:
+    for rank in range(1, ends.Get_size()):
+        ends.send(number, rank)
+
+
+@dataclass(frozen=True)
+class _Done(Generic[Result]):
+    """What came of a task on ``rank``, whose process has held so much; not ``whole``: it was ended before."""
+
+    rank: int
+    held_bytes: int
+    whole: bool = False
+    result: Result | None = None
+
+
+class _Bench:
+    """What a rank works with: a process for the tasks of the pool that they are of."""
+
+    def __init__(self, ends: Any, progress: Progress) -> None:
+        self._ends, self._progress = ends, progress
+        self._rank = ends.Get_rank()
+        self._ended = self._pool = -1
+        self._crew: Crew[Any, Any] | None = None
+
+    def do(self, pool: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
+        """``work(task)`` for that pool, as long as it is wanted."""
+        if self._over(pool):
+            return _Done(self._rank, 0)
+        if pool != self._pool or self._crew is None:
+            self._leave()
+            self._pool, self._crew = pool, Crew(1, work)
+        self._progress.update(0.0, 1.0, "an attempt")
+        try:
+            return self._done(self._crew, task)
+        except Exception:
+            # Its process may be gone.
+            self._leave()
+            raise
+        finally:
+            self._progress.update(0.0, 1.0, "waiting for an attempt")
+
+    def _done(self, crew: Crew[Any, Any], task: Any) -> _Done[Any]:
+        number = crew.submit(task)
+        while number not in crew.finished:
+            crew.wait(time.perf_counter() + _HEARS_S)
+            if number not in crew.finished and self._over(self._pool):
+                held_bytes = crew.held_bytes()
+                self._leave()
+                return _Done(self._rank, held_bytes)
+        return _Done(self._rank, crew.held_bytes(), True, crew.finished.pop(number))
+
+    def close(self) -> None:
+        """End the process, and hear all that rank 0 tells."""
+        self._leave()
+        while self._ends.recv(None, 0) != _LAST:
+            """Pools that ended while this rank had nothing to do for them."""
+
+    def _over(self, pool: int) -> bool:
+        while self._ends.Iprobe(0):
+            self._ended = self._ends.recv(None, 0)
+        return pool <= self._ended
+
+    def _leave(self) -> None:
+        if self._crew is not None:
+            self._crew.__exit__(None, None, None)
+        self._crew = None
+
+
+# The bench of this rank: what mpi4py calls on a rank finds it here.
+_benches: list[_Bench] = []
+
+
+def _do(pool: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
+    return _benches[-1].do(pool, work, task)
+
+
+class _RankPools:
+    """Makes the pools of a world, one after another."""
+
+    def __init__(self, executor: Executor, ends: Any) -> None:
+        self._executor, self._ends = executor, ends
+        self._numbers = count()
+
+    def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
+        """A pool of all other ranks, of which there are ``jobs``."""
+        return RankPool(self._executor, self._ends, next(self._numbers), work)
+
+
+class RankPool(Generic[Task, Result]):
+    """The pool ``number`` of a world: its tasks go to whichever rank is free."""
+
+    def __init__(self, executor: Executor, ends: Any, number: int, work: Callable[[Task], Result]) -> None:
+        self._executor, self._ends, self._number, self._work = executor, ends, number, work
+        self._futures: dict[int, Future[_Done[Result]]] = {}
+        self._count = 0
+        self._held_bytes: dict[int, int] = {}
+        self.finished: dict[int, Result] = {}
+        self.peak_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        begun = [future for future in self._futures.values() if not future.cancel()]
+        _tell(self._ends, self._number)
+        for future in wait(begun).done:
+            if future.exception() is None:
+                self._account(future.result())
+        self._futures.clear()
+        self.peak_bytes = sum(self._held_bytes.values())
+
+    def submit(self, task: Task) -> int:
+        self._futures[self._count] = self._executor.submit(_do, self._number, self._work, task)
+        self._count += 1
+        return self._count - 1
+
+    def withdraw(self, number: int) -> None:
+        if number in self._futures and self._futures[number].cancel():
+            del self._futures[number]
+
+    def wait(self, until_s: float = float("inf")) -> None:
+        left_s = None if until_s == float("inf") else max(0.0, until_s - time.perf_counter())
+        wait(self._futures.values(), left_s, FIRST_COMPLETED)
+        for number in [number for number, future in self._futures.items() if future.done()]:
+            done = self._futures.pop(number).result()
+            self._account(done)
+            if done.whole:
+                self.finished[number] = done.result  # type: ignore[assignment]  # whole: it has one
+
+    def _account(self, done: _Done[Result]) -> None:
+        held_bytes = max(done.held_bytes, self._held_bytes.get(done.rank, 0))
+        self._held_bytes[done.rank] = held_bytes

@@ -1,0 +1,47 @@
+"""What the ranks of a search call: rank 0 searches, and hands attempts to the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from exec.predict import soonest
+from exec.search.rank_pool import pools_of
+from probes.progress import Safekeeping
+from synth.portfolio.plain_or_periodic import synthesize_either
+from synth.portfolio.size_sweep import sweep
+from synth.portfolio.synthesize import Request, warm
+
+if TYPE_CHECKING:
+    from synth.portfolio.plain_or_periodic import PeriodicSynthesis
+    from synth.portfolio.size_sweep import Swept
+    from synth.portfolio.synthesize import Synthesis
+
+__all__ = ["Search", "search_task"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is looked for: the best schedule of ``request``, or with ``sizes`` a selection for them.
+
+    ``settled``: the one that ranks should be through with soonest has the last word.
+    """
+
+    request: Request
+    sizes: tuple[int, ...] = ()
+    settled: bool = False
+
+
+def search_task(
+    comm: Any, search: Search, progress: Safekeeping
+) -> Synthesis | PeriodicSynthesis | Swept | None:
+    """What is found, on rank 0; None on the others, which make its attempts."""
+    with pools_of(comm, progress) as pools:
+        if pools is None:
+            return None
+        request = replace(search.request, jobs=max(1, comm.Get_size() - 1))
+        warm(request.network.ranks)
+        if search.sizes:
+            return sweep(request, search.sizes, progress, pools)
+        settle = soonest if search.settled else None
+        return synthesize_either(request, progress, settle=settle, pools=pools)
