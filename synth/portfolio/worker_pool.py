@@ -129,7 +129,7 @@ class Crew(Generic[Task, Result]):
         except EOFError as lost:
             raise UnavailableError(
                 f"a worker of synth on {socket.gethostname()} ended before its work",
-                hint="Out of memory? Fewer workers (--jobs, or slots of --hosts) take less.",
+                hint="Out of memory? Fewer workers take less.",
             ) from lost
         if error is not None:
             raise error

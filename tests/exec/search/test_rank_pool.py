@@ -49,4 +49,4 @@ def test_what_a_task_raises_is_raised():
 def test_a_process_that_ends_before_its_work_is_told():
     with pytest.raises(UnavailableError, match=r"a worker of synth on \S+ ended before its work") as caught:
         run("loses_a_process", 3, 3)
-    assert "--hosts" in caught.value.hint
+    assert "Out of memory" in caught.value.hint
