@@ -36,7 +36,6 @@ __all__ = [
     "flush",
     "hear_libraries",
     "hushed",
-    "loading",
     "next_step",
     "note",
     "progress",
@@ -45,6 +44,7 @@ __all__ = [
     "spoken",
     "summary",
     "table",
+    "waiting",
     "warn",
 ]
 
@@ -52,8 +52,8 @@ _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Where nothing can be drawn, a line of progress comes after so many seconds each.
 _PLAIN_S = 60.0
-# After so many seconds without output `loading` says what goes on.
-_LOADING_S = 1.0
+# After so many seconds without output `waiting` says what goes on.
+_FIRST_WORD_S = 0.7
 _doubts: list[str] = []
 _settings = {"quiet": False, "verbose": 0}
 # The progress bars that are drawn now.
@@ -76,6 +76,7 @@ def data(text: str) -> None:
 
 def raw(content: bytes) -> None:
     """An artifact as it is, on stdout."""
+    _waiting.over()
     flush()
     with _stdout_told():
         sys.stdout.buffer.write(content)
@@ -89,6 +90,7 @@ def read_in_pager(page: Path) -> bool:
     import shutil
     import subprocess
 
+    _waiting.over()
     flush()
     for program, option in (("man", "-l"), ("mandoc", "-a")):
         if shutil.which(program) is None:
@@ -107,6 +109,7 @@ def read_in_pager(page: Path) -> bool:
 
 def flush() -> None:
     """Hand everything printed so far to whoever reads stdout."""
+    _waiting.over()
     with _stdout_told():
         sys.stdout.flush()
 
@@ -277,17 +280,70 @@ class _Plain:
             note(f"{self._label}: {share:.0f} %{f', {text}' if text else ''}")
 
 
-@contextmanager
-def loading() -> Iterator[None]:
-    """On a terminal, say that libraries are being loaded where the block takes more than a second."""
-    timer = threading.Timer(_LOADING_S, note, ("loading libraries; the first time takes seconds",))
-    timer.daemon = True
-    if _is_terminal(sys.stderr):
-        timer.start()
+def waiting(text: str) -> None:
+    """On a terminal, say what goes on where the first output takes longer than most of a second.
+
+    The seconds count from the start of the process. The line makes way for whatever is printed first; until
+    then another call changes what it says.
+    """
+    if not _settings["quiet"] and _is_terminal(sys.stderr):
+        _waiting.says(text)
+
+
+class _Waiting:
+    """The line that stands until the first output; the timer that writes it is a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._text, self._drawn, self._over = "", "", False
+
+    def says(self, text: str) -> None:
+        with self._lock:
+            self._text = f"{text} …"
+            if self._over:
+                return
+            if self._drawn:
+                self._draw(self._text)
+            elif self._timer is None:
+                self._timer = threading.Timer(max(0.0, _FIRST_WORD_S - _age_s()), self._late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def over(self) -> None:
+        """Output comes: the line goes, and none comes after it."""
+        if self._over:
+            return
+        with self._lock:
+            self._over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._drawn:
+                self._draw("")
+
+    def _late(self) -> None:
+        with self._lock:
+            if not self._over and not _settings["quiet"]:
+                self._draw(self._text)
+
+    def _draw(self, text: str) -> None:
+        blanks = " " * (len(self._drawn) - len(text))
+        sys.stderr.write(f"\r{text}{blanks}" + ("" if text else "\r"))
+        sys.stderr.flush()
+        self._drawn = text
+
+
+_waiting = _Waiting()
+
+
+def _age_s() -> float:
+    """Seconds since this process began, as Linux has them; 0 where it cannot be told."""
     try:
-        yield
-    finally:
-        timer.cancel()
+        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - at every start
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0
 
 
 @contextmanager
@@ -310,6 +366,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
     from rich.table import Column
     from rich.text import Text
 
+    _waiting.over()
     screen = _rich(sys.stderr)
 
     class Drawn(bars.Progress):
@@ -351,6 +408,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
 
 def _print(text: str) -> None:
     """A line on stdout; on a terminal the progress bar makes way for it."""
+    _waiting.over()
     if _bars and _is_terminal(sys.stdout):
         _bars[-1].stop()
         try:
@@ -397,6 +455,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool
     from rich.table import Table
     from rich.text import Text
 
+    _waiting.over()
     drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
     for name, to_right in zip(columns, right, strict=True):
         drawn.add_column(name, justify="right" if to_right else "left", no_wrap=True)
@@ -406,6 +465,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool
 
 
 def _message(text: str, *, style: str) -> None:
+    _waiting.over()
     text = _shown(text)
     if not style or not _is_terminal(sys.stderr) or not _colour():
         sys.stderr.write(text + "\n")

@@ -33,6 +33,13 @@ from probes.numbers import LARGEST
 
 __all__ = ["app", "command_line", "examples", "main", "verbs"]
 
+_LOADING = frozenset(
+    (
+        *("profile", "synth", "compile", "verify", "simulate", "run", "bench", "explain"),
+        *("order", "tune", "groups", "fusion", "watch", "show", "report"),
+    )
+)
+
 
 class _InOrder(typer.core.TyperGroup):
     """Lists the commands in the order of the data path, those with verbs among them."""
@@ -132,6 +139,9 @@ def main() -> None:
     _prepare_streams()
     console.hear_libraries()
     hear_interrupts()
+    # Of what is left out most answer at once, and the others hand the terminal to a program.
+    if (command := next(iter(sys.argv[1:]), "")) in _LOADING:
+        console.waiting(f"{command}: loading libraries")
     status = _run()
     sys.exit(_flush(status))
 

@@ -151,15 +151,14 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
-    with console.loading():
-        from ccctl.arguments.bench_requests import contestants, elements, placements, requests
-        from ccctl.artifacts.foreign import read_report
-        from ccctl.prepared.contestant import Wanted, prepared
-        from ccctl.summaries.bench_rows import BenchRows
-        from exec.benchmark.runner import BenchRequest
-        from exec.benchmark.timing import AVERAGES
-        from exec.executors import parse_device
-        from exec.peers.registry import library_of, parse_peers
+    from ccctl.arguments.bench_requests import contestants, elements, placements, requests
+    from ccctl.artifacts.foreign import read_report
+    from ccctl.prepared.contestant import Wanted, prepared
+    from ccctl.summaries.bench_rows import BenchRows
+    from exec.benchmark.runner import BenchRequest
+    from exec.benchmark.timing import AVERAGES
+    from exec.executors import parse_device
+    from exec.peers.registry import library_of, parse_peers
 
     sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)

@@ -166,9 +166,8 @@ def synth(
     such translations. With --without, an all_reduce on such machines becomes a periodic schedule around the
     failures.
     """
-    with console.loading():
-        from synth.portfolio.synthesize import warm
-        from synth.portfolio.worker_pool import cores
+    from synth.portfolio.synthesize import warm
+    from synth.portfolio.worker_pool import cores
 
     for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
         if given and method == "symmetric":
@@ -176,6 +175,7 @@ def synth(
                 f"{option}: symmetric schedules are for all ranks and one size, and not raced; leave it out"
             )
     searching = _searching(hosts, hostfile, jobs) if not race else None
+    console.waiting("synth: reading the network")
     if method in ("auto", "symmetric") and not (race or sizes or ranks or topology):
         folded = load_symmetric(
             network, alpha, bandwidth, hold_alpha=hold_alpha, unwind=unwind, listed=method == "symmetric"
@@ -220,7 +220,9 @@ def synth(
         return
     hosts = hosts or os.environ.get(HOSTS_VARIABLE)
     course = Course.of(loaded, world_of(None, hosts, hostfile), timeout) if race else None
-    console.detail(f"{request.network.ranks} ranks, {request.network.links} links; preparing the hot loops")
+    size_of = f"{request.network.ranks} ranks, {request.network.links} links"
+    console.waiting(f"synth: {size_of}; preparing the hot loops")
+    console.detail(f"{size_of}; preparing the hot loops")
     warm(request.network.ranks)
     if swept:
         _sweep(request, swept, course, output, json, digests)

@@ -178,12 +178,50 @@ def test_what_is_quoted_does_not_steer_the_terminal(capsys):
     assert capsys.readouterr().err == "ccctl: a\\x1b[2Jb\\x9b\td\\x00\nhint: e\\x07\n"
 
 
-@pytest.mark.parametrize(("terminal", "said"), [(True, 1), (False, 0)])
-def test_who_watches_is_told_that_libraries_are_loaded(monkeypatch, capsys, terminal, said):
-    monkeypatch.setattr(console, "_LOADING_S", 0.0)
-    monkeypatch.setattr(console, "_is_terminal", lambda stream: terminal)
-    with console.loading():
+@pytest.fixture
+def waiting(monkeypatch):
+    """A line that is due at once on a terminal, and what waits for it."""
+    monkeypatch.setattr(console, "_waiting", console._Waiting())
+    monkeypatch.setattr(console, "_FIRST_WORD_S", 0.0)
+    monkeypatch.setattr(console, "_is_terminal", lambda stream: True)
+
+    def timers():
         for thread in threading.enumerate():
             if isinstance(thread, threading.Timer):
                 thread.join()
-    assert capsys.readouterr().err.count("loading libraries") == said
+
+    return timers
+
+
+def test_who_watches_is_told_what_goes_on_until_there_is_output(waiting, capsys):
+    console.waiting("loading libraries")
+    waiting()
+    assert capsys.readouterr().err == "\rloading libraries …"
+    console.waiting("a network")
+    assert capsys.readouterr().err == "\ra network …" + 8 * " "
+    console.note("it is there")
+    assert capsys.readouterr().err == "\r" + 11 * " " + "\rit is there\n"
+    console.waiting("nothing more")
+    console.data("a result")
+    waiting()
+    assert capsys.readouterr() == ("a result\n", "")
+
+
+def test_what_answers_at_once_says_nothing_before(waiting, monkeypatch, capsys):
+    monkeypatch.setattr(console, "_FIRST_WORD_S", 3600.0)
+    console.waiting("loading libraries")
+    console.data("a result")
+    waiting()
+    assert capsys.readouterr() == ("a result\n", "")
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_nobody_is_told_to_wait_who_cannot_see_it_go(waiting, monkeypatch, capsys, quiet):
+    monkeypatch.setattr(console, "_is_terminal", lambda stream: quiet)
+    console.configure(quiet=quiet)
+    try:
+        console.waiting("loading libraries")
+        waiting()
+    finally:
+        console.configure(quiet=False)
+    assert capsys.readouterr() == ("", "")
