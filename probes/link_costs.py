@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from probes.columns import Floats, Ints
+import numpy as np
+
+from probes.columns import Floats, Ints, Mask
 from probes.numbers import LEAST_BETA_S_PER_BYTE
 
 __all__ = ["HostCopies", "HostMemory", "Links", "Profile", "ProfiledRank", "SharedPort"]
@@ -40,6 +42,7 @@ class Links:
     alpha + beta·bytes; ``samples`` how many messages or trains were timed. ``flags`` holds words joined
     by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric, nonlinear (a knee between
     sizes), noisy, unsound (no fit that holds), retested (measured again, alone), contended (faster alone),
+    preempted (an end waited for a core whenever latency was measured, so that alpha is an upper limit),
     inferred (not measured: the topology declares it alike with a link that was, whose values it has).
     """
 
@@ -56,6 +59,10 @@ class Links:
     residual: Floats
     samples: Ints
     flags: tuple[str, ...]
+
+    def flagged(self, word: str) -> Mask:
+        """The rows that have this flag."""
+        return np.array([word in words.split(",") for words in self.flags], dtype=np.bool_)
 
 
 @dataclass(frozen=True)

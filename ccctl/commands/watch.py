@@ -59,6 +59,8 @@ FILES = (
 
 _MOST_SHARE = 0.99
 _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.1, 1e9
+# So many suspects are measured again one at a time: some seconds.
+_MOST_ALONE = 32
 
 
 def watch(
@@ -218,6 +220,8 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float, tu
             pairs=wanted,
             budget_s=budget_s,
             ports=False,
+            # What is measured again shall not be disturbed by what is measured at the same time.
+            alone=pairs is not None and len(pairs) <= _MOST_ALONE,
             device="cuda" if on_gpus else "process",
             wait_s=wait_s,
             turn=turn,

@@ -35,6 +35,8 @@ def say_found(asked: Asked, found: Found) -> None:
     drift, source = found.verdict.drift, asked.baseline.source
     if drift.unmeasured:
         console.note(f"{plural(drift.unmeasured, 'link')} of {source} were not measured in the time")
+    for change in drift.doubtful:
+        console.note(f"{change.told}: does not count, as an end waited for a core all the while")
     if not found.drifted:
         links = plural(drift.compared, "link")
         console.data(f"no drift: {links} as good as in {source}, within {_tolerance(asked)}")

@@ -37,8 +37,9 @@ __all__ = ["Asked", "Deadline", "Found", "Measure", "Outcome", "looked", "replan
 # Measures the links between some pairs of ranks, or all, within so many seconds.
 Measure = Callable[["Sequence[Pair] | None", float], "Profile"]
 
-# A change of latency stands only where it costs the collective so much.
-_MATTERS = 1.01
+# A change of latency stands only where it costs the collective as much as the least loss of bandwidth that
+# is told costs a link: below that nobody drains a node.
+_MATTERS = 1 / (1 - EFFECT)
 # So many changes, the largest first, have their cost told.
 _MOST_COSTS = 8
 _LEAST_BUDGET_S = 1.0
@@ -153,9 +154,10 @@ def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
     began_s = time.monotonic()
     now = measure(None, asked.budget_s)
     found = _judged(asked, history, current, now, at_s)
-    if found.standing and not found.verdict.drift.gone:
+    suspects = [*(one.change for one in found.standing), *found.verdict.drift.doubtful]
+    if suspects and not found.verdict.drift.gone:
         left_s = max(_LEAST_BUDGET_S, asked.budget_s - (time.monotonic() - began_s))
-        pairs = dict.fromkeys(pair for one in found.standing for pair in one.change.links)
+        pairs = dict.fromkeys(pair for change in suspects for pair in change.links)
         now = better_of(now, measure(tuple(pairs), left_s))
         found = _judged(asked, history, current, now, at_s)
     costs = [_cost(asked, now, one.change) for one in found.standing[:_MOST_COSTS]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +20,9 @@ from probes.sampling.samples import Place, Samples
 from probes.sharing.contention import disturbed, held_up
 from probes.sharing.model import Share, is_of, ports
 from probes.statistics.fit import LinkFit
+from probes.wording import plural
 
-__all__ = ["Fits", "assemble", "still_slow", "to_retest", "unsettled", "waiting"]
+__all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
 
 _LARGEST_RESIDUAL = 0.25
 # Beyond this, what slowed a link down is gone as soon as it is alone: it shares something.
@@ -113,6 +115,7 @@ class Fits:
         )
         found["nonlinear"] = [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
         found["noisy"] = outliers.noisy(self.column(""), self.column("_median"), self.column("_high"))
+        found["preempted"] = [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)]
         return {**found, "retested": self.retested, "contended": list(self.contended)}
 
     def leaves_its_host(self, row: int) -> bool:
@@ -163,6 +166,12 @@ def unsettled(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 def waiting(samples: Samples, places: Sequence[Place]) -> list[Pair]:
     """The links held up in company that were not measured alone."""
     return held_up(Fits(samples, places).between_hosts, samples)
+
+
+def preempted(samples: Samples, places: Sequence[Place]) -> list[Pair]:
+    """The links, one of both ways, whose latency may be that of getting a core."""
+    fits = Fits(samples, places)
+    return sorted({(min(pair), max(pair)) for pair in (fits.pairs[row] for row in fits.rows["preempted"])})
 
 
 def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
@@ -293,6 +302,8 @@ def _findings(fits: Fits) -> tuple[str, ...]:
         ("without a sound fit (the time of whole transfers stands instead)", fits.rows["unsound"], beta),
     ]
     found = [part.text for part in fits.slow]
+    if late := fits.rows["preempted"]:
+        found.append(_preempted([fits.pairs[row] for row in late], fits.places))
     if fits.doubtful:
         count = f"{len(fits.doubtful)} {'link' if len(fits.doubtful) == 1 else 'links'}"
         found.append(f"{count} looked slow, but there was no time to measure again: not reported")
@@ -303,6 +314,20 @@ def _findings(fits: Fits) -> tuple[str, ...]:
             ]
             found.append(outliers.describe(what, worst))
     return tuple(found)
+
+
+def _preempted(pairs: Sequence[Pair], places: Sequence[Place]) -> str:
+    """What is told of links whose ends waited for a core, and which of their hosts have too few."""
+    here = Counter(place.host for place in places)
+    cores = {place.host: place.cores for place in places}
+    hosts = dict.fromkeys(places[rank].host for pair in pairs for rank in pair)
+    few = [f"{here[host]} ranks on host {host}, which has {plural(cores[host], 'core')}" for host in hosts]
+    few = [text for host, text in zip(hosts, few, strict=True) if here[host] > cores[host]]
+    why = ", ".join(few) or "something else runs on their hosts"
+    return (
+        f"latency of {plural(len(pairs), 'link')} is an upper limit, as an end waited for a core "
+        f"all the while: {why}"
+    )
 
 
 def _times(name: str, times: float) -> str:

@@ -27,13 +27,20 @@ _COLUMNS: dict[Quantity, tuple[str, ...]] = {
 def better_of(first: Profile, again: Profile) -> Profile:
     """``first``, with the costs of each link from ``again`` where they are lower, beta and alpha apart.
 
-    A disturbance only ever slows a link down, so the better of two values is nearer to what it can do.
+    A disturbance only ever slows a link down, so the better of two values is nearer to what it can do. One
+    look in which no end waited for a core is enough to tell what the latency is.
     """
     rows = matched(first, again)
     one, other = first.links, again.links
     faster = (rows >= 0) & (other.beta_median_s_per_byte[rows] < one.beta_median_s_per_byte)
     sooner = (rows >= 0) & (other.alpha_median_s[rows] < one.alpha_median_s)
     links = _taken(one, other, rows, {"bandwidth": faster, "latency": sooner})
+    undisturbed = (rows >= 0) & ~other.flagged("preempted")[rows]
+    flags = tuple(
+        ",".join(word for word in words.split(",") if word != "preempted") if clear else words
+        for words, clear in zip(one.flags, undisturbed.tolist(), strict=True)
+    )
+    links = replace(links, flags=flags)
     seconds = round(first.seconds + again.seconds, 3)
     return replace(first, links=links, seconds=seconds, rounds=first.rounds + again.rounds)
 

@@ -122,6 +122,9 @@ class Change:
 class Drift:
     """What changed; ranks ``gone`` and ``new``; how many links were ``compared``.
 
+    ``doubtful`` are latencies that rose, but an end of each link waited for a core whenever they were
+    measured: that tells of the host's load, and nothing of the link.
+
     ``unmeasured`` links of the baseline are between ranks that are still there, but were not measured
     now; ``added`` ones were not measured in the baseline.
     """
@@ -132,6 +135,7 @@ class Drift:
     compared: int
     unmeasured: int
     added: int
+    doubtful: tuple[Change, ...] = ()
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -144,6 +148,10 @@ class Drift:
         """What else is different."""
         found = [str(change) for change in self.changes if not change.worse]
         found += [f"{name} is not in the baseline" for name in self.new]
+        found += [
+            f"{change.told}: does not count, an end waited for a core all the while"
+            for change in self.doubtful
+        ]
         if self.unmeasured:
             found.append(f"{self.unmeasured} links of the baseline were not measured now")
         if self.added:
@@ -158,13 +166,15 @@ def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_
     rows = np.flatnonzero(row_now >= 0)
     there = {before_of[place] for place in before_of if place in now_of}
     between_same = sum(src in there and dst in there for src, dst in _pairs(baseline.links))
+    changes = list(_changes(baseline, now, rows, row_now[rows], sensitivity)) if len(rows) else []
     return Drift(
-        changes=tuple(_changes(baseline, now, rows, row_now[rows], sensitivity)) if len(rows) else (),
+        changes=tuple(change for change, counts in changes if counts),
         gone=_named(before_of, now_of),
         new=_named(now_of, before_of),
         compared=len(rows),
         unmeasured=between_same - len(rows),
         added=len(now.links.src) - len(rows),
+        doubtful=tuple(change for change, counts in changes if not counts),
     )
 
 
@@ -222,8 +232,8 @@ def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int])
 
 def _changes(
     baseline: Profile, now: Profile, before: Indices, after: Indices, sensitivity: Sensitivity
-) -> Iterator[Change]:
-    """The changes between the rows ``before`` of the baseline and the rows ``after`` of now."""
+) -> Iterator[tuple[Change, bool]]:
+    """The changes between rows ``before`` of the baseline and ``after`` of now, and whether they count."""
     old, new = baseline.links, now.links
     pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
     judge = _Judge(pairs, [entry.host for entry in now.ranks], before, sensitivity)
@@ -238,6 +248,7 @@ def _changes(
         np.maximum([old.alpha_s[before], new.alpha_s[after]], _NO_ALPHA_S),
         np.maximum([old.alpha_median_s[before], new.alpha_median_s[after]], _NO_ALPHA_S),
         np.hypot(sigmas(old, "latency")[before], sigmas(new, "latency")[after]),
+        new.flagged("preempted")[after],
     )
 
 
@@ -258,20 +269,28 @@ class _Judge:
     rows: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     sensitivity: Sensitivity = BETWEEN_TWO
 
-    def changes(self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats) -> Iterator[Change]:
-        """The changes of one quantity, given as rows (before, now) of the links."""
+    def changes(
+        self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats, unsure: Mask | None = None
+    ) -> Iterator[tuple[Change, bool]]:
+        """The changes of one quantity, given as rows (before, now) of the links, and whether they count.
+
+        No change for the worse does of links that are ``unsure``.
+        """
         at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
         # The smaller of both; none where they disagree on the direction.
         smaller = np.sign(at_best) * np.minimum(np.abs(at_best), np.abs(in_middle))
         moved = floats(np.where(at_best * in_middle > 0, smaller, 0.0))
         allowed, limit_of_all = self._allowed(quantity, moved, best[0], sigma)
         matters = np.abs(best[1] - best[0]) > (_LEAST_ALPHA_S if quantity == "latency" else 0.0)
-        for what, rows in self.grouped(moved, (np.abs(moved) > allowed) & matters, limit_of_all, matters):
-            limit = limit_of_all if len(rows) == len(self.pairs) else np.median(allowed[rows])
-            before, now = (float(np.median(values[rows])) for values in best)
-            ratio = float(np.exp(np.copysign(limit, now - before)))
-            links, own = tuple(self.pairs[row] for row in rows), tuple(self.rows[rows].tolist())
-            yield Change(what, quantity, before, now, ratio, links, own)
+        worse = moved < 0 if quantity == "bandwidth" else moved > 0
+        doubtful = worse & (np.zeros_like(worse) if unsure is None else unsure)
+        for counts, these in ((True, matters & ~doubtful), (False, matters & doubtful)):
+            for what, rows in self.grouped(moved, (np.abs(moved) > allowed) & these, limit_of_all, these):
+                limit = limit_of_all if len(rows) == len(self.pairs) else np.median(allowed[rows])
+                before, now = (float(np.median(values[rows])) for values in best)
+                ratio = float(np.exp(np.copysign(limit, now - before)))
+                links, own = tuple(self.pairs[row] for row in rows), tuple(self.rows[rows].tolist())
+                yield Change(what, quantity, before, now, ratio, links, own), counts
 
     def _allowed(
         self, quantity: Quantity, moved: Floats, before: Floats, sigma: Floats

@@ -152,8 +152,10 @@ def begun(baseline: Profile) -> History:
 def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> History:
     """``history`` with what ``now`` measured of the links of ``baseline``.
 
-    The oldest runs beyond the bound go. Values are rounded to five digits.
+    The oldest runs beyond the bound go. Values are rounded to five digits. A latency whose ends waited for
+    cores is that of the host's load: it counts as not measured.
     """
+    alpha_s = np.where(now.links.flagged("preempted"), 0.0, now.links.alpha_s)
     rows = matched(baseline, now)
     kept = max(_FEWEST_RUNS, min(MOST_RUNS, _MOST_VALUES // max(1, history.links)))
 
@@ -167,7 +169,7 @@ def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> 
         # A clock may have been set back.
         at_s=floats([*history.at_s, max(at_s, last_s)][-kept:]),
         beta_s_per_byte=appended(history.beta_s_per_byte, now.links.beta_s_per_byte),
-        alpha_s=appended(history.alpha_s, now.links.alpha_s),
+        alpha_s=appended(history.alpha_s, floats(alpha_s)),
     )
 
 

@@ -26,11 +26,11 @@ _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 class Effort:
     """How long to look, and at what: ``quick`` is fewer passes and strides 1, 2, 4, …
 
-    ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the
-    seconds for everything; ``ports`` says whether shared ports are tried (None: where it is cheap);
-    ``device`` whether ranks are GPUs ("auto": where there are any); ``wait_s`` how long another
-    measurement on the same hosts is waited for. Of several looks each has a ``turn`` of its own: it begins
-    with other rounds, so that what does not fit into the budget is not the same each time. With a
+    ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the seconds for
+    everything; ``ports`` says whether shared ports are tried (None: where it is cheap); ``device`` whether
+    ranks are GPUs ("auto": where there are any); ``wait_s`` how long another measurement on the same hosts is
+    waited for; ``alone`` measures one link at a time. Of several looks each has a ``turn`` of its own: it
+    begins with other rounds, so that what does not fit into the budget is not the same each time. With a
     ``topology``, called ``topology_name``, rounds are over hosts, and what it declares alike is measured by
     samples.
     """
@@ -42,6 +42,7 @@ class Effort:
     ports: bool | None = None
     device: DeviceChoice = "auto"
     wait_s: float = 0.0
+    alone: bool = False
     turn: int = 0
     topology: Topology | None = None
     topology_name: str = ""

@@ -11,7 +11,7 @@ import numpy as np
 
 from probes.link_costs import HostCopies, HostMemory
 from probes.live.memory_speed import memory_speed
-from probes.profiling.assemble import Fits, still_slow, to_retest, unsettled, waiting
+from probes.profiling.assemble import Fits, preempted, still_slow, to_retest, unsettled, waiting
 from probes.profiling.budget import Cost, Plan, fitted
 from probes.profiling.instances import Instances, Spread
 from probes.profiling.options import PASSES, Effort
@@ -49,6 +49,8 @@ class Steps:
         cores_of = {place.host: place.cores for place in places}
         nic_of = [place.nic for place in places]
         self._cut: Waves = lambda pairs: waves(pairs, host_of, cores_of, nic_of)
+        if effort.alone:
+            self._cut = lambda pairs: [[pair] for pair in pairs]
         self._most_retests = 2 * len(places) + 16
 
     def passes(self, plan: Plan) -> tuple[int, Samples]:
@@ -107,7 +109,8 @@ class Steps:
 
         Where they are too many for that, first again in company: most were disturbed only once. What was
         disturbed even alone, or stands out only now, follows; then, a last time, single links that are
-        still slow: of so many, some are disturbed twice.
+        still slow: of so many, some are disturbed twice. Links whose ends waited for cores are measured
+        alone, too.
         """
         chosen = self._on_every_rank(to_retest, samples)
         for number in range(1, _MORE_PASSES + 1):
@@ -121,7 +124,8 @@ class Steps:
                 found.add(self._prober.beta(wave, step) or Samples())
             self._add(found, samples)
             chosen = self._on_every_rank(to_retest, samples)
-        self._alone(chosen[: self._most_retests], samples)
+        late = self._on_every_rank(preempted, samples)
+        self._alone(list(dict.fromkeys([*chosen, *late]))[: self._most_retests], samples)
         for _ in range(_MORE_TIMES_ALONE):
             self._alone(self._on_every_rank(unsettled, samples)[: self._most_retests], samples)
         self._alone(self._on_every_rank(still_slow, samples), samples)

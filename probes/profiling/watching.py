@@ -95,7 +95,8 @@ def judged(
     A link has drifted where it lost more than ``share`` of its bandwidth; without one where it lost more than
     8 % and more than noise explains: that of both profiles, and that from run to run, but never two thirds.
     Latency is always judged by noise, from a quarter on. Only changes for the worse that ``matters`` accepts
-    stand. What stood before does so until it is half way back, so that it does not flap.
+    stand. What stood before does so until it is half way back, so that it does not flap. A latency whose ends
+    waited for cores is doubtful: it neither stands nor has recovered.
     """
     after = runs.with_run(history, baseline, now, at_s)
     least: dict[Quantity, float] = {
@@ -110,15 +111,17 @@ def judged(
         changes = [change for change in by_share.changes if change.quantity == "bandwidth"]
         changes += [change for change in by_noise.changes if change.quantity == "latency"]
         drift = replace(by_noise, changes=tuple(changes))
+    drift = replace(drift, doubtful=tuple(change for change in drift.doubtful if matters(change)))
     worse = [change for change in drift.changes if change.worse and matters(change)]
     standing, recovered = [], []
     for quantity in _QUANTITIES:
         since_s = history.since_s(quantity)
         mine = [change for change in worse if change.quantity == quantity]
         told = _rows_of(mine)
+        unsure = _rows_of([change for change in by_noise.doubtful if change.quantity == quantity])
         standing += [_standing(change, since_s, past[quantity], at_s) for change in mine]
         back = np.flatnonzero((since_s > 0) & (matched(baseline, now) >= 0))
-        gone = [row for row in back.tolist() if row not in told]
+        gone = [row for row in back.tolist() if row not in told and row not in unsure]
         recovered += _recoveries(quantity, gone, baseline, now, since_s)
         after = _with_since(after, quantity, told, set(gone), at_s)
     return Verdict(drift, tuple(standing), tuple(recovered), after)

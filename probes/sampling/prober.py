@@ -12,6 +12,7 @@ from probes.sampling import cuda_copies, latency, packet_trains
 from probes.sampling.cuda_copies import GpuEnd
 from probes.sampling.packet_trains import Train
 from probes.sampling.rounds import Pair
+from probes.sampling.run_queue import waited_s
 from probes.sampling.samples import Samples
 
 __all__ = ["Dose", "Flow", "Prober"]
@@ -67,6 +68,9 @@ class Prober:
             return None
         found = Samples()
         for first, second in wave:
+            if self.rank not in (first, second):
+                continue
+            began_s, before_s = time.perf_counter(), waited_s()
             if self.rank == first:
                 self._progress.waiting(second, step)
                 if self.gpu and second in self._near:
@@ -75,13 +79,16 @@ class Prober:
                 else:
                     balls = latency.round_trips(self.comm, second, share * self.dose.pingpong_s)
                     found.round_trips_s[first, second] = balls.tolist()
-            elif self.rank == second:
+            else:
                 self._progress.waiting(first, step)
                 if self.gpu and first in self._near:
                     cuda_copies.lend(self.comm, first, self.gpu)
                     found.round_trips_s[first, second] = self._copied_twice(self.gpu, first)
                 else:
                     latency.answer(self.comm, first)
+            me, peer = (first, second) if self.rank == first else (second, first)
+            took_s = max(time.perf_counter() - began_s, 1e-9)
+            found.waited[me, peer] = [(waited_s() - before_s) / took_s]
         self._keep(found)
         return found
 

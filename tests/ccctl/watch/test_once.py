@@ -14,6 +14,7 @@ from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.profiling.drift import compare
 from synth.check.schedule import check
 from synth.networks.measured import from_profile
 from synth.stages import synthesize
@@ -22,12 +23,12 @@ HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 PAIRS = list(itertools.permutations(range(4), 2))
 
 
-def profile(share=None, *, seed=0, pairs=PAIRS):
-    """Links of 100 MB/s between hosts of a NIC each, those in ``share`` of less."""
+def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=()):
+    """Links of 100 MB/s between hosts of a NIC each, those in ``share`` of less, others ``late``."""
     rng = np.random.default_rng(seed)
     beta = np.array([1e-8 / (share or {}).get(pair, 1.0) for pair in pairs])
     beta *= np.exp(rng.uniform(-0.02, 0.02, len(pairs)))
-    alpha = np.full(len(pairs), 20e-6)
+    alpha = np.array([(late or {}).get(pair, 20e-6) for pair in pairs])
     links = Links(
         ints([src for src, _ in pairs]),
         ints([dst for _, dst in pairs]),
@@ -35,7 +36,7 @@ def profile(share=None, *, seed=0, pairs=PAIRS):
         *(floats(beta * times) for times in (1.0, 1.02, 1.05, 0.99, 1.01)),
         floats(np.zeros(len(pairs))),
         ints(np.full(len(pairs), 30)),
-        ("",) * len(pairs),
+        tuple("preempted" if pair in preempted else "" for pair in pairs),
     )
     ports = tuple(
         SharedPort(f"{host} {way}", tuple(row for row, pair in enumerate(pairs) if pair[end] == rank), "nic")
@@ -74,15 +75,15 @@ class Watch:
         self.slow = {self.pair: 0.5}
         self.name = " → ".join(HOSTS[rank] for rank in self.pair)
 
-    def run(self, share=None, *, deadline=None, again=None):
-        """(what was found, what was decided) where links are as ``share`` says."""
+    def run(self, share=None, *, deadline=None, again=None, **how):
+        """(what was found, what was decided) where links are as ``share`` says, and ``again`` once more."""
         self.runs += 1
         self.measured = []
 
         def measure(pairs, budget_s):
             self.measured.append(pairs)
             now = share if pairs is None or again is None else again
-            return profile(now, seed=10 * self.runs + len(self.measured), pairs=pairs or PAIRS)
+            return profile(now, seed=10 * self.runs + len(self.measured), pairs=pairs or PAIRS, **how)
 
         at_s = 1e9 + 60.0 * self.runs
         with opened(str(self.folder)) as folder:
@@ -157,6 +158,33 @@ def test_a_disturbance_that_is_gone_when_it_is_measured_again_is_nothing(watch):
     found, _ = watch.run(watch.slow, again={})
     assert (found.standing, found.events) == ((), ())
     assert watch.files()["current.json"] == watch.asked.given.content
+
+
+@pytest.mark.parametrize(("late_s", "times", "told"), [(300e-6, 1.03, 0), (2e-3, 1.24, 1)])
+def test_a_latency_counts_only_where_it_costs_the_schedule_as_much_as_lost_bandwidth(
+    watch, late_s, times, told
+):
+    found, outcome = watch.run(late={watch.pair: late_s})
+    assert [one.change.quantity for one in found.standing] == ["latency"] * told
+    assert watch.measured == [None, (watch.pair,)][: 1 + told]
+    change = compare(profile(), found.now).changes[0]
+    assert once._cost(watch.asked, found.now, change) == pytest.approx(times, abs=0.01)
+    assert (outcome.plan is not None) == told
+
+
+def test_a_latency_of_ranks_that_wait_for_cores_is_a_note_and_no_drift(watch):
+    found, outcome = watch.run(late={watch.pair: 2e-3}, preempted={watch.pair})
+    assert (found.drifted, found.events, outcome.plan) == (False, (), None)
+    (change,) = found.verdict.drift.doubtful
+    assert (change.what, change.quantity) == (watch.name, "latency")
+    assert watch.measured == [None, (watch.pair,)]
+    # Nor does it enter into what the link is known to vary by.
+    assert json.loads(watch.files()["history.json"])["body"]["alpha_s"][PAIRS.index(watch.pair)] == 0
+
+
+def test_a_halved_link_is_found_whatever_its_ranks_wait_for(watch):
+    found, _ = watch.run(watch.slow, preempted={watch.pair})
+    assert [(one.change.what, one.change.quantity) for one in found.standing] == [(watch.name, "bandwidth")]
 
 
 def test_a_gain_that_is_too_small_leaves_the_schedule(watch, asked):

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from probes.profiling.assemble import assemble, to_retest
+from probes.profiling.assemble import assemble, preempted, to_retest
 from probes.profiling.instances import Instances
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples
@@ -38,6 +38,22 @@ def test_a_profile_holds_what_was_timed():
     assert profile.links.flags == ("",) * 6
     assert profile.findings == ()
     assert (profile.library, profile.rounds) == ("Some MPI 1.0", 3)
+
+
+def test_a_latency_is_flagged_where_an_end_waited_for_a_core_in_every_look():
+    found = samples(3)
+    found.waited = {(0, 1): [0.4, 0.5], (1, 0): [0.0, 0.1], (0, 2): [0.5, 0.01], (2, 0): [0.0, 0.03]}
+    assert preempted(found, [Place("a", 2)] * 3) == []
+    for pair in ((0, 1), (0, 2)):
+        found.round_trips_s[pair] = [4e-3, 5e-3, 9e-3]
+    assert preempted(found, [Place("a", 2)] * 3) == [(0, 1)]
+    profile = assembled(found, [Place("a", 2)] * 3)
+    ends = zip(profile.links.src.tolist(), profile.links.dst.tolist(), profile.links.flags, strict=True)
+    assert [(src, dst) for src, dst, words in ends if words == "preempted"] == [(0, 1), (1, 0)]
+    assert profile.findings == (
+        "latency of 2 links is an upper limit, as an end waited for a core all the while: 3 ranks on host a, "
+        "which has 2 cores",
+    )
 
 
 def test_a_slow_link_is_flagged_told_and_measured_again():

@@ -99,6 +99,19 @@ def test_latency_drifts_too(alpha_s, told):
     assert [text.partition(": l")[0] for text in found.findings] == ["all 30 links"][:told]
 
 
+def test_a_latency_whose_ends_waited_for_cores_is_a_note():
+    now = profile(seed=1, alpha_s=15e-6)
+    links = dataclasses.replace(now.links, flags=("noisy,preempted", *now.links.flags[1:]))
+    found = compare(profile(), dataclasses.replace(now, links=links))
+    assert all("gpu0 → gpu1" not in text for text in found.findings)
+    assert found.findings
+    (note,) = found.notes
+    assert note.startswith("gpu0 → gpu1: latency 4.75 → 16.7 us")
+    assert note.endswith("does not count, an end waited for a core all the while")
+    better = compare(dataclasses.replace(now, links=links), profile())
+    assert (better.findings, better.doubtful) == ((), ())
+
+
 def test_a_latency_of_nothing_that_doubles_is_no_finding():
     assert compare(profile(alpha_s=0.7e-6), profile(alpha_s=2.0e-6, seed=1)).findings == ()
     assert compare(profile(alpha_s=0.0), profile(alpha_s=1e-6, seed=1)).findings == ()

@@ -1,5 +1,6 @@
 """What a watch names: links that did not change never, a halved link always, and small changes that last."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -206,8 +207,6 @@ def test_wander_is_that_of_the_runs_and_not_moved_by_a_change_of_the_level():
     ],
 )
 def test_what_contradicts_itself_is_a_problem(changed, said):
-    import dataclasses
-
     found = dataclasses.replace(begun(profile()), **changed).problems()
     assert any(problem.startswith(said) for problem in found), found
 
@@ -220,6 +219,17 @@ def test_the_better_of_two_measurements_is_taken_link_by_link():
     assert found.beta_s_per_byte[0] == pytest.approx(2e-10)
     assert found.alpha_s[ONE] == 5e-6
     assert found.alpha_s[-1] == 10e-6
+
+
+@pytest.mark.parametrize(("first", "second", "both"), [(True, True, True), (True, False, False)])
+def test_one_undisturbed_look_is_enough_to_trust_a_latency(first, second, both):
+    looks = []
+    for preempted in (first, second):
+        found = profile()
+        flags = ("noisy,preempted" if preempted else "noisy",) * len(PAIRS)
+        looks.append(dataclasses.replace(found, links=dataclasses.replace(found.links, flags=flags)))
+    assert better_of(*looks).links.flagged("preempted").tolist() == [both] * len(PAIRS)
+    assert better_of(*looks).links.flagged("noisy").all()
 
 
 def test_only_what_changed_is_brought_up_to_date():
