@@ -221,11 +221,24 @@ class Ranks:
             if status.peer is not None:
                 waits.setdefault(status.peer, []).append(rank)
         together = waits.pop(-1, [])
+        peers = {rank: status.peer for rank, (_, status) in now.items()}
+        pairs = [(rank, peer) for rank, peer in sorted(peers.items()) if peer is not None and rank < peer]
+        pairs = [(rank, peer) for rank, peer in pairs if peers.get(peer) == rank]
+        for rank, peer in pairs:
+            waits[peer].remove(rank)
+            waits[rank].remove(peer)
+        waits = {peer: ranks for peer, ranks in waits.items() if ranks}
         lines = [f"{plural(len(now), 'rank')}, {sum(map(len, waits.values()))} waiting for another"]
         for peer, ranks in sorted(waits.items(), key=lambda entry: -len(entry[1]))[:_MOST_AWAITED]:
             whom = f"rank {peer}" + (f" on {now[peer][0]}" if peer in now else "")
             who = f"rank {ranks[0]} waits" if len(ranks) == 1 else f"{len(ranks)} ranks wait"
             lines.append(f"{who} for {whom}: {now[ranks[0]][1].step}")
+        for rank, peer in pairs[:_MOST_AWAITED]:
+            hosts = dict.fromkeys((now[rank][0], now[peer][0]))
+            step = max(now[rank][1].step, now[peer][1].step, key=len)
+            lines.append(f"ranks {rank} and {peer}, with each other on {' and '.join(hosts)}: {step}")
+        if len(pairs) > _MOST_AWAITED:
+            lines.append(f"{plural(len(pairs) - _MOST_AWAITED, 'more pair')}, with each other")
         if together:
             who = f"rank {together[0]}" if len(together) == 1 else f"{len(together)} ranks"
             lines.append(f"{who}, with all others: {now[together[0]][1].step}")

@@ -208,6 +208,7 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float, tu
     """A function that measures some pairs of ranks, or all, within a budget."""
     from probes.profiling.options import Effort
     from probes.sampling.pairs_file import Wanted, WantedPairs
+    from probes.wording import plural
 
     on_gpus = asked.baseline.body.transport == "cuda"
 
@@ -226,7 +227,8 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float, tu
             wait_s=wait_s,
             turn=turn,
         )
-        return Measurement(effort, world, deadline.left_s()).result()
+        label = "watch" if pairs is None else f"watch, {plural(len(pairs), 'suspect')} again"
+        return Measurement(effort, world, deadline.left_s(), label=label).result()
 
     return measure
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from probes.sampling.packet_trains import is_buffered
+from probes.sampling.packet_trains import is_buffered, is_slow
 from probes.sampling.samples import Samples
 
 if TYPE_CHECKING:
@@ -79,8 +79,10 @@ class LinksLive:
             if pair in found and (sizes := found[pair].comparable()):
                 small, large = min(sizes), max(sizes)
                 seconds = min(sizes[large]) - (min(sizes[small]) if small < large else 0.0)
-                told = seconds > 0 and not is_buffered(large)
-                return 1e-9 * (large - small * (small < large)) / seconds if told else None
+                pace_s_per_byte = seconds / (large - small * (small < large))
+                # A buffered message tells the pace of slow links alone.
+                told = seconds > 0 and (not is_buffered(large) or is_slow(pace_s_per_byte))
+                return 1e-9 / pace_s_per_byte if told else None
         return None
 
     def _between(self, src: int, dst: int) -> str:

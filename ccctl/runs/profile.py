@@ -27,13 +27,15 @@ _STALL_S = 15.0
 class Measurement:
     """One measurement of the links of ``world``: its result, or what there is of it when it was cut short.
 
-    ``missing`` are the hosts that were left out as they cannot be reached, each with the reason.
+    ``missing`` are the hosts that were left out as they cannot be reached, each with the reason. ``label`` is
+    what its progress bar is called.
     """
 
     effort: Effort
     world: World
     timeout_s: float | None
     missing: dict[str, str] = field(default_factory=dict)
+    label: str = "profile"
     _pieces: list[Any] = field(default_factory=list)
     _began_s: float = field(default_factory=time.monotonic)
 
@@ -78,7 +80,7 @@ class Measurement:
             _TASK,
             self.effort,
             world,
-            label="profile",
+            label=self.label,
             timeout_s=timeout_s,
             stall_s=_STALL_S,
             keep=keep,

@@ -255,6 +255,8 @@ class Steps:
         # However short the budget is: without a single link there is no profile.
         deadline_s, self._prober.deadline_s = self._prober.deadline_s, float("inf")
         first = self._cut(plan.rounds[0])
+        # Of one pass, as far as is known: no bar shall be full before it.
+        self._prober.expect(2 * len(first) * len(plan.rounds))
         cost = []
         for probe, pairs in (
             (self._prober.alpha, self._cut(meetings(plan.rounds[:1])[0])),

@@ -122,6 +122,33 @@ def test_who_is_waited_for_comes_first():
     assert ranks.lines()[-1] == "rank 3 is lost: was killed"
 
 
+def test_ranks_that_are_at_work_with_each_other_share_a_line():
+    ranks = Ranks()
+    for rank, peer, step in ((0, 1, "train 2"), (1, 0, "trains"), (2, 0, "trains"), (3, 4, ""), (4, 3, "")):
+        ranks.heard(rank, f"gpu{rank // 2}", Status(1, 4, "", peer, step))
+    assert ranks.lines() == [
+        "5 ranks, 1 waiting for another",
+        "rank 2 waits for rank 0 on gpu0: trains",
+        "ranks 0 and 1, with each other on gpu0: train 2",
+        "ranks 3 and 4, with each other on gpu1 and gpu2: ",
+    ]
+    for rank in range(12):
+        ranks.heard(rank, "gpu0", Status(1, 4, "", rank ^ 1, "trains"))
+    assert ranks.lines()[0] == "12 ranks, 0 waiting for another"
+    assert ranks.lines()[-1] == "2 more pairs, with each other"
+
+
+@pytest.mark.parametrize(("gbs", "told"), [(0.0119, True), (5.0, False)])
+def test_small_messages_tell_the_rate_of_slow_links_alone(gbs, told):
+    from ccctl.runs.links_live import LinksLive
+    from probes.sampling.packet_trains import Trains
+    from probes.sampling.samples import Samples
+
+    live = LinksLive()
+    live.heard(Samples(trains={(0, 1): Trains({size: [size / gbs / 1e9] for size in (4096, 8192)}, [1e-10])}))
+    assert any("0 → 1" in line and str(gbs) in line for line in live.lines()) == told
+
+
 def test_links_are_told_slowest_first():
     from ccctl.runs.links_live import LinksLive
     from probes.profiling.task import Begun
