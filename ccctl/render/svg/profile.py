@@ -79,7 +79,8 @@ def heat_map(profile: Profile, width: int) -> Drawing:
         middle = (at + 0.5) * side
         if at % every == 0:
             number = name.split(" ")[0]
-            parts.append(text(number, left + middle, top - 8, anchor="middle"))
+            alarmed = "alarm" if cells.slow[:, at].mean() > 0.5 else "ink"
+            parts.append(text(number, left + middle, top - 8, anchor="middle", colour=alarmed))
         if at % max(1, int(13 // side) + 1) == 0:
             alarmed = "alarm" if cells.slow[at].mean() > 0.5 else "ink"
             said = fitted(name, left - 28)
@@ -133,12 +134,16 @@ def _inside(profile: Profile) -> Mask:
 
 
 def _typical(profile: Profile) -> Floats:
-    """For each link the median bandwidth of its kind, inside hosts or between them, in GB/s."""
+    """For each link the median bandwidth of its kind, inside hosts or between them, in GB/s.
+
+    Links flagged as slow do not count where there are others: of few hosts a slow one has half of all links.
+    """
     rate, inside = 1e-9 / profile.links.beta_s_per_byte, _inside(profile)
-    typical = np.ones(len(rate))
+    typical, slow = np.ones(len(rate)), _slow_rows(profile)
     for chosen in (inside, ~inside):
         if chosen.any():
-            typical[chosen] = np.median(rate[chosen])
+            counted = chosen & ~slow if (chosen & ~slow).any() else chosen
+            typical[chosen] = np.median(rate[counted])
     return typical
 
 
@@ -186,11 +191,12 @@ def _shade(share: float) -> str:
 
 def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[list[str], float]:
     """What colours and marks mean."""
-    rate, inside = 1e-9 / profile.links.beta_s_per_byte, _inside(profile)
+    typical, inside = _typical(profile), _inside(profile)
+    without = ", of those not flagged" if cells.slow.any() else ""
     entries = [(box(8, 0, 20, 12, colour=colour), f"{share:g}× the median") for share, colour in _SCALE]
     for what, chosen in (("inside hosts", inside), ("between hosts", ~inside)):
         if chosen.any():
-            entries.append(("", f"median {what}: {np.median(rate[chosen]):.3g} GB/s"))
+            entries.append(("", f"median {what}{without}: {typical[chosen][0]:.3g} GB/s"))
     if cells.slow.any():
         sign = stroke("M9 1h18v11h-18Z", "alarm") + "<path d='M8 0h7l-7 7Z' class='f-alarm'/>"
         entries.append((sign, "flagged as slow"))

@@ -1,8 +1,12 @@
 """A profile as pictures: the slow host stands out, and large clusters keep their slow links."""
 
+from dataclasses import replace
+
+import numpy as np
 from slow_host import profile_with_slow_host
 
 from ccctl.render.svg.profile import cluster, heat_map, slow_hosts
+from probes.columns import floats
 
 PROFILE = profile_with_slow_host()
 
@@ -19,6 +23,16 @@ def test_every_link_has_a_cell_and_flagged_ones_a_mark():
     flagged = sum("slow_sender" in words for words in PROFILE.links.flags)
     # One more corner is in the legend, inside its group.
     assert sum(part.startswith("<path") and "class='f-alarm'" in part for part in parts) == flagged == 20
+
+
+def test_links_are_compared_with_those_that_are_not_flagged():
+    """Of four hosts one that is slow both ways has half of all links: these are not what is usual."""
+    four = profile_with_slow_host(hosts=4, ranks_a_host=1)
+    slow = (four.links.src == 2) | (four.links.dst == 2)
+    flags = tuple(np.where(slow, "slow_sender", "").tolist())
+    links = replace(four.links, flags=flags, beta_s_per_byte=floats(1 / np.where(slow, 3e9, 10e9)))
+    told = [part for part in heat_map(replace(four, links=links), 960).parts if "of the median" in part]
+    assert {part.partition(" GB/s, ")[2][:4] for part in told} == {"1.00", "0.30"}
 
 
 def test_many_ranks_are_folded_by_host_and_the_slow_ones_stay():
