@@ -98,6 +98,11 @@ class Trials:
         slow = time.perf_counter() - self._started_s > _SLOW_S
         return request.jobs > 1 and len(rest) > 1 and (slow or rest_s > _WORTH_PROCESSES_S)
 
+    @property
+    def in_time(self) -> bool:
+        """Whether the request's time is not up."""
+        return time.perf_counter() < self._deadline_s()
+
     def _deadline_s(self) -> float:
         limit_s = self._request.time_limit_s
         return float("inf") if limit_s is None else self._begun_s + limit_s

@@ -40,10 +40,12 @@ __all__ = [
     "Plan",
     "Request",
     "cut",
+    "cut_again",
     "deliveries",
     "least_sends",
     "library_plans",
     "plans",
+    "smallest_bytes",
 ]
 
 SMALLEST_CHUNK_BYTES = 4096
@@ -75,8 +77,6 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
-# Methods that find something else in every cut; what others gain by finer chunks can be foretold.
-_SEARCHING = ("symmetric", "greedy", "forest")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # What methods that solve integer programs may take altogether, by name or where auto asks them.
@@ -214,6 +214,13 @@ def cut(request: Request, split: int) -> tuple[Collective, int]:
     return found, max(1, -(-request.size_bytes // least_bytes))
 
 
+def cut_again(request: Request, shape: Collective, parts: int) -> tuple[Collective, int]:
+    """The collective ``shape`` of the request with each chunk in so many parts, and the bytes of a part."""
+    if all(one.kind == "all_reduce" for one in request.asked):
+        return cut(replace(request, chunks=shape.chunks // len(request.asked) * parts), 1)
+    return cut(request, shape.chunks // request.shape().chunks * parts)
+
+
 @dataclass(frozen=True)
 class Plan:
     """One attempt: a method with its options, on a collective cut into chunks of so many bytes."""
@@ -224,10 +231,6 @@ class Plan:
     chunk_bytes: int
     options: dict[str, object]
     variant: int = 0
-
-    @property
-    def searches(self) -> bool:
-        return self.name in _SEARCHING
 
     def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
         """Whether auto had better not start a solver, after ``solving_s`` of solving.
@@ -383,7 +386,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
         found, chunk_bytes = cut(request, split)
         many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
         few = deliveries(found) <= _FEW_DELIVERIES
-        smallest = _smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES
+        smallest = smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES
         small = chunk_bytes < max(smallest / method.finer, _SMALLEST_EXCHANGED_BYTES)
         if split > 1 and (small or many):
             return
@@ -391,7 +394,7 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
         split *= method.step
 
 
-def _smallest_bytes(network: Network) -> float:
+def smallest_bytes(network: Network) -> float:
     """The smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
     In networks that queue, ranks are CPUs, and each message costs them time that alpha does not include.

@@ -23,9 +23,9 @@ from synth.portfolio.attempt_runner import Trials
 from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
+from synth.portfolio.refinement import Refinement
 from synth.portfolio.worker_pool import Crew, WorkerPools
 from synth.schedule import Bound, Outcome, Schedule
-from synth.scheduling.justification import justified
 from synth.simulation.schedule import replay
 
 __all__ = [
@@ -44,10 +44,8 @@ __all__ = [
 
 # What shares ports as schedules do not foresee takes up to so many times its time.
 _NEAR = 1.4
-# Which schedules are justified: the most sends, how far above the bound at least, and how far above the best.
-_MOST_JUSTIFIED = 150_000
-_AT_THE_BOUND = 0.005
-_JUSTIFIED_GAINS = 1.15
+# So near the bound nothing is refined.
+_AT_THE_BOUND = 1.005
 # Up to so many ranks most loops have little to do.
 _FEW_RANKS = 8
 
@@ -135,7 +133,7 @@ def _carried_out(
     keep: Callable[[Schedule], object] | None,
 ) -> tuple[Bound, ...]:
     """Hand the results of all plans that are worth it to ``choice``; the bounds with what solvers proved."""
-    solving_s = 0.0
+    solving_s, refinement = 0.0, Refinement(request)
     for done, plan in enumerate(tried):
         progress.update(done, len(tried), plan.name)
         if choice.optimal:
@@ -153,9 +151,6 @@ def _carried_out(
             choice.refuse(plan, trial.reason)
             continue
         schedule, time_s = trial.schedule, trial.time_s
-        if plan.searches and _worth_justifying(request, schedule, time_s, choice):
-            schedule = justified(schedule)
-            time_s = replay(schedule).time_s
         if keep is not None:
             keep(schedule)
         # Integer programs hold a port for as long as the link: no bound where the network queues.
@@ -165,14 +160,14 @@ def _carried_out(
             proven = (*proven, *schedule.outcome.bounds)
             choice.target_s = max(bound.time_s for bound in proven)
         choice.take(plan, schedule, time_s)
+        refinement.take(plan, schedule, time_s)
+    if request.method == "auto" and choice.ratio > _AT_THE_BOUND and trials.in_time:
+        progress.update(len(tried), len(tried), "refinement")
+        for time_s, plan, schedule in refinement.refined(choice.best_s, choice.target_s):
+            if keep is not None:
+                keep(schedule)
+            choice.take(plan, schedule, time_s)
     return proven
-
-
-def _worth_justifying(request: Request, schedule: Schedule, time_s: float, choice: Choice) -> bool:
-    """Whether justification may make the schedule the best one; CPU ranks do not keep so fine an order."""
-    near = choice.target_s * (1 + _AT_THE_BOUND) < time_s < _JUSTIFIED_GAINS * choice.best_s
-    orderly = request.method == "auto" and not request.network.queues
-    return orderly and near and schedule.sends <= _MOST_JUSTIFIED
 
 
 def _both(

@@ -33,7 +33,7 @@ _MOST_RANKS = 256
 # The most chunks into which a buffer is cut for the ways out of a rank, and for the ranks of a host.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
 # The most chunks in a row for each of these ways, and the most sends for which there is more than one.
-_MOST_LAPS, _MOST_SENDS = 32, 25_000
+_MOST_LAPS, _MOST_SENDS = 32, 10_000
 # As many powers of two as each rank of a host has chunks in a row, for each way.
 _LAPS_OF_SHARES = 6
 # Plans are compared with few chunks. Those within this factor of the best are made with all chunks: two of

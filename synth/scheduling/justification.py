@@ -7,80 +7,98 @@ chunk stays the same.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from probes.columns import Floats, Indices, floats, ints
-from synth.collective import collective
+from probes.columns import Floats, Indices, floats
+from synth.kernels.compiled import compiled
 from synth.schedule import Schedule
-from synth.scheduling.list_scheduling import line_up
-from synth.simulation.chunk_slots import touched
+from synth.scheduling.list_scheduling import in_order, line_up
+from synth.scheduling.precedence import Precedence, of_schedule
 from synth.simulation.schedule import replay
 
 __all__ = ["justified"]
 
-_MOST_PASSES = 8
+# After so many passes, or so many in a row without gain, the order is left as it is.
+_MOST_PASSES, _MOST_IN_VAIN = 8, 3
+# Up to so many sends a second order is begun with.
+_FEW_SENDS = 10_000
 
 
 def justified(schedule: Schedule) -> Schedule:
     """The same sends in the best order found; ``schedule`` itself if none is faster.
 
-    Schedules with addends or with streams are returned as they are. O(passes · sends · log sends).
+    Schedules with streams are returned as they are. O(passes · (sends + addends) · log sends).
     """
-    if schedule.exchanges or len(schedule.stream) or not schedule.sends:
+    if len(schedule.stream) or not schedule.sends:
         return schedule
-    network, shape = schedule.network, schedule.collective
-    # Backwards a send waits only for sends into its source: as if every rank held every chunk.
-    turned = replace(
-        schedule,
-        network=network.transposed(),
-        collective=collective("all_reduce", shape.ranks, shape.chunks),
-        chunk=ints(schedule.chunk[::-1]),
-        link=ints(schedule.link[::-1]),
-        op=schedule.op[::-1],
-    )
+    forwards = of_schedule(schedule)
+    backwards = forwards.reversed()
+    # Begun with the order that there is, and with the longest way that is left from each send.
+    begun = [_back_s(schedule, backwards, replay(schedule).arrival_s)]
+    if schedule.sends <= _FEW_SENDS:
+        begun.append(_tails_s(schedule, backwards))
     best, best_s = schedule, replay(schedule).time_s
-    urgency = floats(-_tails_s(schedule))
-    for _ in range(_MOST_PASSES):
-        order, arrival_s = _listed(schedule, urgency)
-        found_s = float(arrival_s.max())
-        if not found_s < best_s and best is not schedule:
-            break
-        if found_s < best_s:
-            best, best_s = _in(order, schedule), found_s
-        # What arrives last leaves first when time runs backwards.
-        back_s = _listed(turned, floats(-arrival_s[::-1]))[1][::-1]
-        urgency = floats(-back_s)
+    for left_s in begun:
+        best, best_s = _improved(schedule, forwards, backwards, left_s, best, best_s)
     return best
 
 
-def _listed(schedule: Schedule, urgency: Floats) -> tuple[Indices, Floats]:
-    """(rows in the order of their starts, arrival of each row) if the lowest urgency goes first."""
-    chunk, link = schedule.chunk.astype(np.int64), schedule.link.astype(np.int64)
-    turn = np.arange(schedule.sends)
-    order = line_up(schedule.network, schedule.collective, schedule.chunk_bytes, chunk, link, turn, urgency)
-    arrival_s = np.empty(schedule.sends)
-    arrival_s[order] = replay(_in(order, schedule)).arrival_s
-    return order, floats(arrival_s)
+def _improved(
+    schedule: Schedule,
+    forwards: Precedence,
+    backwards: Precedence,
+    left_s: Floats,
+    best: Schedule,
+    best_s: float,
+) -> tuple[Schedule, float]:
+    """(the best order, its time) of passes forwards and backwards; most is left of what goes first."""
+    vain, link = 0, schedule.link.astype(np.int64)
+    for _ in range(_MOST_PASSES):
+        order, arrival_s = line_up(schedule.network, schedule.chunk_bytes, link, forwards, floats(-left_s))
+        found_s = float(arrival_s.max())
+        vain = 0 if found_s < best_s else vain + 1
+        if found_s < best_s:
+            best, best_s = in_order(schedule, order), found_s
+        if vain == _MOST_IN_VAIN:
+            break
+        left_s = _back_s(schedule, backwards, arrival_s)
+    return best, best_s
 
 
-def _in(order: Indices, schedule: Schedule) -> Schedule:
-    return replace(
-        schedule,
-        chunk=ints(schedule.chunk[order]),
-        link=ints(schedule.link[order]),
-        op=schedule.op[order],
-    )
+def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Floats:
+    """What is left of the time when each send starts, if time runs backwards and what arrives last leaves
+    first.
+    """
+    link, network = schedule.link.astype(np.int64), schedule.network.transposed()
+    return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 
 
-def _tails_s(schedule: Schedule) -> Floats:
+def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
     """Seconds from the start of each send to the last arrival of any send after it, if none has to queue."""
-    leaves, enters, held = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
-    travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link].tolist()
-    after_s, tail_s = [0.0] * len(held), [0.0] * schedule.sends
-    slots = zip(leaves[::-1].tolist(), enters[::-1].tolist(), strict=True)
-    for row, (source, target) in zip(range(schedule.sends - 1, -1, -1), slots, strict=True):
-        tail_s[row] = travel_s[row] + after_s[target]
-        after_s[source] = max(after_s[source], tail_s[row])
-    return floats(tail_s)
+    travel_s = np.zeros(backwards.sends + backwards.milestones)
+    travel_s[: schedule.sends] = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
+    return _longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]
+
+
+@compiled
+def _longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
+    """For each node the longest path that ends with it, all durations along it added up (Kahn's order)."""
+    end_s = duration_s.copy()
+    ready = np.empty(len(waits), np.int64)
+    count = 0
+    for node in range(len(waits)):
+        if waits[node] == 0:
+            ready[count] = node
+            count += 1
+    done = 0
+    while done < count:
+        node = ready[done]
+        done += 1
+        for at in range(after_start[node], after_start[node + 1]):
+            later = after[at]
+            end_s[later] = max(end_s[later], end_s[node] + duration_s[later])
+            waits[later] -= 1
+            if waits[later] == 0:
+                ready[count] = later
+                count += 1
+    return end_s

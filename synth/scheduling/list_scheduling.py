@@ -20,10 +20,10 @@ from synth.kernels.event_queue import pop, push
 from synth.kernels.link_candidates import LinkState, is_free, link_state, occupy, offer
 from synth.network import Network
 from synth.schedule import Schedule
-from synth.simulation.chunk_slots import touched
+from synth.scheduling.precedence import Precedence, of_turns
 from synth.simulation.schedule import replay
 
-__all__ = ["Sends", "in_start_order", "line_up", "link_of"]
+__all__ = ["Sends", "in_order", "in_start_order", "line_up", "link_of"]
 
 
 class Sends:
@@ -59,7 +59,8 @@ class Sends:
             np.concatenate([block[at] for block in self._blocks] or [np.zeros(0, np.int64)])
             for at in range(5)
         )
-        order = line_up(network, collective, chunk_bytes, chunk, link, turn, urgency)
+        precedence = of_turns(network, collective, chunk, link, turn)
+        order, _ = line_up(network, chunk_bytes, link, precedence, urgency)
         return Schedule(
             network,
             collective,
@@ -74,7 +75,11 @@ class Sends:
 
 def in_start_order(schedule: Schedule) -> Schedule:
     """The same sends, in the order in which replaying them starts them: times stay what they are."""
-    order = np.argsort(replay(schedule).start_s, kind="stable")
+    return in_order(schedule, np.argsort(replay(schedule).start_s, kind="stable"))
+
+
+def in_order(schedule: Schedule, order: Indices) -> Schedule:
+    """The same sends, the row ``order[n]`` as the n-th."""
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
     found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
@@ -96,34 +101,22 @@ def link_of(links: dict[tuple[int, int], int], src: int, dst: int, method: str) 
 
 
 def line_up(
-    network: Network,
-    collective: Collective,
-    chunk_bytes: int,
-    chunk: Indices,
-    link: Indices,
-    turn: Indices,
-    urgency: Indices | Floats,
-) -> Indices:
-    """Rows of the sends in the order of their starts; of those ready the least ``urgency`` goes first."""
-    leaves, enters, held = touched(network, collective, chunk, link)
-    # Turns only matter by their order: ranks of them fit into integers and compare exactly.
-    place = np.unique(turn, return_inverse=True)[1]
+    network: Network, chunk_bytes: int, link: Indices, precedence: Precedence, urgency: Indices | Floats
+) -> tuple[Indices, Floats]:
+    """(rows in the order of their starts, arrival of each row); the least ``urgency`` goes first of those
+    that are ready.
+
+    Sends that are never ready are left out of the order, and arrive never. O((sends + edges) · log sends).
+    """
     sends = _Sends(
-        enters,
-        link.astype(np.int64),
-        place,
-        urgency.astype(np.float64),
-        *_by_slot(leaves, place, len(held)),
-        *_by_slot(enters, place, len(held)),
+        link.astype(np.int64), urgency.astype(np.float64), precedence.waits, *precedence.successors
     )
     queues = _Queues(
-        sends.in_start[:-1].copy(),
-        sends.out_start[:-1].copy(),
-        np.zeros(len(link), np.bool_),
         offsets(np.bincount(link, minlength=network.links)),
         np.empty(len(link)),
         np.empty(len(link), np.int64),
         np.zeros(network.links, np.int64),
+        np.empty(precedence.milestones, np.int64),
     )
     state = link_state(network.link_port_start, network.link_port, *network.port_links)
     hold_s = network.hold_s(chunk_bytes)
@@ -132,30 +125,19 @@ def line_up(
     apart = port_hold_s != hold_s[network.port_user]
     events = 2 + int(np.bincount(network.port_user[apart], minlength=1).max())
     times = _Times(hold_s, network.travel_s(chunk_bytes), port_hold_s, apart)
-    return _run(sends, queues, state, held, times, events)
-
-
-def _by_slot(slot: Indices, place: Indices, slots: int) -> tuple[Indices, Indices]:
-    """(start, rows): the sends that touch a slot, in the order of their turns."""
-    rows = np.lexsort((place, slot))
-    return offsets(np.bincount(slot, minlength=slots)), rows
+    return _run(sends, queues, state, times, events)
 
 
 class _Sends(NamedTuple):
-    """Of each send the slot that it enters, its link, the rank of its turn, its urgency.
-
-    The sends that leave slot s are ``out_rows[out_start[s]:out_start[s + 1]]``, those that enter it are in
-    ``in_rows``, both in the order of their turns.
+    """Of each send its link and its urgency; of each node of the precedence graph how many others it waits
+    for, and which ones wait for it: ``after[after_start[n]:after_start[n + 1]]``. Sends come first.
     """
 
-    enters: Indices
     link: Indices
-    place: Indices
     urgency: Floats
-    out_start: Indices
-    out_rows: Indices
-    in_start: Indices
-    in_rows: Indices
+    waits: Indices
+    after_start: Indices
+    after: Indices
 
 
 class _Times(NamedTuple):
@@ -170,35 +152,33 @@ class _Times(NamedTuple):
 
 
 class _Queues(NamedTuple):
-    """How far the sends of each slot are, and for each link those that are ready.
+    """For each link the sends that are ready, and room for the milestones that are reached.
 
-    They are a heap by urgency, ``queued`` of them, in the link's own stretch of one array from ``start`` on.
+    The sends are a heap by urgency, ``queued`` of them, in the link's own stretch of one array from ``start``
+    on.
     """
 
-    next_in: Indices
-    next_out: Indices
-    arrived: Mask
     start: Indices
     urgency: Floats
     send: Indices
     queued: Indices
+    reached: Indices
 
 
 @compiled
-def _run(sends: _Sends, queues: _Queues, state: LinkState, held: Mask, times: _Times, events: int) -> Indices:
-    """The sends in the order of their starts; each is good for so many ``events``."""
+def _run(
+    sends: _Sends, queues: _Queues, state: LinkState, times: _Times, events: int
+) -> tuple[Indices, Floats]:
+    """The sends in the order of their starts, and their arrivals; each is good for so many ``events``."""
     hold_s, travel_s, port_hold_s, apart = times
-    count, queued = len(sends.enters), queues.queued
-    order = np.empty(count, np.int64)
+    count, queued = len(sends.link), queues.queued
+    order, arrival_s = np.empty(count, np.int64), np.full(count, np.inf)
     heap_s, heap_what = np.empty(events * count + 1), np.empty(events * count + 1, np.int64)
     heap_size, candidates, instant, started = 0, 0, 0, 0
     now_s = 0.0
-    for slot in range(len(held)):
-        if held[slot]:
-            _release(sends, queues, slot)
-    for link in range(len(hold_s)):
-        if queued[link]:
-            candidates = offer(state, link, instant, candidates)
+    for send in range(count):
+        if sends.waits[send] == 0:
+            candidates = _queue(sends, queues, state, send, instant, candidates)
     while True:
         first = np.empty(candidates)
         for at in range(candidates):
@@ -214,13 +194,14 @@ def _run(sends: _Sends, queues: _Queues, state: LinkState, held: Mask, times: _T
             occupy(state, link, False)
             order[started] = send
             started += 1
+            arrival_s[send] = now_s + travel_s[link]
             heap_size = push(heap_s, heap_what, heap_size, now_s + hold_s[link], -1 - send)
             heap_size = push(heap_s, heap_what, heap_size, now_s + travel_s[link], send)
             for at in range(state.port_start[link], state.port_start[link + 1]):
                 if apart[at]:
                     heap_size = push(heap_s, heap_what, heap_size, now_s + port_hold_s[at], count + at)
         if heap_size == 0:
-            return order[:started]
+            return order[:started], arrival_s
         now_s = heap_s[0]
         instant += 1
         candidates = 0
@@ -241,19 +222,33 @@ def _arrive(
     sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int
 ) -> int:
     """A send has come: queue what waited for it; how many links may send."""
-    queues.arrived[send] = True
-    slot = sends.enters[send]
-    while (
-        queues.next_in[slot] < sends.in_start[slot + 1]
-        and queues.arrived[sends.in_rows[queues.next_in[slot]]]
-    ):
-        queues.next_in[slot] += 1
-    _release(sends, queues, slot)
-    for at in range(sends.out_start[slot], queues.next_out[slot]):
-        link = sends.link[sends.out_rows[at]]
-        if queues.queued[link]:
-            candidates = offer(state, link, instant, candidates)
-    return candidates
+    node, left = send, 0
+    while True:
+        for at in range(sends.after_start[node], sends.after_start[node + 1]):
+            later = sends.after[at]
+            sends.waits[later] -= 1
+            if sends.waits[later]:
+                continue
+            if later < len(sends.link):
+                candidates = _queue(sends, queues, state, later, instant, candidates)
+            else:
+                queues.reached[left] = later
+                left += 1
+        if left == 0:
+            return candidates
+        left -= 1
+        node = queues.reached[left]
+
+
+@compiled
+def _queue(sends: _Sends, queues: _Queues, state: LinkState, send: int, instant: int, candidates: int) -> int:
+    """A send is ready: it joins the queue of its link; how many links may send."""
+    link = sends.link[send]
+    low = queues.start[link]
+    queues.queued[link] = push(
+        queues.urgency[low:], queues.send[low:], queues.queued[link], sends.urgency[send], send
+    )
+    return offer(state, link, instant, candidates)
 
 
 @compiled
@@ -278,21 +273,3 @@ def _free_port(queues: _Queues, state: LinkState, port: int, instant: int, candi
         if queues.queued[state.user[user]]:
             candidates = offer(state, state.user[user], instant, candidates)
     return candidates
-
-
-@compiled
-def _release(sends: _Sends, queues: _Queues, slot: int) -> None:
-    """Queue the sends that leave ``slot`` and wait for nothing more."""
-    waits_for = np.inf
-    if queues.next_in[slot] < sends.in_start[slot + 1]:
-        waits_for = sends.place[sends.in_rows[queues.next_in[slot]]]
-    while queues.next_out[slot] < sends.out_start[slot + 1]:
-        send = sends.out_rows[queues.next_out[slot]]
-        if sends.place[send] > waits_for:
-            return
-        queues.next_out[slot] += 1
-        link = sends.link[send]
-        low = queues.start[link]
-        queues.queued[link] = push(
-            queues.urgency[low:], queues.send[low:], queues.queued[link], sends.urgency[send], send
-        )

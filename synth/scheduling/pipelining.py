@@ -1,0 +1,78 @@
+"""Pipelining: the sends of a schedule once more for each part of its chunks, which overtake one another.
+
+Where a chunk is passed on only when all of it has come, its parts can be under way on several links at once.
+What is left to choose is their order, for which several priority rules are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from probes.columns import Floats, bytes_of, floats, ints, offsets
+from synth.collective import Collective
+from synth.schedule import REDUCE, Schedule
+from synth.scheduling.list_scheduling import in_order, line_up
+from synth.scheduling.precedence import of_schedule
+from synth.simulation.schedule import Timing, replay
+
+__all__ = ["pipelined"]
+
+# By which part of the time of the whole, divided by their number, each part starts after the one before it.
+_STAGGERS = (0.0, 0.25, 0.5)
+
+
+def pipelined(schedule: Schedule, shape: Collective, chunk_bytes: int) -> Schedule:
+    """The sends of ``schedule`` for every part of its chunks, in the fastest of some orders.
+
+    ``shape`` is its collective with some times as many chunks, each of ``chunk_bytes``. Parts start together
+    or staggered, or all are summed up one after the other before results are handed on.
+    O(sends · parts · log (sends · parts)).
+    """
+    parts = shape.chunks // schedule.collective.chunks
+    timing = replay(schedule)
+    many = _in_parts(schedule, parts, shape, chunk_bytes)
+    link, precedence = many.link.astype(np.int64), of_schedule(many)
+    orders = (
+        line_up(many.network, chunk_bytes, link, precedence, urgency)
+        for urgency in _rules(schedule, parts, timing)
+    )
+    order, _ = min(orders, key=lambda found: float(found[1].max()))
+    return in_order(many, order)
+
+
+def _in_parts(schedule: Schedule, parts: int, shape: Collective, chunk_bytes: int) -> Schedule:
+    """All sends of the first part of each chunk, then all of the second, and so on."""
+    part = np.repeat(np.arange(parts), schedule.sends)
+    found = replace(
+        schedule,
+        collective=shape,
+        chunk_bytes=chunk_bytes,
+        chunk=ints(np.tile(schedule.chunk.astype(np.int64) * parts, parts) + part),
+        link=ints(np.tile(schedule.link, parts)),
+        op=bytes_of(np.tile(schedule.op, parts)),
+        outcome=None,
+    )
+    if not schedule.exchanges:
+        return found
+    addend = np.tile(schedule.addend.astype(np.int64), parts)
+    later = np.repeat(np.arange(parts) * schedule.sends, len(schedule.addend))
+    return replace(
+        found,
+        addend_start=ints(offsets(np.tile(np.diff(schedule.addend_start), parts))),
+        addend=ints(np.where(addend < 0, addend, addend + later)),
+    )
+
+
+def _rules(schedule: Schedule, parts: int, timing: Timing) -> Iterator[Floats]:
+    """The urgency of each send by each rule."""
+    part = np.repeat(np.arange(parts), schedule.sends)
+    start_s = np.tile(timing.start_s, parts)
+    for stagger in _STAGGERS:
+        yield floats(start_s + part * (timing.time_s * stagger / parts))
+    sums = np.tile(schedule.op == REDUCE, parts)
+    if sums.any() and not sums.all():
+        # The sums of all parts, one part after the other, then their results.
+        yield floats(start_s + (part + np.where(sums, 0, parts)) * timing.time_s)

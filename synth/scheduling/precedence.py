@@ -1,0 +1,122 @@
+"""The precedence graph of sends: which of them must have arrived before each may start.
+
+An activity-on-node network. Besides the sends it has milestones, which take no time: the contents of one
+slot after so many of the sends that enter it. So a sum of many sends that many others pass on takes as many
+edges as both together, not as their product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.columns import Indices, offsets, spans
+from synth.collective import Collective
+from synth.network import Network
+from synth.schedule import Schedule
+from synth.simulation.chunk_slots import touched
+
+__all__ = ["Precedence", "of_schedule", "of_turns"]
+
+
+@dataclass(frozen=True, eq=False)
+class Precedence:
+    """Edges ``before[i] → after[i]`` between nodes: the ``sends``, then as many ``milestones``.
+
+    Sends ``missing`` wait for what never arrives.
+    """
+
+    sends: int
+    milestones: int
+    before: Indices
+    after: Indices
+    missing: Indices
+
+    @property
+    def waits(self) -> Indices:
+        """For each node how many others it waits for."""
+        counts = np.bincount(self.after, minlength=self.sends + self.milestones)
+        counts[self.missing] += 1
+        return counts.astype(np.int64)
+
+    @property
+    def successors(self) -> tuple[Indices, Indices]:
+        """(start, nodes): ``nodes[start[n]:start[n + 1]]`` wait for node n."""
+        order = np.argsort(self.before, kind="stable")
+        start = offsets(np.bincount(self.before, minlength=self.sends + self.milestones))
+        return start, self.after[order]
+
+    def reversed(self) -> Precedence:
+        """The same sends backwards in time."""
+        return Precedence(self.sends, self.milestones, self.after, self.before, self.missing)
+
+
+def of_turns(
+    network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices
+) -> Precedence:
+    """Each send waits for everything that earlier turns bring to its source, of its chunk.
+
+    O(sends · log sends).
+    """
+    return _of_slots(network, collective, chunk, link, turn, np.arange(len(chunk)))
+
+
+def of_schedule(schedule: Schedule) -> Precedence:
+    """Each send waits for its addends; without any, for all that earlier rows bring to its source.
+
+    O((sends + addends) · log sends).
+    """
+    rows = np.arange(schedule.sends)
+    columns = schedule.network, schedule.collective, schedule.chunk, schedule.link, rows
+    if not schedule.exchanges:
+        return _of_slots(*columns, rows)
+    counts = np.diff(schedule.addend_start)
+    bare = _of_slots(*columns, rows[counts == 0])
+    brought = schedule.addend >= 0
+    return Precedence(
+        schedule.sends,
+        bare.milestones,
+        np.concatenate((bare.before, schedule.addend[brought])),
+        np.concatenate((bare.after, np.repeat(rows, counts)[brought])),
+        bare.missing,
+    )
+
+
+def _of_slots(
+    network: Network, collective: Collective, chunk: Indices, link: Indices, turn: Indices, waiting: Indices
+) -> Precedence:
+    """The sends ``waiting`` wait for what earlier turns bring to their slots."""
+    sends = len(chunk)
+    leaves, enters, held = touched(network, collective, chunk, link)
+    # Turns only matter by their order: ranks of them fit into integers and compare exactly.
+    place = np.unique(turn, return_inverse=True)[1].astype(np.int64)
+    places = int(place.max(initial=0)) + 1
+    # All sends by the slot that they enter, in the order of their turns.
+    key = enters.astype(np.int64) * places + place
+    brought = np.argsort(key, kind="stable")
+    key = key[brought]
+    slot = leaves[waiting].astype(np.int64)
+    first = np.searchsorted(key, slot * places)
+    past = np.searchsorted(key, slot * places + place[waiting])
+    # A slot that holds nothing waits for the first send that brings something.
+    empty = (past == first) & ~held[slot]
+    there = np.searchsorted(key, (slot + 1) * places) > first
+    past = past + (empty & there)
+    missing = waiting[empty & ~there]
+    waits = past > first
+    # One milestone for each number of sends that some send waits for, after the one before it in its slot.
+    marks, of = np.unique(past[waits], return_inverse=True)
+    start = np.zeros(len(marks), np.int64)
+    start[of] = first[waits]
+    earlier = np.concatenate(([0], marks[:-1]))
+    chained = np.flatnonzero(earlier > start)
+    low = np.maximum(start, earlier)
+    milestone = sends + np.arange(len(marks))
+    return Precedence(
+        sends,
+        len(marks),
+        np.concatenate((brought[spans(low, marks - low)], milestone[chained - 1], milestone[of])),
+        np.concatenate((np.repeat(milestone, marks - low), milestone[chained], waiting[waits])),
+        missing,
+    )

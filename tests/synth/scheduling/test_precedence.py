@@ -1,0 +1,101 @@
+"""The precedence graph: what each send waits for, and list scheduling by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probes.columns import ints
+from synth.check.schedule import check
+from synth.collective import collective
+from synth.networks.families import family
+from synth.portfolio.attempts import Request
+from synth.portfolio.synthesize import synthesize
+from synth.schedule import Schedule
+from synth.scheduling.list_scheduling import in_order, line_up
+from synth.scheduling.precedence import Precedence, of_schedule, of_turns
+from synth.simulation.schedule import replay
+
+
+def made(spec: str, kind: str, method: str, size_bytes: int = 1 << 20) -> Schedule:
+    network = family(spec, [7e-7], [50e9])
+    return synthesize(Request(network, kind, size_bytes=size_bytes, method=method)).schedule  # type: ignore[arg-type]
+
+
+def ancestors(graph: Precedence) -> list[set[int]]:
+    """For each node the sends that it waits for, through milestones."""
+    before: list[list[int]] = [[] for _ in range(graph.sends + graph.milestones)]
+    for one, other in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        before[other].append(one)
+
+    def sends(node: int) -> set[int]:
+        found: set[int] = set()
+        for one in before[node]:
+            found |= {one} if one < graph.sends else sends(one)
+        return found
+
+    return [sends(node) for node in range(graph.sends)]
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+@pytest.mark.parametrize("method", ["greedy", "direct", "forest"])
+def test_a_send_waits_for_all_that_earlier_rows_bring_to_its_source(kind: str, method: str) -> None:
+    schedule = made("switch:5", kind, method)
+    network = schedule.network
+    src, dst = network.src[schedule.link], network.dst[schedule.link]
+    expected = [
+        {row for row in range(send) if schedule.chunk[row] == schedule.chunk[send] and dst[row] == src[send]}
+        for send in range(schedule.sends)
+    ]
+    assert ancestors(of_schedule(schedule)) == expected
+
+
+def test_an_exchange_waits_for_its_addends_alone() -> None:
+    schedule = made("torus:3x3", "all_reduce", "exchange", 1 << 14)
+    assert schedule.exchanges
+    start = schedule.addend_start
+    expected = [
+        {int(row) for row in schedule.addend[start[send] : start[send + 1]] if row >= 0}
+        for send in range(schedule.sends)
+    ]
+    found = ancestors(of_schedule(schedule))
+    bare = np.diff(start) == 0
+    assert [one for one, is_bare in zip(found, bare, strict=True) if not is_bare] == [
+        one for one, is_bare in zip(expected, bare, strict=True) if not is_bare
+    ]
+
+
+def test_what_never_arrives_is_left_out() -> None:
+    network = family("ring:4", [1e-6], [1e9])
+    shape = collective("broadcast", 4, 1, 0)
+    links = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(network.src, network.dst, strict=True))}
+    link = ints([links[2, 3], links[0, 1]])
+    graph = of_turns(network, shape, ints([0, 0]), link, ints([0, 1]))
+    order, arrival_s = line_up(network, 1000, link, graph, ints([0, 1]))
+    assert order.tolist() == [1]
+    assert np.isinf(arrival_s).tolist() == [True, False]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["torus:3x3", "switch:6", "ring:6", "fat_tree:3x2"]),
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]),
+    st.sampled_from(["greedy", "forest", "paths", "exchange"]),
+    st.integers(0, 2**31),
+)
+def test_any_urgency_gives_a_correct_schedule_whose_times_are_those_of_the_simulator(
+    spec: str, kind: str, method: str, seed: int
+) -> None:
+    if method == "exchange":
+        kind = "all_reduce"
+    if kind == "all_to_all":
+        method = "paths"
+    schedule = made(spec, kind, method, 1 << 14)
+    urgency = np.random.default_rng(seed).random(schedule.sends)
+    link = schedule.link.astype(np.int64)
+    order, arrival_s = line_up(schedule.network, schedule.chunk_bytes, link, of_schedule(schedule), urgency)
+    again = in_order(schedule, order)
+    assert not check(again, replay(again))
+    assert replay(again).arrival_s == pytest.approx(arrival_s[order], rel=1e-9)
