@@ -14,10 +14,10 @@ from synth.simulation.schedule import replay
 __all__ = ["Refinement"]
 
 # Of the schedules that take up to so many times the best, and have so few sends, so many are justified.
-_NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 40_000, 8
+_NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Into how many parts chunks are cut at most, and how many times smaller than chunks worth trying they may be.
 # What is best in two parts is tried in more.
-_MOST_PARTS, _FINER, _IN_PARTS = 16, 4, 3
+_MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
 # So near the bound finer chunks gain less than they cost; and so near, nothing is left to gain.
 _AT_THE_BOUND, _ON_THE_BOUND = 1.03, 1.0005
 
