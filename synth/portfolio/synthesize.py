@@ -167,6 +167,8 @@ def _carried_out(
             if keep is not None:
                 keep(schedule)
             choice.take(plan, schedule, time_s)
+            if not trials.in_time:
+                break
     return proven
 
 
