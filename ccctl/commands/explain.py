@@ -22,6 +22,7 @@ from ccctl.arguments.options import (
 )
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
+from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def explain(
         typer.Option(
             "--network",
             metavar="NETWORK|FILE",
+            autocompletion=words.networks,
             help="What joins the ranks: profile.json, a topology, NCCL's XML, a machine such as dgx-a100 or "
             "dgx-a100/4x200 (4 NICs of 200 Gbit/s), taken once for each host; or as ccctl synth names "
             "networks. [the machine with these GPUs, of one host]",

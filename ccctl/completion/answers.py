@@ -9,6 +9,8 @@ from typing import Any
 from typer._click.shell_completion import (
     CompletionItem,
     ShellComplete,
+    _resolve_context,
+    _resolve_incomplete,
     add_completion_class,
     split_arg_string,
 )
@@ -38,6 +40,8 @@ class _Lines(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         try:
             found: list[CompletionItem] = super().get_completions(args, incomplete)
+            if not found and not incomplete and self._takes_options_alone(args):
+                found = super().get_completions(args, "--")
         except CcctlError:
             # What was typed before is refused, and the command will say so.
             return []
@@ -45,6 +49,13 @@ class _Lines(ShellComplete):
         if equals and name.startswith("-"):
             return [CompletionItem(f"{name}={item.value}", help=item.help) for item in found]
         return found
+
+    def _takes_options_alone(self, args: list[str]) -> bool:
+        """Whether nothing but an option may follow: neither a value of the last one nor an argument."""
+        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, args)
+        asked, _ = _resolve_incomplete(context, args, "")
+        arguments = [one for one in context.command.params if one.param_type_name == "argument"]
+        return asked is context.command and not arguments
 
     def format_completion(self, item: CompletionItem) -> str:
         told = " ".join((item.help or "").split())

@@ -23,12 +23,12 @@ def unknown_nvlinks(host: Host) -> Finding | None:
         return None
     kinds = {nvlink_of(gpu) for gpu in able}
     models = ", ".join(sorted({gpu.name for gpu in able if gpu.name}))
-    which = f"{len(able)} {models}" if models else f"{len(able)} GPUs, whose model is not known"
+    which = f"{len(able)} {models}" if models else f"{len(able)} GPUs, whose model is not known,"
     if not states_fabric(host):
         have = "have NVLinks" if kinds == {"board"} else "may have NVLinks"
-        said = f"its {which}, {have} and no source tells of them: {_SOURCES}"
+        said = f"its {which} {have} and no source tells of them: {_SOURCES}"
     elif "board" in kinds:
-        said = f"its {which}, have NVLinks and report none: the driver or a virtual machine hides them"
+        said = f"its {which} have NVLinks and report none: the driver or a virtual machine hides them"
     else:
         return None
     return Finding(WHAT, host.name, f"{said}; until then only PCIe joins them")

@@ -45,6 +45,9 @@ def answers(line, monkeypatch):
         ("ccctl synth --network dgx-a", "dgx-a100:"),
         ("ccctl synth --network torus:4x4 --collective all_r", "all_reduce"),
         ("ccctl synth --method tw", "two_step"),
+        ("ccctl explain nccl.log --network dgx-h", "dgx-h100:"),
+        ("ccctl synth ", "--network"),
+        ("ccctl watch --baseline p.json ", "--schedule"),
         ("ccctl bench x.json --vs mpi,", "mpi,gloo"),
         ("ccctl fusion res", "resnet-50"),
         ("ccctl train --mode ddp,de", "ddp,dear"),
@@ -56,6 +59,13 @@ def answers(line, monkeypatch):
 )
 def test_ccctl_answers_what_may_follow(monkeypatch, line, expected):
     assert expected in answers(line, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "line", ["ccctl bench ", "ccctl synth -o ", "ccctl watch --baseline ", "ccctl verify "]
+)
+def test_where_a_file_may_follow_the_shell_names_files(monkeypatch, line):
+    assert answers(line, monkeypatch) == []
 
 
 def test_what_will_be_refused_is_no_reason_not_to_complete(monkeypatch):
