@@ -10,10 +10,10 @@ import numpy as np
 
 from probes.columns import Bytes, Floats, Indices, Mask
 from synth.kernels.compiled import compiled
-from synth.schedule import COPY, Schedule
+from synth.schedule import COPY, REDUCE, Schedule
 from synth.simulation.schedule import Timing
 
-__all__ = ["is_spread", "takes_turns"]
+__all__ = ["is_spread", "is_summed", "takes_turns"]
 
 _MOST_SLOTS = 1 << 24
 
@@ -68,6 +68,37 @@ def is_spread(schedule: Schedule, timing: Timing) -> bool:
     return bool(_is_complete(shape.wanted(), has_s))
 
 
+def is_summed(schedule: Schedule, timing: Timing, slack: float) -> bool:
+    """Whether each chunk, with a contribution of every rank, is summed along a tree and copied from its root.
+
+    Where all ranks but one send their sum once, after all that they are sent themselves has arrived, these
+    sends are a tree: each contribution reaches the last rank, once. From then on that rank has the complete
+    chunk, and so has who is sent a copy by one that has it. Sums do not change while they are being sent:
+    what is added comes before, and copies come after. Proven only where the table has the earlier send first,
+    so it holds one by one in that order, too. O(sends + ranks · chunks).
+    """
+    shape, network = schedule.collective, schedule.network
+    slots = network.ranks * shape.chunks
+    if not shape.reduced.all() or slots > max(_MOST_SLOTS, 2 * schedule.sends) or not shape.held().all():
+        return False
+    # When the last contribution came, or from completeness on when that was.
+    has_s = np.full((shape.chunks, network.ranks), -np.inf)
+    if not _summed(
+        schedule.chunk,
+        network.src,
+        network.dst,
+        schedule.link,
+        schedule.op,
+        timing.start_s,
+        timing.arrival_s,
+        network.hold_s(schedule.chunk_bytes),
+        slack,
+        has_s,
+    ):
+        return False
+    return bool(_is_complete(shape.wanted(), has_s.T))
+
+
 @compiled
 def _in_turn(
     link: Indices,
@@ -118,6 +149,54 @@ def _carried(
         ):
             return False
         has_s[receiver, chunk[row]] = min(has_s[receiver, chunk[row]], arrival_s[row])
+    return True
+
+
+@compiled
+def _summed(
+    chunk: Indices,
+    src: Indices,
+    dst: Indices,
+    link: Indices,
+    op: Bytes,
+    start_s: Floats,
+    arrival_s: Floats,
+    hold_s: Floats,
+    slack: float,
+    has_s: Floats,
+) -> bool:
+    """Fills ``has_s[chunk, rank]``: when it was complete, inf where it never was."""
+    chunks, ranks = has_s.shape
+    # Until when a rank that has sent its sum holds a link with it; -inf for one that has not.
+    sending_s = np.full(has_s.shape, -np.inf)
+    complete = np.zeros(has_s.shape, np.bool_)
+    gathered = np.zeros(chunks, np.int64)
+    for row in range(len(link)):
+        e, c = link[row], chunk[row]
+        sender, receiver = src[e], dst[e]
+        if not (start_s[row] >= has_s[c, sender] and start_s[row] < arrival_s[row] < np.inf):
+            return False
+        if op[row] == REDUCE:
+            if sending_s[c, sender] > -np.inf or sending_s[c, receiver] > -np.inf:
+                return False
+            sending_s[c, sender] = start_s[row] + hold_s[e]
+            has_s[c, receiver] = max(has_s[c, receiver], arrival_s[row])
+            gathered[c] += 1
+            continue
+        last = gathered[c] == ranks - 1 and not sending_s[c, sender] > -np.inf
+        if op[row] != COPY or not (complete[c, sender] or last):
+            return False
+        if not arrival_s[row] >= sending_s[c, receiver] * (1.0 - slack):
+            return False
+        complete[c, sender] = True
+        if not complete[c, receiver]:
+            complete[c, receiver], has_s[c, receiver] = True, arrival_s[row]
+        has_s[c, receiver] = min(has_s[c, receiver], arrival_s[row])
+    for c in range(chunks):
+        for rank in range(ranks):
+            last = gathered[c] == ranks - 1 and not sending_s[c, rank] > -np.inf
+            if not (complete[c, rank] or last):
+                has_s[c, rank] = np.inf
     return True
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from probes.columns import Floats, Indices, floats, offsets
 from synth.check.addends import carried_addends
 from synth.check.contribution_sets import CHANGED, MISSING, NOT_HELD, TWICE, Sends, Sets, follow
-from synth.check.linear_pass import is_spread, takes_turns
+from synth.check.linear_pass import is_spread, is_summed, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
 from synth.rank_sets import RankSets
 from synth.schedule import Schedule
@@ -33,7 +33,7 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
     reduced twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
     contributions. That holds at the claimed times, and when the sends are carried out one by one in the order
     of the table, as programs do.
-    O(sends · log sends), and for reducing collectives times ranks / 64.
+    O(sends · log sends), and times ranks / 64 for reducing collectives whose sums go no trees.
     """
     problems = schedule.problems()
     if problems:
@@ -45,7 +45,7 @@ def check(schedule: Schedule, timing: Timing | None = None) -> list[str]:
         found += _times(schedule, claimed) + _exclusive(schedule, claimed)
     if schedule.exchanges:
         return found + _said(schedule, carried_addends(schedule, claimed, _MOST))
-    if is_spread(schedule, claimed):
+    if is_spread(schedule, claimed) or is_summed(schedule, claimed, _SLACK):
         return found
     found += _contents(schedule, claimed)
     if found:

@@ -81,7 +81,8 @@ def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT)
     patience = _PATIENCE
     for number, (shape, chunk_bytes) in enumerate(_cuts(request)):
         progress.update(number, number + 1, f"{shape.chunks} chunks")
-        proven = _bounds(request, shape, chunk_bytes)
+        if number == 0 or request.size_bytes is None:
+            proven = _bounds(request, shape, chunk_bytes)
         bound_s = min(bound_s, proven[0].time_s)
         before_s = best_s
         for made in symmetric_schedules(request.network, shape, chunk_bytes, request.seed):
@@ -94,7 +95,6 @@ def synthesize_symmetric(request: SymmetricRequest, progress: Progress = SILENT)
             break
     assert best is not None
     found_s = time.perf_counter()
-    proven = _bounds(request, best.collective, best.chunk_bytes)
     schedule = proven_symmetric(best, proven)
     row = len(best.chunk)
     why = f"{row} sends are listed, each for {best.network.translations} that start with it"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sample_networks import named, networks
 
 from probes.columns import bytes_of, floats, ints
-from synth.check.linear_pass import is_spread, takes_turns
-from synth.check.schedule import _contents, check
+from synth.check.linear_pass import is_spread, is_summed, takes_turns
+from synth.check.schedule import _contents, _one_by_one, check
 from synth.collective import Collective, collective, custom
 from synth.methods import greedy
 from synth.network import Link, build
@@ -136,6 +136,37 @@ def test_the_quick_proof_never_passes_what_following_every_chunk_refuses(network
     claimed = replace(timing, start_s=floats(start_s))
     if is_spread(changed, claimed):
         assert _contents(changed, claimed) == []
+
+
+@settings(max_examples=200)
+@given(networks(), st.sampled_from(("reduce_scatter", "all_reduce", "reduce")), st.data())
+def test_the_quick_proof_of_sums_never_passes_what_following_every_chunk_refuses(network, kind, data):
+    schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)
+    timing = replay(schedule)
+    assert is_summed(schedule, timing, 1e-9)
+    rows = st.integers(0, schedule.sends - 1)
+    start_s, arrival_s = timing.start_s.copy(), timing.arrival_s.copy()
+    chunk, link, op = schedule.chunk.copy(), schedule.link.copy(), schedule.op.copy()
+    for what in data.draw(st.lists(st.sampled_from(("time", "later", "chunk", "link", "op", "order")))):
+        row, other = data.draw(rows), data.draw(rows)
+        if what == "time":
+            start_s[row] *= data.draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+        elif what == "later":
+            arrival_s[row] = data.draw(st.sampled_from([start_s[row], arrival_s[other], np.inf, np.nan]))
+        elif what == "chunk":
+            chunk[row] = chunk[other]
+        elif what == "link":
+            link[row] = data.draw(st.integers(0, network.links - 1))
+        elif what == "op":
+            op[row] = COPY + REDUCE - op[row]
+        else:
+            for column in (chunk, link, op, start_s, arrival_s):
+                column[[row, other]] = column[[other, row]]
+    changed = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op))
+    claimed = replace(timing, start_s=floats(start_s), arrival_s=floats(arrival_s))
+    if is_summed(changed, claimed, 1e-9):
+        assert _contents(changed, claimed) == []
+        assert _contents(changed, _one_by_one(changed), holding=False) == []
 
 
 def test_names_the_send_and_the_rank(triangle):
