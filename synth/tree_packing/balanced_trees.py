@@ -7,6 +7,8 @@ linear program is solved, so a thousand ranks take a second where column generat
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from probes.columns import Indices, Mask
@@ -67,41 +69,69 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
     member[np.arange(len(trees))[:, None], trees] = True
     load = member.sum(axis=0)
     left = _MOST_LOOKED_AT
+    walks = _Walks(*edges.around, *np.empty((2, len(trees), edges.network.ranks), np.int64))
+    for tree in range(len(trees)):
+        _walk(walks, member[tree], tree)
     for edge in np.argsort(most - load, kind="stable").tolist():
         while load[edge] > most[edge]:
-            found, looked_at = _give_way(
-                member, edges.a, edges.b, edges.network.ranks, load, most, edge, left
-            )
+            found, looked_at = _give_way(member, edges.a, edges.b, walks, load, most, edge, left)
             left -= looked_at
             if not found:
                 break
     return np.array([np.flatnonzero(row) for row in member])
 
 
+class _Walks(NamedTuple):
+    """``start``, ``edge`` and ``other`` are the edges at each rank; walks are depth first, from rank 0.
+
+    ``begin[tree, rank]`` and ``end[tree, rank]``: the ranks that the walk through a tree meets from rank on
+    until it has left what hangs below it.
+    """
+
+    start: Indices
+    edge: Indices
+    other: Indices
+    begin: Indices
+    end: Indices
+
+
 @compiled
 def _give_way(
-    member: Mask, a: Indices, b: Indices, ranks: int, load: Indices, most: Indices, edge: int, steps: int
+    member: Mask, a: Indices, b: Indices, walks: _Walks, load: Indices, most: Indices, edge: int, steps: int
 ) -> tuple[bool, int]:
     """Take ``edge`` out of one tree, along a shortest chain of exchanges.
 
     Whether there is one, and after how many steps, of which it takes hardly more than ``steps``.
     """
     trees, edges = member.shape
+    ranks = walks.begin.shape[1]
     instead_of, within = np.full(edges, -1), np.full(edges, -1)
     instead_of[edge] = edge
     queue, first, last, taken = np.empty(edges, np.int64), 0, 1, 0
     queue[0] = edge
-    part = np.empty(ranks, np.int64)
+    # Edges that no chain has come to yet, in their order.
+    free = np.arange(edges)
+    free_count = edges
     while first < last and taken < steps:
         out = queue[first]
         first += 1
         for tree in range(trees):
             if not member[tree, out]:
                 continue
-            _parts(member[tree], a, b, out, part)
             taken += 2 * edges + ranks
-            for other in range(edges):
-                if instead_of[other] >= 0 or member[tree, other] or part[a[other]] == part[b[other]]:
+            begin, end = walks.begin[tree], walks.end[tree]
+            # Without the edge, what hangs below its lower end is apart from all else.
+            lower = a[out] if begin[a[out]] > begin[b[out]] else b[out]
+            low, high = begin[lower], end[lower]
+            kept = 0
+            for at in range(free_count):
+                other = free[at]
+                if instead_of[other] >= 0:
+                    continue
+                below = low <= begin[a[other]] < high
+                if member[tree, other] or below == (low <= begin[b[other]] < high):
+                    free[kept] = other
+                    kept += 1
                     continue
                 instead_of[other], within[other] = out, tree
                 queue[last] = other
@@ -110,29 +140,34 @@ def _give_way(
                     load[other] += 1
                     load[edge] -= 1
                     while other != edge:
-                        member[within[other], other] = True
-                        member[within[other], instead_of[other]] = False
+                        changed = within[other]
+                        member[changed, other] = True
+                        member[changed, instead_of[other]] = False
                         other = instead_of[other]
+                        _walk(walks, member[changed], changed)
                     return True, taken
+            free_count = kept
     return False, taken
 
 
 @compiled
-def _parts(tree: Mask, a: Indices, b: Indices, without: int, part: Indices) -> None:
-    """For each rank a rank that stands for its part of the tree, without one edge (union-find)."""
-    for rank in range(len(part)):
-        part[rank] = rank
-    for edge in range(len(tree)):
-        if tree[edge] and edge != without:
-            one, two = _root(part, a[edge]), _root(part, b[edge])
-            part[one] = two
-    for rank in range(len(part)):
-        part[rank] = _root(part, rank)
-
-
-@compiled
-def _root(part: Indices, rank: int) -> int:
-    while part[rank] != rank:
-        part[rank] = part[part[rank]]
-        rank = part[rank]
-    return rank
+def _walk(walks: _Walks, tree: Mask, number: int) -> None:
+    """Number the ranks in the order in which a walk through the tree meets them."""
+    begin, end = walks.begin[number], walks.end[number]
+    ranks = len(begin)
+    begin[:] = -1
+    at, above = walks.start[:-1].copy(), np.full(ranks, -1)
+    begin[0] = 0
+    met, rank = 1, 0
+    while rank >= 0:
+        if at[rank] == walks.start[rank + 1]:
+            end[rank] = met
+            rank = above[rank]
+            continue
+        place = at[rank]
+        at[rank] += 1
+        near = walks.other[place]
+        if tree[walks.edge[place]] and begin[near] < 0:
+            begin[near], above[near] = met, rank
+            met += 1
+            rank = near
