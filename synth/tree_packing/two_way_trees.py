@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.columns import Indices
+from synth.kernels.compiled import compiled
 from synth.schedule import COPY, REDUCE
 from synth.tree_packing.spanning_trees import Edges
 
@@ -33,30 +34,57 @@ class TwoWayTree:
 
 def hung(edges: Edges, tree: Indices) -> TwoWayTree:
     """An undirected tree hung from its centre."""
-    network = edges.network
-    near: list[list[tuple[int, int]]] = [[] for _ in range(network.ranks)]
-    for edge in tree.tolist():
-        a, b = int(edges.a[edge]), int(edges.b[edge])
-        near[a].append((b, edge))
-        near[b].append((a, edge))
-    far = _walk(near, 0)[-1][0]
-    longest = _walk(near, far)
-    parent = {rank: above for rank, above, _, _ in longest}
-    middle = longest[-1][0]
-    for _ in range(longest[-1][3] // 2):
-        middle = parent[middle]
-    rows = _walk(near, middle)[1:]
-    upwards = [edges.there[edge] if edges.a[edge] == rank else edges.back[edge] for rank, _, edge, _ in rows]
-    downwards = [
-        edges.back[edge] if edges.a[edge] == rank else edges.there[edge] for rank, _, edge, _ in rows
-    ]
-    depth = np.array([depth for _, _, _, depth in rows])
-    return TwoWayTree(np.array(upwards), depth, np.array(downwards), depth)
+    rank, edge, depth = _hung(edges.a[tree], edges.b[tree], edges.network.ranks)
+    edge = tree[edge]
+    from_a = edges.a[edge] == rank
+    up, down = edges.there[edge], edges.back[edge]
+    return TwoWayTree(np.where(from_a, up, down), depth, np.where(from_a, down, up), depth)
 
 
-def _walk(near: list[list[tuple[int, int]]], root: int) -> list[tuple[int, int, int, int]]:
-    """(rank, parent, edge, depth) of every rank, breadth first from ``root``."""
-    rows = [(root, -1, -1, 0)]
-    for rank, above, _, depth in rows:
-        rows += [(other, rank, edge, depth + 1) for other, edge in near[rank] if other != above]
-    return rows
+@compiled
+def _hung(a: Indices, b: Indices, ranks: int) -> tuple[Indices, Indices, Indices]:
+    """(rank, its edge towards the centre, its depth) of all but the centre, breadth first from there."""
+    count = np.zeros(ranks + 1, np.int64)
+    for edge in range(len(a)):
+        count[a[edge] + 1] += 1
+        count[b[edge] + 1] += 1
+    start = np.cumsum(count)
+    place, near = start[:-1].copy(), np.empty(2 * len(a), np.int64)
+    for edge in range(len(a)):
+        for end in (a[edge], b[edge]):
+            near[place[end]] = edge
+            place[end] += 1
+    order, joined_by, depth = np.empty(ranks, np.int64), np.empty(ranks, np.int64), np.empty(ranks, np.int64)
+    _walk(a, b, start, near, 0, order, joined_by, depth)
+    _walk(a, b, start, near, order[ranks - 1], order, joined_by, depth)
+    middle = order[ranks - 1]
+    for _ in range(depth[middle] // 2):
+        edge = joined_by[middle]
+        middle = a[edge] + b[edge] - middle
+    _walk(a, b, start, near, middle, order, joined_by, depth)
+    below = order[1:]
+    return below, joined_by[below], depth[below]
+
+
+@compiled
+def _walk(
+    a: Indices,
+    b: Indices,
+    start: Indices,
+    near: Indices,
+    root: int,
+    order: Indices,
+    joined_by: Indices,
+    depth: Indices,
+) -> None:
+    """The ranks in ``order`` breadth first from ``root``, and of each its edge towards it, and its depth."""
+    order[0], joined_by[root], depth[root] = root, -1, 0
+    met = 1
+    for at in range(len(order)):
+        rank = order[at]
+        for place in range(start[rank], start[rank + 1]):
+            edge = near[place]
+            if edge != joined_by[rank]:
+                other = a[edge] + b[edge] - rank
+                order[met], joined_by[other], depth[other] = other, edge, depth[rank] + 1
+                met += 1
