@@ -181,7 +181,6 @@ DRAGONFLIES = (
     "65x64",
     "129x64",
     "129x127",
-    "257x127",
     "257x255",
 )
 GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (

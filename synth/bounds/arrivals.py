@@ -21,6 +21,7 @@ shares. O(gates · |W| · |S|) for a set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -65,13 +66,17 @@ def arrivals(
     ``need_bytes[source, target]`` is what must come from one to the other: of sums the same bytes from all,
     of copies the same to all. ``chunk_bytes`` is the size of chunks, which are sent on once they are there as
     a whole; None if bytes are sent on one by one. ``known_s`` is the best other bound: nothing is looked for
-    if all paths are short beside it.
+    if all paths are short beside it, nor of sums of many ranks over gates that soon carry enough.
     """
     best = Bound("arrival", 0.0)
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
     if network.ranks > _MOST_RANKS or _across_s(network, cost_s) < _NOTICEABLE * known_s:
         return best
     way_s = distances_s(network, cost_s, np.arange(network.ranks))
+    paired = carried == "sums" and network.ranks <= _MOST_PAIRED
+    # Once every path through a gate has been gone, sums of all serve each rank at the rate of all gates.
+    longest_s = 2 * float(way_s.max()) + float(network.alpha_s.max(initial=0.0))
+    most_bytes = float(need_bytes.max(initial=0.0)) if carried == "sums" and not paired else math.inf
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
     work = 0
     for cut in cuts:
@@ -81,6 +86,8 @@ def arrivals(
         if not len(cut.links):
             continue
         crossing = _crossing(network, cut, way_s, chunk_bytes)
+        if longest_s + most_bytes / crossing.rate.sum() <= max(known_s, best.time_s):
+            continue
         alone_s = 0.0
         for outside, inside in _parts(cut, way_s, need_bytes):
             time_s = crossing.time_s(outside, inside, need_bytes, carried)
@@ -90,7 +97,7 @@ def arrivals(
                 best = Bound(f"arrival by {cut.name}", time_s, detail)
         if cut.kind == "cut":
             groups.setdefault((int(cut.inside.sum()), alone_s), (cut, crossing))
-    if carried != "sums" or network.ranks > _MOST_PAIRED or best.time_s < _WORTH_PAIRING * known_s:
+    if not paired or best.time_s < _WORTH_PAIRING * known_s:
         return best
     for _, (cut, crossing) in sorted(groups.items(), key=lambda one: -one[0][1])[:_MOST_SETS]:
         for pairs, far_s in _far_pairs(cut, way_s):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_networks import networks
 
+from synth.bounds import arrivals as arrival_bound
 from synth.bounds.arrivals import arrivals
 from synth.bounds.bounds import bounds
 from synth.bounds.cuts import candidate_cuts
@@ -218,3 +219,20 @@ def test_no_schedule_is_faster(network, kind, share_bytes):
 def test_nothing_is_looked_at_that_nobody_needs():
     network = family("ring:4", [1e-6], [1e9])
     assert arrivals(network, candidate_cuts(network), np.zeros((4, 4)), "points", None).time_s == 0
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(networks(), st.integers(1, 1 << 20), st.floats(0.0, 2.0))
+def test_what_is_not_looked_at_would_not_be_the_largest(monkeypatch, network, size_bytes, share):
+    need_bytes = np.full((network.ranks, network.ranks), float(size_bytes))
+    np.fill_diagonal(need_bytes, 0.0)
+    cuts = tuple(candidate_cuts(network))
+    monkeypatch.setattr(arrival_bound, "_NOTICEABLE", 0.0)
+    monkeypatch.setattr(arrival_bound, "_MOST_SETS", 0)
+    full = arrivals(network, cuts, need_bytes, "sums", None)
+    monkeypatch.setattr(arrival_bound, "_MOST_PAIRED", 0)
+    known_s = share * full.time_s
+    assert arrivals(network, cuts, need_bytes, "sums", None).time_s == full.time_s
+    quick = arrivals(network, cuts, need_bytes, "sums", None, known_s)
+    if full.time_s > known_s:
+        assert quick.time_s == full.time_s
