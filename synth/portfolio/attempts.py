@@ -54,6 +54,8 @@ SMALLEST_CHUNK_BYTES = 4096
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 _SMALLEST_EXCHANGED_BYTES = 64
+# Exchanges of so few deliveries are always tried where chunks are given.
+_FEW_EXCHANGED = 1_000
 # Into how many chunks the buffer of one rank is cut at most, and how many times more sends that may give:
 # all must come through the same links, so that small chunks fill them sooner.
 _MOST_OF_ONE = 4096
@@ -293,9 +295,7 @@ def plans(request: Request) -> Iterator[Plan]:
                 continue
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             unsuited = unsuited or (method.exchanges and request.trees)
-            if request.method == "auto" and (
-                unsuited or not method.pays(request.network, shape, chunk_bytes)
-            ):
+            if request.method == "auto" and (unsuited or not _pays(request, method, shape, chunk_bytes)):
                 continue
             variants: list[dict[str, object]] = [_asked_of(request, name)]
             if name == "greedy":
@@ -303,6 +303,13 @@ def plans(request: Request) -> Iterator[Plan]:
                 variants = [{"policy": policy} for policy in tried]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
+
+
+def _pays(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
+    """Whether the method is worth a try; where chunks are given, a few of them cannot hide latency."""
+    if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
+        return True
+    return method.pays(request.network, shape, chunk_bytes)
 
 
 def _large_rings(request: Request) -> Iterator[Plan]:

@@ -43,3 +43,11 @@ def test_no_schedule_has_fewer_than_the_least_sends(kind: str, method: str) -> N
     except UsageError:
         return
     assert found.sends >= least_sends(found.collective)
+
+
+@pytest.mark.parametrize("spec, rounds", [("ring:4", 2), ("ring:5", 2), ("mesh:2x3", 3), ("hypercube:4", 2)])
+def test_one_chunk_is_exchanged_even_where_links_have_no_latency(spec: str, rounds: int) -> None:
+    network = family(spec, [0.0], [1e9])
+    found = synthesize(Request(network, "all_reduce", chunk_bytes=1000, chunks=1)).schedule
+    assert found.outcome is not None
+    assert found.outcome.time_s == pytest.approx(rounds * 1000 / 1e9)
