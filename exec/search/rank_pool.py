@@ -1,7 +1,7 @@
-"""A pool of workers that are the other ranks of a world of MPI, which mpi4py.futures feeds.
+"""A pool whose workers are the other ranks of an MPI world; mpi4py.futures hands them their tasks.
 
-The world is there already, and MPI spawns no process. A rank leaves each task to a process of its own, so
-that it hears at any moment that the pool has ended, and ends what was begun with the solvers below it.
+The ranks have been launched before, and MPI spawns none. Each rank does a task in a process of its own. So it
+can end the task, and the solvers below it, as soon as rank 0 says that the pool has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from probes.errors import UnavailableError
 from probes.progress import SILENT, Progress
-from synth.portfolio.worker_pool import Crew, WorkerPool, WorkerPools
+from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 
@@ -30,23 +30,23 @@ _HEARS_S = 0.05
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """On rank 0 what makes pools of the other ranks; there None, and only once rank 0 has left the block.
+    """On rank 0 a maker of pools of the other ranks. On those None, once rank 0 has left the block.
 
     All ranks of ``comm`` call it. A world of one rank gets processes of its machine. Raises UnavailableError
     where MPI does not let two threads of a rank communicate.
     """
     if comm.Get_size() == 1:
-        yield Crew
+        yield ProcessPool
         return
     from mpi4py import MPI
     from mpi4py.futures import MPICommExecutor
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UnavailableError("this MPI lets only one thread of a rank communicate: synth needs two")
-    # What tells of the end of pools is apart from what mpi4py sends.
+    # Messages that a pool has ended must not meet those of mpi4py.
     ends = comm.Dup()
     if comm.Get_rank() == 0:
-        # What its stub says of the root is less than it is: an executor.
+        # Its type stub admits None, which the root never gets.
         executor: Any
         with MPICommExecutor(comm, root=0) as executor:
             try:
@@ -54,27 +54,31 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
             finally:
                 _tell(ends, _LAST)
     else:
-        bench = _Bench(ends, progress)
-        _benches.append(bench)
+        worker = _Worker(ends, progress)
+        _workers.append(worker)
         with MPICommExecutor(comm, root=0):
-            """All of its tasks are done when this begins."""
-        _benches.remove(bench)
-        bench.close()
+            pass  # entering it does tasks until rank 0 has no more
+        _workers.remove(worker)
+        worker.close()
         yield None
     ends.Free()
 
 
+# Sent instead of a pool's number when no more pools follow.
 _LAST = -1
 
 
 def _tell(ends: Any, number: int) -> None:
+    """Tell all other ranks that pool ``number`` has ended."""
     for rank in range(1, ends.Get_size()):
         ends.send(number, rank)
 
 
 @dataclass(frozen=True)
 class _Done(Generic[Result]):
-    """What came of a task on ``rank``, whose process has held so much; not ``whole``: it was ended before."""
+    """The result of a task on ``rank``, and the most memory its process held; ``whole`` unless it was ended
+    before.
+    """
 
     rank: int
     held_bytes: int
@@ -82,25 +86,25 @@ class _Done(Generic[Result]):
     result: Result | None = None
 
 
-class _Bench:
-    """What a rank works with: a process for the tasks of the pool that they are of."""
+class _Worker:
+    """What does the tasks of rank 0 on another rank, in a process of its own for each pool."""
 
     def __init__(self, ends: Any, progress: Progress) -> None:
         self._ends, self._progress = ends, progress
         self._rank = ends.Get_rank()
-        self._ended = self._pool = -1
-        self._crew: Crew[Any, Any] | None = None
+        self._ended = self._number = -1
+        self._pool: ProcessPool[Any, Any] | None = None
 
-    def do(self, pool: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
-        """``work(task)`` for that pool, as long as it is wanted."""
-        if self._over(pool):
+    def do(self, number: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
+        """The result of ``work(task)``, unless pool ``number`` ends before."""
+        if self._over(number):
             return _Done(self._rank, 0)
-        if pool != self._pool or self._crew is None:
+        if number != self._number or self._pool is None:
             self._leave()
-            self._pool, self._crew = pool, Crew(1, work)
+            self._number, self._pool = number, ProcessPool(1, work)
         self._progress.update(0.0, 1.0, "an attempt")
         try:
-            return self._done(self._crew, task)
+            return self._done(self._pool, task)
         except Exception:
             # Its process may be gone.
             self._leave()
@@ -108,39 +112,41 @@ class _Bench:
         finally:
             self._progress.update(0.0, 1.0, "waiting for an attempt")
 
-    def _done(self, crew: Crew[Any, Any], task: Any) -> _Done[Any]:
-        number = crew.submit(task)
-        while number not in crew.finished:
-            crew.wait(time.perf_counter() + _HEARS_S)
-            if number not in crew.finished and self._over(self._pool):
-                held_bytes = crew.held_bytes()
+    def _done(self, pool: ProcessPool[Any, Any], task: Any) -> _Done[Any]:
+        ticket = pool.submit(task)
+        while ticket not in pool.finished:
+            pool.wait(time.perf_counter() + _HEARS_S)
+            if ticket not in pool.finished and self._over(self._number):
+                held_bytes = pool.held_bytes()
                 self._leave()
                 return _Done(self._rank, held_bytes)
-        return _Done(self._rank, crew.held_bytes(), True, crew.finished.pop(number))
+        return _Done(self._rank, pool.held_bytes(), True, pool.finished.pop(ticket))
 
     def close(self) -> None:
         """End the process, and hear all that rank 0 tells."""
         self._leave()
         while self._ends.recv(None, 0) != _LAST:
-            """Pools that ended while this rank had nothing to do for them."""
+            pass  # a pool ended while this rank had nothing to do for it
 
-    def _over(self, pool: int) -> bool:
+    def _over(self, number: int) -> bool:
+        """Whether pool ``number`` has ended: pools end in the order of their numbers."""
         while self._ends.Iprobe(0):
             self._ended = self._ends.recv(None, 0)
-        return pool <= self._ended
+        return number <= self._ended
 
     def _leave(self) -> None:
-        if self._crew is not None:
-            self._crew.__exit__(None, None, None)
-        self._crew = None
+        """End the process, if there is one, and the solvers below it."""
+        if self._pool is not None:
+            self._pool.__exit__(None, None, None)
+        self._pool = None
 
 
-# The bench of this rank: what mpi4py calls on a rank finds it here.
-_benches: list[_Bench] = []
+# The worker of this rank: the function that mpi4py calls on a rank finds it here.
+_workers: list[_Worker] = []
 
 
-def _do(pool: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
-    return _benches[-1].do(pool, work, task)
+def _do(number: int, work: Callable[[Any], Any], task: Any) -> _Done[Any]:
+    return _workers[-1].do(number, work, task)
 
 
 class _RankPools:

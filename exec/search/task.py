@@ -1,4 +1,4 @@
-"""What the ranks of a search call: rank 0 searches, and hands attempts to the others."""
+"""The task that all ranks of a search run: rank 0 searches, and hands its attempts to the others."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["Search", "search_task"]
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for: the best schedule of ``request``, or with ``sizes`` a selection for them.
+    """The search for the best schedule of ``request``, or with ``sizes`` for a selection for them.
 
-    ``settled``: the one that ranks should be through with soonest has the last word.
+    With ``settled``, of the schedules near the best the one is taken that measured ranks finish first.
     """
 
     request: Request
@@ -35,7 +35,7 @@ class Search:
 def search_task(
     comm: Any, search: Search, progress: Safekeeping
 ) -> Synthesis | PeriodicSynthesis | Swept | None:
-    """What is found, on rank 0; None on the others, which make its attempts."""
+    """The result on rank 0; None on the others, which make its attempts."""
     with pools_of(comm, progress) as pools:
         if pools is None:
             return None

@@ -15,7 +15,7 @@ from typing import Self
 from probes.errors import UnavailableError
 from synth.errors import NotApplicableError
 from synth.portfolio.attempts import Plan, Request, deliveries, plans
-from synth.portfolio.worker_pool import Crew, WorkerPool, WorkerPools
+from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
 from synth.schedule import Schedule
 from synth.simulation.schedule import replay
 
@@ -46,12 +46,12 @@ class Trials:
     """
 
     def __init__(
-        self, request: Request, tried: Sequence[Plan], begun_s: float, pools: WorkerPools = Crew
+        self, request: Request, tried: Sequence[Plan], begun_s: float, pools: WorkerPools = ProcessPool
     ) -> None:
         self._request, self._tried, self._begun_s = request, tried, begun_s
         self._pools = pools
         self._started_s = time.perf_counter()
-        self._crew: WorkerPool[tuple[int, float], Trial] | None = None
+        self._pool: WorkerPool[tuple[int, float], Trial] | None = None
         self._tickets: dict[int, int] = {}
         self._found = False
         self.peak_bytes = 0
@@ -62,27 +62,27 @@ class Trials:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._crew is not None:
-            self._crew.__exit__(kind, error, trace)
-            self.peak_bytes = self._crew.peak_bytes
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, trace)
+            self.peak_bytes = self._pool.peak_bytes
 
     def skip(self, number: int) -> None:
         """Nobody will ask for the result of plan ``number``."""
-        if self._crew is not None and number in self._tickets:
-            self._crew.withdraw(self._tickets[number])
+        if self._pool is not None and number in self._tickets:
+            self._pool.withdraw(self._tickets[number])
 
     def result(self, number: int) -> Trial | None:
         """The result of plan ``number``; None where the time is up and there is a schedule already."""
-        if self._crew is None and self._worth(number):
-            self._crew = self._pools(max(1, self._request.jobs), _Carry(self._request))
+        if self._pool is None and self._worth(number):
+            self._pool = self._pools(max(1, self._request.jobs), _Carry(self._request))
             for later in range(number, len(self._tried)):
                 if not self._tried[later].method.solves:
                     self._submit(later)
-        trial = self._awaited(number) if self._crew is not None else self._here(number)
+        trial = self._awaited(number) if self._pool is not None else self._here(number)
         self._found = self._found or (trial is not None and trial.schedule is not None)
         if trial is not None and trial.schedule is not None:
             schedule = replace(trial.schedule, network=self._request.network)
-            return replace(trial, schedule=schedule) if self._crew is not None else trial
+            return replace(trial, schedule=schedule) if self._pool is not None else trial
         return trial
 
     def _worth(self, number: int) -> bool:
@@ -108,8 +108,8 @@ class Trials:
         return float("inf") if limit_s is None else self._begun_s + limit_s
 
     def _submit(self, number: int) -> int:
-        assert self._crew is not None
-        self._tickets[number] = self._crew.submit((number, time.perf_counter() - self._begun_s))
+        assert self._pool is not None
+        self._tickets[number] = self._pool.submit((number, time.perf_counter() - self._begun_s))
         return self._tickets[number]
 
     def _here(self, number: int) -> Trial | None:
@@ -118,9 +118,9 @@ class Trials:
         return _carried(self._request, self._tried, number, time.perf_counter() - self._begun_s)
 
     def _awaited(self, number: int) -> Trial | None:
-        crew = self._crew
-        assert crew is not None
-        finished = crew.finished
+        pool = self._pool
+        assert pool is not None
+        finished = pool.finished
         late = time.perf_counter() >= self._deadline_s()
         ticket = self._tickets.get(number)
         if ticket is None:
@@ -132,7 +132,7 @@ class Trials:
             until_s = self._deadline_s() if found else float("inf")
             if time.perf_counter() >= until_s:
                 return None
-            crew.wait(until_s)
+            pool.wait(until_s)
         return finished.pop(ticket)
 
 

@@ -25,7 +25,7 @@ from synth.portfolio.incumbent import Attempt
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, proven_periodic, unserved
 from synth.portfolio.synthesize import Synthesis, synthesize
-from synth.portfolio.worker_pool import Crew, WorkerPools
+from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.schedule import Bound, Schedule
 
 __all__ = ["PeriodicSynthesis", "synthesize_either"]
@@ -52,7 +52,7 @@ def synthesize_either(
     progress: Progress = SILENT,
     keep: Callable[[Schedule], object] | None = None,
     settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
-    pools: WorkerPools = Crew,
+    pools: WorkerPools = ProcessPool,
 ) -> Synthesis | PeriodicSynthesis:
     """The best schedule, plain or periodic; only periodic for the method "periodic", and for others never.
 

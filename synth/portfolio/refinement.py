@@ -1,4 +1,4 @@
-"""Refinement of the best schedules that attempts found: pipelined in finer chunks, then justified."""
+"""Refinement: the best schedules of all attempts are justified, and pipelined in finer chunks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from synth.simulation.schedule import replay
 
 __all__ = ["Refinement"]
 
-# Of the schedules that take up to so many times the best, and have so few sends, so many are justified.
+# Justified are this many of the schedules within this factor of the best, if they have so few sends.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
-# Into how many parts chunks are cut at most, and how many times smaller than chunks worth trying they may be.
-# What is best in two parts is tried in more.
+# Chunks are cut into so many parts at most, no smaller than this fraction of the smallest chunk of a search.
+# All are tried in two parts, and the best of them in more.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
-# So near the bound finer chunks gain less than they cost; and so near, nothing is left to gain.
-_AT_THE_BOUND, _ON_THE_BOUND = 1.03, 1.0005
+# This near the bound finer chunks gain less than their sends cost; and this near nothing is left to gain.
+_TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 
-
+# A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
 
 
@@ -44,38 +44,42 @@ class Refinement:
             self._found[key] = time_s, plan, schedule
 
     def refined(self, best_s: float, target_s: float) -> Iterator[Found]:
-        """What becomes of the schedules near the best one, each with its time; none beats ``target_s``."""
-        # Methods often come to the same in as many chunks.
+        """Better versions of the schedules near the best one; none can be faster than ``target_s``."""
+        # Several methods may come to the same schedule in as many chunks: one of them is enough.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
-        near = sorted((one for one in unlike.values() if one[0] <= _NEAR * best_s), key=_time_s)
+        near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
         whole = []
         for one in near[:_JUSTIFIED]:
             whole.append(_justified(one))
             yield whole[-1]
         best_s = min([best_s, *map(_time_s, whole)])
-        if self._request.chunk_bytes is not None or best_s < target_s * _AT_THE_BOUND:
+        if self._request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
             return
-        halved = [(one, in_two) for one in whole for in_two in self._in_parts(one, 2)]
-        halved.sort(key=lambda pair: _time_s(pair[1]))
-        for one, _ in halved[:_IN_PARTS]:
-            for finer in map(_justified, self._in_parts(one, _MOST_PARTS)):
-                yield finer
-                best_s = min(best_s, _time_s(finer))
-            if best_s < target_s * _ON_THE_BOUND:
+        halved = [(self._in_parts(one, 2), one) for one in whole if self._most_parts(one[2]) > 1]
+        halved.sort(key=lambda pair: _time_s(pair[0]))
+        for in_two, one in halved[:_IN_PARTS]:
+            parts = self._most_parts(one[2])
+            finer = _justified(self._in_parts(one, parts) if parts > 2 else in_two)
+            yield finer
+            if _time_s(finer) < target_s * _ON_THE_BOUND:
                 return
 
-    def _in_parts(self, found: Found, most: int) -> Iterator[Found]:
-        """The schedule in as many parts as chunks may have, up to ``most``; none where they may have one."""
-        _, plan, schedule = found
-        parts = most
+    def _most_parts(self, schedule: Schedule) -> int:
+        """The largest power of two into which each chunk may be cut; 1 if none."""
+        parts, least_bytes = _MOST_PARTS, smallest_bytes(self._request.network) / _FINER
         while parts > 1:
-            shape, chunk_bytes = cut_again(self._request, schedule.collective, parts)
-            large = schedule.sends * parts > _MOST_SENDS
-            if not large and chunk_bytes >= smallest_bytes(self._request.network) / _FINER:
-                finer = pipelined(schedule, shape, chunk_bytes)
-                yield replay(finer).time_s, replace(plan, shape=shape, chunk_bytes=chunk_bytes), finer
-                return
+            _, chunk_bytes = cut_again(self._request, schedule.collective, parts)
+            if schedule.sends * parts <= _MOST_SENDS and chunk_bytes >= least_bytes:
+                break
             parts //= 2
+        return parts
+
+    def _in_parts(self, found: Found, parts: int) -> Found:
+        """The schedule pipelined, each of its chunks in so many parts."""
+        _, plan, schedule = found
+        shape, chunk_bytes = cut_again(self._request, schedule.collective, parts)
+        finer = pipelined(schedule, shape, chunk_bytes)
+        return replay(finer).time_s, replace(plan, shape=shape, chunk_bytes=chunk_bytes), finer
 
 
 def _justified(found: Found) -> Found:

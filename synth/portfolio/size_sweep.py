@@ -18,7 +18,7 @@ from synth.check.schedule import check
 from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.synthesize import Request, bounds_of, library_schedules, synthesize
-from synth.portfolio.worker_pool import Crew, WorkerPools
+from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.schedule import Bound, Race, Schedule
 from synth.selection import Algorithm, Point, Range, Selection
 from synth.simulation.schedule import replay
@@ -64,7 +64,7 @@ def sizes_between(low_bytes: int, high_bytes: int, factor: float = 2.0) -> tuple
 
 
 def sweep(
-    request: Request, sizes: Sequence[int], progress: Progress = SILENT, pools: WorkerPools = Crew
+    request: Request, sizes: Sequence[int], progress: Progress = SILENT, pools: WorkerPools = ProcessPool
 ) -> Swept:
     """The selection for ``sizes`` (rising) of what ``request`` asks, whose own size does not count.
 
@@ -106,7 +106,7 @@ def candidates_of(
     progress: Progress = SILENT,
     *,
     library: bool = False,
-    pools: WorkerPools = Crew,
+    pools: WorkerPools = ProcessPool,
 ) -> Candidates:
     """The candidates of every size; with ``library`` the algorithms of libraries are always among them."""
     begun_s = time.perf_counter()
@@ -179,14 +179,14 @@ def _all_explored(
     rest = range(len(sizes) - 1)
     each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
-        with pools(request.jobs, _explored) as crew:
+        with pools(request.jobs, _explored) as pool:
             for at in rest:
-                crew.submit(asked[at])
-            while len(crew.finished) < len(rest) and time.perf_counter() < deadline_s:
-                progress.update(len(crew.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
-                crew.wait(deadline_s)
-            found |= crew.finished
-        workers_bytes = max(workers_bytes, crew.peak_bytes)
+                pool.submit(asked[at])
+            while len(pool.finished) < len(rest) and time.perf_counter() < deadline_s:
+                progress.update(len(pool.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
+                pool.wait(deadline_s)
+            found |= pool.finished
+        workers_bytes = max(workers_bytes, pool.peak_bytes)
     else:
         for at in rest:
             if time.perf_counter() < deadline_s:
@@ -200,7 +200,7 @@ def _bound(request: Request) -> Bound:
     return max(bounds_of(request), key=lambda bound: bound.time_s)
 
 
-def _explored(request: Request, pools: WorkerPools = Crew) -> _Explored:
+def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     """What is at the request's size, but for the hopeless."""
     kept: list[Schedule] = []
     synthesis = synthesize(request, keep=kept.append, pools=pools)

@@ -24,7 +24,7 @@ from synth.portfolio.attempts import METHODS, Plan, Request, cut, deliveries, li
 from synth.portfolio.incumbent import Attempt, Choice
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.refinement import Refinement
-from synth.portfolio.worker_pool import Crew, WorkerPools
+from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.schedule import Bound, Outcome, Schedule
 from synth.simulation.schedule import replay
 
@@ -74,7 +74,7 @@ def synthesize(
     keep: Callable[[Schedule], object] | None = None,
     settle: Callable[[Sequence[Schedule]], Schedule] | None = None,
     proven: tuple[Bound, ...] | None = None,
-    pools: WorkerPools = Crew,
+    pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
     """The best schedule that the requested method, or every method, finds; ``keep`` is given all of them.
 

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from probes.errors import UnavailableError
 from synth.portfolio.memory_limits import peak_of
 
-__all__ = ["Crew", "WorkerPool", "WorkerPools", "cores"]
+__all__ = ["ProcessPool", "WorkerPool", "WorkerPools", "cores"]
 
 # The forkserver's socket is in the folder for temporary files, and its path takes 107 bytes at most.
 _LONGEST_FOLDER = 70
@@ -71,13 +71,13 @@ class WorkerPool(Protocol[Asked, Result]):
 
 
 class WorkerPools(Protocol):
-    """What makes a pool: `Crew` on this machine; one whose workers are on other hosts is handed in."""
+    """What makes a pool: `ProcessPool` on this machine; one whose workers are on other hosts is handed in."""
 
     def __call__(self, jobs: int, work: Callable[[Task], Result]) -> WorkerPool[Task, Result]:
         """A pool of at most ``jobs`` workers that do ``work(task)``; all three must be picklable."""
 
 
-class Crew(Generic[Task, Result]):
+class ProcessPool(Generic[Task, Result]):
     """A pool of at most ``jobs`` processes of this machine."""
 
     def __init__(self, jobs: int, work: Callable[[Task], Result]) -> None:

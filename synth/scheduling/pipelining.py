@@ -1,7 +1,7 @@
-"""Pipelining: the sends of a schedule once more for each part of its chunks, which overtake one another.
+"""Pipelining: each chunk of a schedule is cut into parts, which take the same links one after another.
 
-Where a chunk is passed on only when all of it has come, its parts can be under way on several links at once.
-What is left to choose is their order, for which several priority rules are tried.
+A chunk is passed on only when all of it has come; its parts can be under way on several links at once. The
+sends are given; in which order the parts go is chosen among several priority rules.
 """
 
 from __future__ import annotations

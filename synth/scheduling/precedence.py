@@ -1,8 +1,8 @@
 """The precedence graph of sends: which of them must have arrived before each may start.
 
-An activity-on-node network. Besides the sends it has milestones, which take no time: the contents of one
-slot after so many of the sends that enter it. So a sum of many sends that many others pass on takes as many
-edges as both together, not as their product.
+An activity-on-node network. Its nodes are the sends and milestones, which take no time. A milestone stands
+for what a slot holds after some of the sends that enter it. If many sends bring a sum and many pass it on,
+there are as many edges as sends of both kinds together, not as pairs of them.
 """
 
 from __future__ import annotations

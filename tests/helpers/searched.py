@@ -5,7 +5,7 @@ import os
 import time
 
 from exec.search.rank_pool import pools_of
-from synth.portfolio.worker_pool import Crew
+from synth.portfolio.worker_pool import ProcessPool
 
 
 def rooted(number):
@@ -36,7 +36,7 @@ def roots_of(comm, numbers, progress):
             found.append([pool.finished[ticket][0] for ticket in tickets])
             processes |= {pool.finished[ticket][1] for ticket in tickets}
             assert pool.peak_bytes > 1 << 20
-        return found, len(processes), pools is Crew
+        return found, len(processes), pools is ProcessPool
 
 
 def leaves_early(comm, arguments, progress):

@@ -1,4 +1,4 @@
-"""The pool of ranks: the results of `Crew`, whatever their number, and nothing left behind."""
+"""The pool of ranks: the results of `ProcessPool`, whatever their number, and nothing left behind."""
 
 import math
 from pathlib import Path

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from probes.errors import UnavailableError
-from synth.portfolio.worker_pool import Crew, cores
+from synth.portfolio.worker_pool import ProcessPool, cores
 
 
 def gone(pids, within_s=100.0):
@@ -20,17 +20,17 @@ def gone(pids, within_s=100.0):
     return not any(psutil.pid_exists(pid) for pid in pids)
 
 
-def workers(crew):
-    return [process.pid for process in crew._workers.values()]
+def workers(pool):
+    return [process.pid for process in pool._workers.values()]
 
 
 def test_every_task_has_its_result_under_its_number():
-    with Crew(2, math.factorial) as crew:
-        tickets = {crew.submit(number): number for number in range(9)}
-        while len(crew.finished) < len(tickets):
-            crew.wait()
-        pids = workers(crew)
-    assert crew.finished == {ticket: math.factorial(number) for ticket, number in tickets.items()}
+    with ProcessPool(2, math.factorial) as pool:
+        tickets = {pool.submit(number): number for number in range(9)}
+        while len(pool.finished) < len(tickets):
+            pool.wait()
+        pids = workers(pool)
+    assert pool.finished == {ticket: math.factorial(number) for ticket, number in tickets.items()}
     assert len(pids) == 2
     assert gone(pids)
 
@@ -40,20 +40,20 @@ def test_workers_start_where_temporary_files_have_long_names(tmp_path, monkeypat
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     code = (
-        "import math\nfrom synth.portfolio.worker_pool import Crew\n"
-        "with Crew(1, math.factorial) as crew:\n"
-        "    crew.submit(5)\n"
-        "    crew.wait()\n"
-        "    print(crew.finished)\n"
+        "import math\nfrom synth.portfolio.worker_pool import ProcessPool\n"
+        "with ProcessPool(1, math.factorial) as pool:\n"
+        "    pool.submit(5)\n"
+        "    pool.wait()\n"
+        "    print(pool.finished)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=100)
     assert done.stdout == "{0: 120}\n", done.stderr
 
 
 def test_what_a_task_raises_is_raised():
-    with Crew(1, math.factorial) as crew, pytest.raises(ValueError, match="negative"):
-        crew.submit(-1)
-        crew.wait()
+    with ProcessPool(1, math.factorial) as pool, pytest.raises(ValueError, match="negative"):
+        pool.submit(-1)
+        pool.wait()
 
 
 def die(status):
@@ -61,28 +61,28 @@ def die(status):
 
 
 def test_a_worker_that_dies_is_told():
-    with Crew(1, die) as crew, pytest.raises(UnavailableError, match="ended before its work"):
-        crew.submit(3)
-        crew.wait()
+    with ProcessPool(1, die) as pool, pytest.raises(UnavailableError, match="ended before its work"):
+        pool.submit(3)
+        pool.wait()
 
 
 def test_waiting_ends_in_time_and_leaving_ends_the_work():
-    with Crew(2, time.sleep) as crew:
+    with ProcessPool(2, time.sleep) as pool:
         for _ in range(3):
-            crew.submit(600)
-        crew.wait(time.perf_counter() + 0.1)
-        assert crew.finished == {}
-        pids = workers(crew)
+            pool.submit(600)
+        pool.wait(time.perf_counter() + 0.1)
+        assert pool.finished == {}
+        pids = workers(pool)
     assert gone(pids)
 
 
 def test_workers_end_with_a_process_that_is_killed():
     code = (
-        "import time\nfrom synth.portfolio.worker_pool import Crew\n"
-        "with Crew(1, time.sleep) as crew:\n"
-        "    crew.submit(600)\n"
-        "    print(*[one.pid for one in crew._workers.values()], flush=True)\n"
-        "    crew.wait()\n"
+        "import time\nfrom synth.portfolio.worker_pool import ProcessPool\n"
+        "with ProcessPool(1, time.sleep) as pool:\n"
+        "    pool.submit(600)\n"
+        "    print(*[one.pid for one in pool._workers.values()], flush=True)\n"
+        "    pool.wait()\n"
     )
     process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
     pids = [int(word) for word in process.stdout.readline().split()]

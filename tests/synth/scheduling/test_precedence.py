@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,9 +21,9 @@ from synth.scheduling.precedence import Precedence, of_schedule, of_turns
 from synth.simulation.schedule import replay
 
 
-def made(spec: str, kind: str, method: str, size_bytes: int = 1 << 20) -> Schedule:
+def made(spec: str, kind: Any, method: str, size_bytes: int = 1 << 20) -> Schedule:
     network = family(spec, [7e-7], [50e9])
-    return synthesize(Request(network, kind, size_bytes=size_bytes, method=method)).schedule  # type: ignore[arg-type]
+    return synthesize(Request(network, kind, size_bytes=size_bytes, method=method)).schedule
 
 
 def ancestors(graph: Precedence) -> list[set[int]]:
