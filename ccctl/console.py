@@ -46,6 +46,7 @@ __all__ = [
     "table",
     "waiting",
     "warn",
+    "width",
 ]
 
 _LONG_WORD = re.compile(r"\S{300,}")
@@ -132,11 +133,20 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
     if _settings["quiet"]:
         return
     lines = aligned(columns, rows)
-    if _is_terminal(sys.stdout) and max(map(len, lines)) < _width():
+    if (most := width()) is not None and max(map(len, lines)) < most:
         _rich_table(columns, _cells(rows), _rights(_cells(rows), len(columns)), title)
         return
     for line in [title, *lines] if title else lines:
         data(line)
+
+
+def width() -> int | None:
+    """The most characters of a line on stdout; None where that is no terminal."""
+    if not _is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns - 2
 
 
 def aligned(
@@ -407,15 +417,13 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
 
 
 def _print(text: str) -> None:
-    """A line on stdout; on a terminal the progress bar makes way for it."""
+    """A line on stdout; it comes above the progress bar where that is drawn on the same terminal."""
     _waiting.over()
-    if _bars and _is_terminal(sys.stdout):
-        _bars[-1].stop()
-        try:
-            _write(text)
-            flush()
-        finally:
-            _bars[-1].start()
+    if _bars and _one_terminal():
+        from rich.text import Text
+
+        # Rich alone knows how many lines it has to draw over; the terminal breaks long ones.
+        _bars[-1].console.print(Text(text.removesuffix("\n")), soft_wrap=True)
     else:
         _write(text)
 
@@ -431,12 +439,6 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
 
 def _rights(cells: list[list[str]], columns: int) -> list[bool]:
     return [all(_numeric(row[i]) for row in cells) for i in range(columns)]
-
-
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns - 2
 
 
 @contextmanager
@@ -492,6 +494,11 @@ def _colour() -> bool:
 
 def _is_terminal(stream: IO[str]) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _one_terminal() -> bool:
+    """Whether what goes to stdout and to stderr is seen on one terminal."""
+    return _is_terminal(sys.stdout) and os.path.sameopenfile(1, 2)
 
 
 def _numeric(cell: str) -> bool:

@@ -58,6 +58,8 @@ class BenchRows:
 
         self._print(report)
         if self._drawn:
+            for line in self._table.notes() if self._table is not None else ():
+                console.data(line)
             draw_foot(report)
             draw_breakdowns(report)
 
@@ -120,7 +122,7 @@ class BenchRows:
         if self._table is None:
             draw_head(report)
         if self._table is None or not self._table.fits(row):
-            self._table = Table(rows, self._widest())
+            self._table = Table(rows, self._widest(), console.width())
             lines = self._table.lines([row])
         else:
             lines = self._table.lines([row])[-1:]

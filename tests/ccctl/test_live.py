@@ -23,6 +23,17 @@ with console.progress("work", 30.0, below) as bar:
         time.sleep(0.05)
 print("done")
 """
+# Rows that come while a bar with lines below it is drawn; some are wider than the terminal.
+ROWS = """
+import time
+from ccctl import console
+with console.progress("work", 10.0, lambda: ["4 ranks", "rank 1 waits", "rank 2 waits"]) as bar:
+    for number in range(10):
+        time.sleep(0.15)
+        console.data(f"row {number} " + "x" * 100 * (number % 2) + " end")
+        bar.update(number)
+print("done")
+"""
 SIZES = (1 << 20, 1 << 22)
 COLOURED = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 
@@ -55,6 +66,15 @@ def test_it_follows_when_the_terminal_becomes_narrower():
     # One more drawing may have been under way.
     lines = Terminal.lines(done.after)
     assert max(map(len, lines[len(lines) // 2 :])) <= 60
+
+
+def test_rows_that_come_while_a_bar_is_drawn_stay_whole():
+    lines = run_on_terminal([ROWS], program=("-c",)).screen()
+    text = "".join(lines)
+    for number in range(10):
+        assert f"row {number} " + "x" * 100 * (number % 2) + " end" in text, lines
+    assert lines[-1] == "done"
+    assert len(lines) == 10 + 5 + 1
 
 
 def test_ctrl_c_leaves_the_terminal_clean():

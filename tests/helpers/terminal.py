@@ -11,6 +11,8 @@ import sys
 import termios
 import time
 
+import pyte
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -30,6 +32,12 @@ class Terminal:
         return [
             line.rstrip() for line in _ESCAPES.sub("", text.replace("\r", "\n")).split("\n") if line.strip()
         ]
+
+    def screen(self, columns=80, rows=100):
+        """The lines that stand on a terminal of that size in the end, had it ``rows`` of them."""
+        screen = pyte.Screen(columns, rows)
+        pyte.Stream(screen).feed(self.seen)
+        return [line.rstrip() for line in screen.display if line.strip()]
 
 
 def run_on_terminal(

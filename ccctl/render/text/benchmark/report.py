@@ -5,7 +5,9 @@ Every time, bandwidth and ratio is of the median of the iterations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ccctl import console
@@ -24,13 +26,31 @@ _PREDICTED = ("time (us)", "ours")
 _PEER = ("time (us)", "busbw", "ours")
 # How wide a column is from the start where its rows come one by one: 99 seconds, 9999 GB/s.
 _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
+_EITHER = ("placement", "second placement")
+# What a narrow terminal does without, what tells least first: kinds of groups, and a column of theirs.
+_DISPENSABLE: tuple[tuple[tuple[str, ...], str], ...] = (
+    *((("row",), title) for title in ("root", "redop", "type", "count")),
+    (("spread",), "slowest"),
+    (("spread",), "mean (us)"),
+    (_EITHER, "algbw"),
+    (("predicted",), "time (us)"),
+    (("spread",), "p99 (us)"),
+    (("predicted",), "ours"),
+    (("peer",), "busbw"),
+    (_EITHER, "#wrong"),
+    *((_EITHER, title) for title in reversed(_ITERATIONS)),
+    (("second placement",), "busbw"),
+    (("second placement",), "time (us)"),
+    (("peer",), "time (us)"),
+    (("row",), "program"),
+)
 
 
 def draw(report: Report) -> None:
     """Print the rows of ``report``, then their breakdowns; bandwidths in GB/s, microseconds per iteration."""
     draw_head(report)
-    table = Table(report.rows)
-    for line in table.lines(report.rows):
+    table = Table(report.rows, width=console.width())
+    for line in [*table.lines(report.rows), *table.notes()]:
         console.data(line)
     draw_foot(report)
     draw_breakdowns(report)
@@ -61,41 +81,94 @@ def draw_foot(report: Report) -> None:
         console.data(f"# interrupted          : {report.interrupted}")
 
 
+@dataclass(frozen=True)
+class _Column:
+    """A column: the kind and the name of its group, its own name, the least width."""
+
+    kind: str
+    group: str
+    title: str
+    width: int
+
+
 class Table:
     """Which columns rows fill, in groups with a name over each.
 
     ``widest``: more rows will come, with values as long as these at most, in columns such as "size (B)".
+    ``width``: the most characters of a line; the columns that tell least are left out where they are more.
     """
 
-    def __init__(self, rows: Sequence[Row], widest: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[Row], widest: Mapping[str, str] | None = None, width: int | None = None
+    ) -> None:
         self.both = [any(row.out_of_place for row in rows), any(row.in_place for row in rows)]
         self.peers = list(dict.fromkeys(name for row in rows for name in row.peers))
         measured = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
         self.detailed = any(one.spread is not None and one.spread.samples_s for one in measured)
         self.programs = len({row.program for row in rows}) > 1 if widest is None else "program" in widest
-        names = [name for name, filled in zip(("out of place", "in place"), self.both, strict=True) if filled]
-        placement = (*_PLACEMENT, *(_ITERATIONS if self.detailed else ()))
-        self.groups: list[tuple[str, Sequence[str]]] = [
-            ("", (*_HEAD, *(("program",) if self.programs else ())))
+        columns = self._columns({} if widest is None else widest, streamed=widest is not None)
+        if widest is None:
+            cells = list(zip(*map(self.cells, rows), strict=True))
+            columns = [
+                replace(column, width=max(map(len, column_cells), default=0))
+                for column, column_cells in zip(columns, cells or [()] * len(columns), strict=True)
+            ]
+        left_out = _left_out(columns, width)
+        self._shown = [at for at in range(len(columns)) if at not in left_out]
+        self._all = columns
+
+    def _columns(self, widest: Mapping[str, str], *, streamed: bool) -> list[_Column]:
+        groups: list[tuple[str, str, Sequence[str]]] = [
+            ("row", "", (*_HEAD, *(("program",) if self.programs else ())))
         ]
-        self.groups += [(name, placement) for name in names]
-        self.groups += [("", _SPREAD), ("predicted", _PREDICTED), *((name, _PEER) for name in self.peers)]
-        self.titles = [title for _, titles in self.groups for title in titles]
-        self._least: list[int] | None = None
-        if widest is not None:
-            self._least = [max(len(widest.get(title, "")), _WIDTHS.get(title, 0)) for title in self.titles]
+        placement = (*_PLACEMENT, *(_ITERATIONS if self.detailed else ()))
+        names = [name for name, filled in zip(("out of place", "in place"), self.both, strict=True) if filled]
+        groups += [
+            (kind, name, placement)
+            for kind, name in zip(("placement", "second placement"), names, strict=False)
+        ]
+        groups += [("spread", "", _SPREAD), ("predicted", "predicted", _PREDICTED)]
+        groups += [("peer", name, _PEER) for name in self.peers]
+        return [
+            _Column(
+                kind,
+                group,
+                title,
+                max(len(widest.get(title, "")), _WIDTHS.get(title, 0)) if streamed else 0,
+            )
+            for kind, group, titles in groups
+            for title in titles
+        ]
 
     def lines(self, rows: Sequence[Row]) -> list[str]:
         """The names of the columns in two lines, then the rows."""
-        lines = console.aligned(self.titles, [self.cells(row) for row in rows], self._least)
-        return [_over(lines[0], self.groups), *lines]
+        shown = [self._all[at] for at in self._shown]
+        cells = [[row[at] for at in self._shown] for row in map(self.cells, rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)] or [0] * len(shown)
+        widths = [max(pair) for pair in zip(widths, _widths(shown), strict=True)]
+        lines = console.aligned([one.title for one in shown], cells, widths)
+        return [_over(lines[0], shown, widths), *lines]
+
+    def notes(self) -> Iterator[str]:
+        """Which columns were left out, if any."""
+        names: dict[str, None] = {}
+        for (kind, name), group in groupby(enumerate(self._all), lambda one: (one[1].kind, one[1].group)):
+            titles = {at: one.title.removesuffix(" (us)") for at, one in group}
+            left_out = [title for at, title in titles.items() if at not in self._shown]
+            if name and len(left_out) == len(titles):
+                left_out = [name]
+            elif kind == "peer":
+                left_out = [f"{name} {title}" for title in left_out]
+            names |= dict.fromkeys(left_out)
+        if names:
+            yield f"# Left out             : {', '.join(names)}; wider terminals, files and pipes have them"
 
     def fits(self, row: Row) -> bool:
         """Whether a row has a column for all that it holds."""
         return set(row.peers) <= set(self.peers)
 
     def cells(self, row: Row) -> list[str]:
-        """The row as text, a cell for each of the titles."""
+        """The row as text, a cell for each of the columns, those that are left out among them."""
         cells = [str(row.size_bytes), str(row.count), row.dtype, row.redop, str(row.root)]
         cells += [row.program] if self.programs else []
         for filled, measured in zip(self.both, (row.out_of_place, row.in_place), strict=True):
@@ -144,15 +217,41 @@ def _peer(peer: Measurement | None, ours: Measurement | None) -> list[str]:
     return [f"{peer.time_s * 1e6:.2f}", f"{peer.busbw_gbs:.2f}", _times(peer.time_s, ours)]
 
 
-def _over(heads: str, groups: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """The line above the heads: the name of each group, begun where its first column begins."""
-    line, at = "", 0
-    for name, titles in groups:
-        first = heads.index(titles[0], at)
-        line = f"{line.ljust(first)}{name}" if name else line
-        at = first
-        for title in titles:
-            at = heads.index(title, at) + len(title)
+def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:
+    """The positions of the columns that a line of ``width`` characters has no place for."""
+    left_out: set[int] = set()
+    for kinds, title in _DISPENSABLE:
+        shown = [column for at, column in enumerate(columns) if at not in left_out]
+        needed = sum(_widths(shown)) + 2 * (len(shown) - 1)
+        if width is None or needed <= width:
+            break
+        left_out |= {at for at, one in enumerate(columns) if one.title == title and one.kind in kinds}
+    return left_out
+
+
+def _widths(columns: Sequence[_Column]) -> list[int]:
+    """How wide the columns are; the last of a group makes room for the group's name."""
+    widths = [max(column.width, len(column.title)) for column in columns]
+    for (_, name), group in groupby(range(len(columns)), lambda at: (columns[at].kind, columns[at].group)):
+        ats = list(group)
+        widths[ats[-1]] += max(0, len(name) - sum(widths[at] for at in ats) - 2 * (len(ats) - 1))
+    return widths
+
+
+def _over(heads: str, columns: Sequence[_Column], widths: Sequence[int]) -> str:
+    """The line above the heads: the name of each group, begun where its first column's name begins.
+
+    A name that is too long for that begins earlier.
+    """
+    line, at, end = "", 0, 0
+    for (_, name), group in groupby(range(len(columns)), lambda at: (columns[at].kind, columns[at].group)):
+        ats = list(group)
+        end += sum(widths[at] + 2 for at in ats)
+        first = heads.index(columns[ats[0]].title, at)
+        if name:
+            line = line.ljust(min(first, end - 2 - len(name))) + name
+        for each in ats:
+            at = heads.index(columns[each].title, at) + len(columns[each].title)
     return line
 
 

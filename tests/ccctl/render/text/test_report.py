@@ -1,0 +1,61 @@
+"""A report as a table: which columns are shown, and how they stand."""
+
+from dataclasses import replace
+
+import pytest
+
+from ccctl.render.text.benchmark.report import Table
+from exec.benchmark.report import Measurement
+
+
+def measured(time_s):
+    return Measurement(time_s, time_s, time_s, 1, 1.0, 2.0, 0, mean_s=time_s)
+
+
+@pytest.fixture
+def rows(samples):
+    row = replace(
+        samples["report"].rows[0],
+        out_of_place=measured(0.001),
+        in_place=measured(0.002),
+        predicted_s=0.0005,
+        peers={"mpi": measured(0.003), "mpi:recursive_doubling": measured(0.004)},
+    )
+    return [replace(row, program=f"ccctl: {name}") for name in ("ring", "bidirectional")]
+
+
+WIDEST = {"size (B)": "16777216", "count": "4194304", "type": "float32", "program": "ccctl: bidirectional"}
+
+
+@pytest.mark.parametrize("widest", [None, WIDEST])
+@pytest.mark.parametrize("width", [70, 80, 100, 120, 160, 200, 1000])
+def test_a_narrow_table_leaves_out_what_tells_least_and_says_so(rows, widest, width):
+    table = Table(rows, widest, width)
+    lines = table.lines(rows)
+    assert max(map(len, lines)) <= width
+    heads = lines[1].split()
+    # The size, the first time and bandwidth, and the ratio to each peer stay in any case.
+    assert heads[0] == "size" and "busbw" in heads and heads.count("ours") >= 2
+    notes = list(table.notes())
+    assert bool(notes) == (lines != Table(rows, widest).lines(rows))
+    assert not notes or "root" in notes[0]
+
+
+def test_wide_tables_have_all_columns_and_narrow_ones_their_cells_under_their_names(rows):
+    assert list(Table(rows).notes()) == []
+    everything = Table(rows).lines(rows)
+    assert "root" in everything[1] and "predicted" in everything[0]
+    names, heads, first, _ = Table(rows, WIDEST, 80).lines(rows)
+    for line in (heads, first):
+        assert len(line.split("  ")) >= 6
+    at = heads.index("time (us)")
+    assert names.index("out of place") == at
+    assert first[: at + len("time (us)")].endswith("1000.00")
+    assert heads.rindex("ours") + len("ours") == len(first)
+    assert first.endswith("4.00x")
+
+
+def test_names_of_groups_do_not_touch(rows):
+    for width in (70, 80, 100, 140, 300):
+        names = Table(rows, WIDEST, width).lines(rows)[0]
+        assert "mpi  " in names and names.endswith("  mpi:recursive_doubling")
