@@ -50,8 +50,8 @@ def rescuing(rescue: Callable[[str], str]) -> Iterator[None]:
     """While the block runs, ``rescue(why)`` is called before anything but success leaves it.
 
     An error, Ctrl-C, SIGTERM and SIGHUP all do. ``rescue`` writes what there is, and returns what became of
-    it for the user, or nothing: an expected error gets it as its hint, a signal is told with it. Where
-    ``rescue`` itself fails, that is told, and the status stays that of what ended the block.
+    it for the user, or nothing: an expected error gets it as its hint, a signal is reported with it. Where
+    ``rescue`` itself fails, that is reported, and the status stays that of what ended the block.
     """
     once = _Once(rescue)
     _open.append(once)

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-# Of a message about one input; a file of a million wrong lines is told by its first.
+# Of a message about one input; of a file of a million wrong lines it is the first.
 _MOST_LINES = 100
 # Characters of a bad value.
 _SHOWN = 60

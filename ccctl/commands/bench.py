@@ -140,11 +140,11 @@ def bench(
     blocking: Blocking = None,
     refused: Refused = None,
 ) -> None:
-    """Time schedules and programs on real buffers, and check every element.
+    """Time collectives beside the libraries, and check the results.
 
-    Without ARTIFACT the links between the ranks are measured, schedules synthesized for them, the near-best
-    of these raced, and all kept in the user's cache folder for the next run on the same hosts, which says how
-    old they are.
+    Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT the links
+    between the ranks are measured, schedules synthesized for them, the near-best of these raced, and all
+    kept in the user's cache folder for the next run on the same hosts, which says how old they are.
 
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
     and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of

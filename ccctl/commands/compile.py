@@ -148,11 +148,12 @@ def compile(  # noqa: A001 - functions of commands are named as the command
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Compile the chunk language, or a schedule, to threadblocks of instructions for every rank.
+    """Compile a schedule, or the chunk language, to a program.
 
-    A schedule is proven before, and every program after: every rank ends with the right result, no two
-    threadblocks race, nothing deadlocks. A name that ends in .xml is written as MSCCL XML; --to writes what
-    other runtimes load, proven by their own rules, or what other simulators read.
+    A program holds the threadblocks of instructions of every rank. A schedule is proven before, and every
+    program after: every rank ends with the right result, no two threadblocks race, nothing deadlocks. A
+    name that ends in .xml is written as MSCCL XML; --to writes what other runtimes load, proven by their
+    own rules, or what other simulators read.
 
     Of a periodic schedule the sends of all periods are listed, for its own size or --size; of a symmetric
     one those of all translates. More than half a million sends are refused.

@@ -33,7 +33,7 @@ EXAMPLES = (
         "ccctl detect --declared system.xml profile.json --export nccl-xml fixed.xml",
         "compare a topology with what was measured, and write it corrected (exit 1 where it is wrong)",
     ),
-    ("ccctl detect --active", "probe actively, too; what cannot be probed is told with its reason"),
+    ("ccctl detect --active", "probe actively, too; what cannot be probed is listed with its reason"),
     ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
 )
 _PROCESSES = 4
@@ -112,11 +112,11 @@ def detect(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Find out what is connected to what: NUMA nodes, PCI tree, GPUs, NICs, NVLinks.
+    """Find out what is connected to what inside machines.
 
-    On this machine, on one rank a host with --hosts or inside mpirun, or in files of other tools. A NIC is
-    one network port; software interfaces are listed apart. What a source cannot tell is a note, never a
-    failure. Without GPUs the ranks will be processes.
+    NUMA nodes, the PCI tree, GPUs, NICs and NVLinks: on this machine, on one rank a host with --hosts or
+    inside mpirun, or in files of other tools. A NIC is one network port; software interfaces are listed
+    apart. What a source cannot tell is a note, never a failure. Without GPUs the ranks will be processes.
     """
     from ccctl.summaries import detect as answers
 

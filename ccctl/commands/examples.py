@@ -36,9 +36,10 @@ def examples(
         typer.Option("-o", "--output", metavar="DIR", help="Where to copy it; - prints it to stdout."),
     ] = ".",
 ) -> None:
-    """List the examples: algorithms in the chunk language, a lab, units and scripts for operators.
+    """List the examples, or copy one.
 
-    With NAME copies that one; no file that is there already is replaced.
+    Algorithms in the chunk language, a lab, units and scripts for operators. With NAME copies that one; no
+    file that is there already is replaced.
     """
     found = _files()
     if name is None:

@@ -166,14 +166,15 @@ def explain(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say of each measured row what its network allows, what binds, and whether that is normal.
+    """Judge measured bandwidths: what is possible, what binds.
 
-    The bound is proven for every schedule whose sums are made at ranks. Beside it stands what NCCL's ring and
-    tree, or direct sends, could carry over these links and ports by bytes alone, whatever starting them
-    takes. A row is normal from two thirds of the slower one on. Without --network the machine is known by
-    its GPUs, where the report is of one host. Of a job that NCCL's Inspector recorded it says how long ranks
-    waited for the last one, which is no fault of the network. Of dumps of NCCL's RAS and PyTorch's flight
-    recorder it says which ranks the others wait for (exit 1). --timeout limits the search of --synth.
+    Each row gets a verdict, whether it is normal. The bound is proven for every schedule whose sums are
+    made at ranks. Beside it stands what NCCL's ring and tree, or direct sends, could carry over these links
+    and ports by bytes alone, whatever starting them takes. A row is normal from two thirds of the slower
+    one on. Without --network the machine is known by its GPUs, where the report is of one host. Of a job
+    that NCCL's Inspector recorded it says how long ranks waited for the last one, which is no fault of the
+    network. Of dumps of NCCL's RAS and PyTorch's flight recorder it says which ranks the others wait for
+    (exit 1). --timeout limits the search of --synth.
     """
     from ccctl.arguments.networks import network_of
     from ccctl.artifacts.foreign import read_dumps, read_recorded, read_report

@@ -197,7 +197,7 @@ def fusion(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Predict the time of a training iteration by each way of overlapping communication with computation.
+    """Predict training times by ways to overlap communication.
 
     WFBP, DDP, MG-WFBP and Horovod all_reduce behind the backward pass; ByteScheduler reorders parts of
     tensors; DeAR reduce_scatters behind the backward pass and all_gathers behind the next forward pass, in

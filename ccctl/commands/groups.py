@@ -116,13 +116,13 @@ def groups(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Plan which ranks average their parameters together in each iteration, as DS-Sync does.
+    """Plan which ranks average parameters together, as in DS-Sync.
 
     Ranks of a rack form a group, and a representative of each rack, by turns, an inter-rack group: small
-    groups at once instead of one of all. A slow rack's representative averages with one other; a rank with a
-    slow NIC stays in its rack, in a group of two. Told are rho, the factor by which ranks come to agree in a
-    period, and the predicted time. A pattern by which they never agree (rho = 1) is refused, or replaced
-    where none was asked for.
+    groups at once instead of one of all. A slow rack's representative averages with one other; a rank with
+    a slow NIC stays in its rack, in a group of two. The report gives rho, the factor by which ranks come to
+    agree in a period, and the predicted time. A pattern by which they never agree (rho = 1) is refused, or
+    replaced where none was asked for.
     """
     if svg is not None and svg != "-":
         refuse_unwritable(Path(svg))

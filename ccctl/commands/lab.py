@@ -34,7 +34,7 @@ Chosen = Annotated[
 
 
 def lab() -> None:
-    """Emulate a cluster on this machine: hosts, switches, and wires of chosen rates.
+    """Emulate a cluster on this machine: hosts, switches, wires.
 
     Hosts are network namespaces with names of their own, so that MPI sees separate machines. Needs
     root, iproute2 and a kernel with veth pairs, bridges and htb. Nothing outside the lab is touched.
@@ -93,10 +93,11 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run a command inside a host; mpirun and ccctl in it find the others by themselves.
+    """Run a command inside a host.
 
-    Ends with the status of the command, and all that it started ends with it. With -v the bytes that
-    each host sent and received meanwhile are told on stderr.
+    mpirun and ccctl in it find the other hosts by themselves. Ends with the status of the command, and all
+    that it started ends with it. With -v the bytes that each host sent and received meanwhile are printed
+    on stderr.
     """
     from ccctl.lab import state
     from exec.lab import lifecycle as kernel
@@ -160,7 +161,10 @@ def shape(
 
 
 def status(chosen: Chosen = None, json: Json = False) -> None:
-    """Show a lab that is up: its hosts, the rate of every path, and the bytes that crossed."""
+    """Show a lab that is up: its hosts, rates and bytes.
+
+    The rate of every path stands beside the bytes that crossed it.
+    """
     from ccctl.lab import state
     from ccctl.render.text import lab as picture
     from exec.lab import lifecycle as kernel
@@ -179,7 +183,10 @@ def down(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Remove a lab with all that runs in it; where there is none, nothing happens."""
+    """Remove a lab with all that runs in it.
+
+    Where there is none, nothing happens.
+    """
     from ccctl.lab import state
     from exec.lab import lifecycle as kernel
 

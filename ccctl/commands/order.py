@@ -117,11 +117,11 @@ def order(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Find the order of hosts, and of ranks in them, that suits a library as it is.
+    """Find the order of hosts and ranks that suits a library.
 
     Libraries do not see which links are slow: their rings and trees go by rank numbers. So ranks are
     numbered such that they fit. Up to 8 hosts with a rank each all orders are timed; in larger clusters a
-    local search takes over, the same for the same seed. Told are the gain as predicted and what no
+    local search takes over, the same for the same seed. The output says the gain as predicted and what no
     order's gain is above. An order that would gain less than 2 % is left as it comes.
 
     NCCL and RCCL choose the order of the GPUs inside a host themselves. --to nccl-graph writes a file that

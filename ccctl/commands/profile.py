@@ -143,7 +143,7 @@ def profile(
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha (time in flight) comes
     from ping-pong, beta (seconds per byte) from the spacing of message trains at the receiver. Slow
-    links and hosts are measured again, alone, before they are told. Whatever ends it, a lost rank, a
+    links and hosts are measured again, alone, before they are reported. Whatever ends it, a lost rank, a
     signal or --timeout, what was measured until then is written and says so. Hosts that cannot be
     reached are named, the others measured, and the exit status is 1. Of two profiles of one user on
     the same hosts the second ends with 75, or waits with --wait. With --topology rounds are over hosts, all

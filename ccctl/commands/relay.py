@@ -141,10 +141,10 @@ Decisions = Annotated[
 
 
 def relay() -> None:
-    """Judge relays: going ahead with the ranks that are ready, while the late ones pass data on.
+    """Judge relays: going ahead with the ranks that are ready.
 
-    The coordinator of AdapCC waits while that costs less than going would (ski rental); then the ready ranks
-    run a partial collective, and the data of the late ones follow.
+    The late ones pass data on meanwhile. The coordinator of AdapCC waits while that costs less than going
+    would (ski rental); then the ready ranks run a partial collective, and the data of the late ones follow.
     """
 
 
@@ -172,11 +172,12 @@ def simulate(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Replay when ranks were ready, by the break-even rule and beside always waiting and always going.
+    """Replay when ranks were ready, by the break-even rule.
 
-    TRACE has a row for each iteration and a column for each rank, or one column: how late the last rank was.
-    Instead of a trace, --exponential and --bimodal draw one. What going costs is --buy, or follows from the
-    phases of --schedule, or of one that is synthesized for --network and --size.
+    Beside it stand always waiting and always going. TRACE has a row for each iteration and a column for
+    each rank, or one column: how late the last rank was. Instead of a trace, --exponential and --bimodal
+    draw one. What going costs is --buy, or follows from the phases of --schedule, or of one that is
+    synthesized for --network and --size.
 
     The cost of a policy is the time waited and then that of the collective or of its two phases; the optimum
     knows all arrivals. Completion, where phases are known, is when every rank has the full result: phase 1

@@ -54,11 +54,12 @@ def report(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Put artifacts on one page of HTML: what is wrong first, then pictures and numbers.
+    """Put artifacts on one page of HTML, what is wrong first.
 
-    The page holds everything that it shows and loads nothing. Beside the curves of a benchmark stands the
-    proven bound, where a profile or a schedule of as many ranks is among the files. What nccl-tests wrote is
-    read, too. A file that cannot be read is a finding. Without -o the findings are printed.
+    Pictures and numbers follow. The page holds everything that it shows and loads nothing. Beside the
+    curves of a benchmark stands the proven bound, where a profile or a schedule of as many ranks is among
+    the files. What nccl-tests wrote is read, too. A file that cannot be read is a finding. Without -o the
+    findings are printed.
     """
     from ccctl.artifacts.folder import gather
     from ccctl.render.findings import findings

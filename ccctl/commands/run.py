@@ -140,13 +140,13 @@ def run(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run one collective on real data; with --adaptive many, on a session that adapts.
+    """Run one collective on real data, or many with --adaptive.
 
     The input is of floats or integers; all ranks have the same type. Only ranks that end with something
     have a row, or a file, in the output.
 
     With --adaptive every element of every result is checked; what the session measures, plans anew and
-    changes to is told as it happens. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
+    changes to is printed as it happens. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
     lost ranks are started again, and let in between two requests; so are ranks on the hosts of --spare,
     which need not answer at the start and are tried at least once a minute.
     """

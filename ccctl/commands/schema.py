@@ -27,7 +27,7 @@ def schema(
         str | None, typer.Argument(metavar="KIND", autocompletion=_kinds, help="The kind of artifact.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of a kind of artifact, or list the kinds.
+    """Print the JSON Schema of a kind of artifact, or list kinds.
 
     Readers ignore fields they do not know, so the schema allows them too.
     """

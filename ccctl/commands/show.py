@@ -49,11 +49,11 @@ def show(
     output: Pictures = None,
     json: Json = False,
 ) -> None:
-    """Draw an artifact as text or, with -o FILE.svg or FILE.png, as pictures: those of ccctl report.
+    """Draw an artifact as text, SVG or PNG.
 
-    It takes every kind: topology, profile, schedule, periodic, symmetric, selection, program, report,
-    history, model, fusion, tuning, groups and training. What nccl-tests wrote, text or JSON, is a report,
-    too.
+    With -o FILE.svg or FILE.png the pictures are those of ccctl report. It takes every kind: topology,
+    profile, schedule, periodic, symmetric, selection, program, report, history, model, fusion, tuning,
+    groups and training. What nccl-tests wrote, text or JSON, is a report, too.
 
     Pictures show, of a topology, the devices of each host below its NUMA nodes and PCIe switches, and its
     NVLinks; of a profile, what each host sends and receives, and a heat map of the links; of a schedule,

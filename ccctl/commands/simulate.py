@@ -131,16 +131,17 @@ def simulate(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Simulate a schedule or a program, congestion included, and compare it with the proven bounds.
+    """Time a schedule or program on any network by simulation.
 
-    What is wrong is not timed: it is judged first, and all findings are told (exit 1), as ccctl verify does.
-    A schedule brings its network and size along. Of a selection every size of its sweep is timed again, or
-    with --size the schedule that it chooses for that size. Of a program, which needs both, threadblocks,
-    channels, FIFO slots and the overhead of instructions are simulated too, and what binds is said. A
-    periodic or symmetric schedule is timed at any --size, on its own network only: of a periodic one a few
-    periods are replayed, and each further one adds as much; of a symmetric one the listed sends, with larger
-    or smaller chunks. How busy links and shared ports are is told by class, with the ten that are busiest;
-    --trace tells it of every moment.
+    Congestion is simulated, too, and the time compared with the proven bounds. What is wrong is not timed:
+    all findings are listed first (exit 1), as ccctl verify does. A schedule brings its network and size
+    along. Of a selection every size of its sweep is timed again, or with --size the schedule that it
+    chooses for that size. Of a program, which needs both, threadblocks, channels, FIFO slots and the
+    overhead of instructions are simulated too, and what binds is said. A periodic or symmetric schedule is
+    timed at any --size, on its own network only: of a periodic one a few periods are replayed, and each
+    further one adds as much; of a symmetric one the listed sends, with larger or smaller chunks. How busy
+    links and shared ports are is shown by class, with the ten that are busiest; --trace tells it of every
+    moment.
 
     --with simgrid times a schedule in SimGrid as well, an independent simulator (apt-get install
     python3-simgrid). With turns at links and ports both must agree (else exit 1); a second time is that of

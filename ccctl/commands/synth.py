@@ -144,7 +144,7 @@ def synth(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Synthesize a schedule: who sends which chunk to whom, and when.
+    """Synthesize a schedule: who sends which chunk to whom when.
 
     Tries every method, keeps the fastest by simulation, proves it with an independent checker and
     says how far it is from the largest proven lower bound. With --sizes every candidate is timed at every

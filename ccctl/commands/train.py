@@ -199,12 +199,12 @@ def train(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Train a small model by each --mode in turn, on generated data, and compare them.
+    """Train a small model by each --mode in turn, and compare.
 
-    All begin with the same parameters and see the same batches. A row tells the median time of an iteration
-    (the mean over ranks) and its quartiles, bytes that a rank sends in it over TCP, in multiples of
-    the model, the last loss, the accuracy on held-out data and when --accuracy was reached, whether all
-    replicas are equal, and how far the final parameters are from DDP's.
+    The data are generated. All begin with the same parameters and see the same batches. A row tells the
+    median time of an iteration (the mean over ranks) and its quartiles, bytes that a rank sends in it over
+    TCP, in multiples of the model, the last loss, the accuracy on held-out data and when --accuracy was
+    reached, whether all replicas are equal, and how far the final parameters are from DDP's.
 
     Needs torch. Ranks are started without MPI. Rows are printed and written as they finish: a run that is
     interrupted leaves a report of those it has. Exit status 1 if replicas differ that must not.

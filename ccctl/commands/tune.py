@@ -105,13 +105,14 @@ def tune(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Find which of a library's own algorithms is fastest for which sizes, and write what it loads.
+    """Find a library's fastest algorithm for each range of sizes.
 
-    The MPI library of ccctl's environment is measured: its algorithms in turn, at few sizes, and at more
-    where the fastest changes. One takes over only where it beats the library's own choice by more than the
-    noise, and by 2 %. The rules hold for communicators of as many ranks as were measured: for Open MPI they
-    are dynamic rules of coll/tuned, for MPICH its selection table with them in it. For NCCL, RCCL and NCCLX
-    the tables of nccl-tests decide, one for each setting.
+    What is found is written as the library loads it. The MPI library of ccctl's environment is measured:
+    its algorithms in turn, at few sizes, and at more where the fastest changes. One takes over only where
+    it beats the library's own choice by more than the noise, and by 2 %. The rules hold for communicators
+    of as many ranks as were measured: for Open MPI they are dynamic rules of coll/tuned, for MPICH its
+    selection table with them in it. For NCCL, RCCL and NCCLX the tables of nccl-tests decide, one for each
+    setting.
     """
     if library not in words.TUNED_LIBRARIES:
         raise UsageError(f"--for: expected one of {', '.join(words.TUNED_LIBRARIES)}, found {library!r}")

@@ -68,19 +68,19 @@ def verify(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Prove a schedule or program, or list everything that is wrong with it (exit 1).
+    """Prove a schedule or program, or list what is wrong with it.
 
-    A schedule: every send is causal, no link or port carries two at once, each contribution is reduced
-    once, every rank ends with what it wants. A periodic schedule: the same of one period, and no link or
-    port carries two of whatever periods at once, which proves it for any number of them. A symmetric
-    schedule: the same of the listed sends and, by symmetry, of all their translates. A program: it is
-    replayed as emitted, with bounded FIFOs; no two threadblocks race. What is right but worth knowing is a
-    caution, and the exit status stays 0: scratch that nothing uses, and sums that ranks add up in different
-    orders, so that floating-point results differ in their last bits. --same-bits makes the latter a
-    finding.
-    A plan of MSCCL++, by the rules of its executor: limits, paired channels, a wait for each signal, nops
-    between threads, no deadlock, no data race over two launches, every contribution exactly once.
-    Groups: matrices are doubly stochastic, and ranks come to agree as fast as the file says.
+    Exit status 1 if anything is wrong. A schedule: every send is causal, no link or port carries two at
+    once, each contribution is reduced once, every rank ends with what it wants. A periodic schedule: the
+    same of one period, and no link or port carries two of whatever periods at once, which proves it for any
+    number of them. A symmetric schedule: the same of the listed sends and, by symmetry, of all their
+    translates. A program: it is replayed as emitted, with bounded FIFOs; no two threadblocks race. What is
+    right but worth knowing is a caution, and the exit status stays 0: scratch that nothing uses, and sums
+    that ranks add up in different orders, so that floating-point results differ in their last bits.
+    --same-bits makes the latter a finding. A plan of MSCCL++, by the rules of its executor: limits, paired
+    channels, a wait for each signal, nops between threads, no deadlock, no data race over two launches,
+    every contribution exactly once. Groups: matrices are doubly stochastic, and ranks come to agree as fast
+    as the file says.
     """
     read = _read(artifact, parameters)
     judges = {

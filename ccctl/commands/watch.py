@@ -109,13 +109,14 @@ def watch(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Measure the links again, say what became worse, and plan anew where that pays.
+    """Measure the links again, and say what became worse.
 
-    One run, for a timer or cron. The links are measured within --budget and compared with the baseline
-    and with the runs before; what seems to be worse is measured once more before it counts. It is told
-    with what it costs the schedule, the most expensive first, and whether it is new, or lasts. Where
-    another schedule is predicted to be faster by --gain on the network as it is now, DIR/current.json
-    becomes that one, and the given one again once the network has recovered.
+    Where that pays, a new schedule is planned. One run, for a timer or cron. The links are measured within
+    --budget and compared with the baseline and with the runs before; what seems to be worse is measured
+    once more before it counts. It is reported with what it costs the schedule, the most expensive first,
+    and whether it is new, or lasts. Where another schedule is predicted to be faster by --gain on the
+    network as it is now, DIR/current.json becomes that one, and the given one again once the network has
+    recovered.
 
     Exit status 0: as good as the baseline. 1: something is worse, or a host is gone; -q prints it, too.
     A second watch on the same DIR ends with 75. Whatever ends a run, DIR holds whole files, and the next

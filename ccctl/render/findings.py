@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "bench_bounds", "findings", "unproven"]
 
-# In this order they are told: wrong results, then what is slow, then what is doubtful.
+# In this order they are listed: wrong results, then what is slow, then what is doubtful.
 _ORDER = ("wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
 # Ratios of medians below this are noise on most machines.
 _BEHIND = 1.1
@@ -70,7 +70,7 @@ def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
     """The proven bound on the time of each row, on a network of as many ranks that is among the artifacts.
 
     A profile is taken before the network of a schedule or selection. Of sizes beyond 16, and of more than 64
-    ranks, none is told: bounds take long there.
+    ranks, none is listed: bounds take long there.
     """
     network = _network_of(report, others)
     found: dict[tuple[str, int], float] = {}

@@ -1,6 +1,6 @@
 """Measurements for the textfile collector of Prometheus' node exporter, replaced whole at the end of a run.
 
-A file is written however the run ends, so that "nothing new" is told from "all is well": by
+A file is written however the run ends, so that "nothing new" differs from "all is well": by
 ``ccctl_exit_code`` and by the time of the last success, which a failure carries over.
 """
 

@@ -121,7 +121,7 @@ def _ports(network: Network, before: int) -> Iterator[Track]:
 def _on_ports(
     network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
 ) -> Slices:
-    """The slices of links again on each of their ports; what they carry is told once, on the link."""
+    """The slices of links again on each of their ports; what they carry is shown once, on the link."""
     import numpy as np
 
     row, port = network.ports_along(link)

@@ -86,7 +86,7 @@ class Asked:
 
     @property
     def tolerated(self) -> float:
-        """The share of its bandwidth that a link may lose at least before it is told."""
+        """The share of its bandwidth that a link may lose at least before it is reported."""
         return EFFECT if self.share is None else self.share
 
     @cached_property

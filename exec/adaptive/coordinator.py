@@ -229,7 +229,7 @@ class Coordinator:
     def regroup(self, members: Sequence[int], now_s: float) -> list[Decision]:
         """Begin an epoch with ``members``; what was decided in the last one is void.
 
-        ``severed``, pairs of hosts between which nothing passes, are told to all.
+        ``severed``, pairs of hosts between which nothing passes, are sent to all.
         """
         self.epoch, self.members = self.epoch + 1, tuple(sorted(members))
         self.joined = {rank: seq for rank, seq in self.joined.items() if rank in self.members}

@@ -30,7 +30,7 @@ class Level:
     """What runs of one schedule take; ``expected_s`` is what they were predicted to take, if they were.
 
     What the first runs have taught stays, so that small steps away from it add up. Once the runs have left
-    it (``take``), they have come to another (``left``): each change is told once.
+    it (``take``), they have come to another (``left``): each change is reported once.
     """
 
     def __init__(self, expected_s: float | None = None) -> None:

@@ -67,7 +67,7 @@ class BenchRequest:
     in; ``peers`` are names that ``exec.peers.registry`` knows, left out where they lack the collective if
     they are ``optional_peers``. ``beside`` are other programs of the same collective; ``aggregate`` calls are
     timed as one. With ``window`` the ranks of a host read each other's buffers in place; ``device`` is what
-    ``exec.executors`` knows. With ``explain`` a run of each contender is told step by step, in the first
+    ``exec.executors`` knows. With ``explain`` a run of each contender is reported step by step, in the first
     placement; ``forecasts``, ``network`` and ``library`` are a `Contender`'s.
     """
 

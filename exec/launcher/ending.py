@@ -1,4 +1,4 @@
-"""What is told before a job of the user's own mpirun is aborted, where no exception can end it."""
+"""What is printed before a job of the user's own mpirun is aborted, where no exception can end it."""
 
 from __future__ import annotations
 

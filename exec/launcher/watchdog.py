@@ -6,8 +6,8 @@ interpreter) is left alone; with mpirun only those of this host are seen. One wh
 nothing is cut off, whether it runs or not.
 
 Where the run survives that, a lost rank is killed as far as it can be reached, and hung up on, before the
-others are told: what they decide without it, it cannot undo. It may then be started again; until the others
-have let it in, whatever becomes of it is of no matter to the run.
+others learn of it: what they decide without it, it cannot undo. It may then be started again; until the
+others have let it in, whatever becomes of it is of no matter to the run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All ranks of one run, each connected to each: messages by topic, and connections for data.
 
 One thread reads what the others say and sorts it; whoever waits for something waits on one condition. A
-connection that ends is a rank that is lost: everybody who waits for it is told so, and the others go on.
+connection that ends is a rank that is lost: everybody who waits for it learns so, and the others go on.
 A connection that carries nothing though both ends live is done without: messages go round over a third rank.
 A rank that is lost may be started again; it then connects to all that live, and what its earlier start
 still says is not heard.

@@ -145,7 +145,7 @@ def _nics(reading: Reading) -> Iterator[Nic]:
 
 
 def _rdma_ports(first: Nic, rdma: OsDevice) -> Iterator[Nic]:
-    """One for each port whose state is told, as the kernel's own names of them go."""
+    """One for each port whose state is known, as the kernel's own names of them go."""
     states = {int(m[1]): value for key, value in rdma.infos.items() if (m := _PORT_STATE.fullmatch(key))}
     for number in sorted(states) or [1]:
         state = _PORT_STATES.get(integer(states.get(number, "")) or 0, "")

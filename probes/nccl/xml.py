@@ -107,7 +107,9 @@ def _classify(reading: Reading) -> None:
         elif bus_id not in reading.gpus and pci_ids.is_gpu(device.pci_class, maker):
             reading.notes.append(f"{reading.name}/{bus_id} has a GPU's class but no <gpu>: it is not counted")
     if from_class and reading.gpus:
-        reading.notes.append(f"{reading.name}: GPUs are told by their PCI class: the file has no NVLinks")
+        reading.notes.append(
+            f"{reading.name}: GPUs are recognized by their PCI class: the file has no NVLinks"
+        )
 
 
 def _host(reading: Reading, links: tuple[FabricLink, ...]) -> Host:

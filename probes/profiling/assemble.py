@@ -317,7 +317,7 @@ def _findings(fits: Fits) -> tuple[str, ...]:
 
 
 def _preempted(pairs: Sequence[Pair], places: Sequence[Place]) -> str:
-    """What is told of links whose ends waited for a core, and which of their hosts have too few."""
+    """What is noted of links whose ends waited for a core, and which of their hosts have too few."""
     here = Counter(place.host for place in places)
     cores = {place.host: place.cores for place in places}
     hosts = dict.fromkeys(places[rank].host for pair in pairs for rank in pair)

@@ -1,6 +1,6 @@
 """The matrices that nvidia-smi prints for people, found in text and taken apart.
 
-Cells are told by white space alone: which tabs and spaces stand between them depends on the driver's
+Cells are separated by white space alone: which tabs and spaces stand between them depends on the driver's
 age and on who pasted them. A matrix that is not whole is refused; only rows of NICs may be missing from its
 end, because the rows of GPUs say what those would, but for pairs of NICs.
 """

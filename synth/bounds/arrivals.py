@@ -44,7 +44,7 @@ _MOST_WORK = 30_000_000
 _MOST_LEVELS = 8
 _MOST_TERMS = 250_000
 # Of the bound by far pairs: the most sets, ranks and distances that are tried, and different path times to or
-# from gates that are told apart.
+# from gates that are kept apart.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 _HALVINGS = 24
 # Far pairs are tried if the bound without them is at least this part of the best known.

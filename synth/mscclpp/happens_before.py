@@ -152,7 +152,7 @@ class _Run:
         for one in self.done[rank]:
             before |= one.before | one.phase_before
             seen |= one.seen | one.phase_seen
-        # The library offers nothing that waits for the proxy; what it still reads then is told as a caution.
+        # The library offers nothing that waits for the proxy; what it still reads then is a caution.
         for event in self.proxied.pop(rank, ()):
             self.unfinished_puts += not before >> event.number & 1
             before |= event.before | event.bit

@@ -22,7 +22,7 @@ _PART = {"allgather": "i", "reducescatter": "o"}
 
 
 def known(collective: str) -> bool:
-    """Whether it is told what a collective of this name must do."""
+    """Whether it knows what a collective of this name must do."""
     return collective in ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 

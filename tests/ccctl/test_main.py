@@ -85,6 +85,14 @@ def test_no_command_shows_the_help_and_is_a_usage_error(run_ccctl):
     assert "Usage: ccctl" in done.stderr and done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["", "lab", "relay"])
+def test_lists_of_commands_are_whole_on_80_columns(run_ccctl, command):
+    done = run_ccctl(*command.split(), "--help", COLUMNS="80")
+    listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert listed
+    assert all(len(line) <= 80 and not line.endswith("...") for line in listed), listed
+
+
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_is_asked_for_in_two_ways(run_ccctl, option):
     for arguments in ([option], ["show", option]):

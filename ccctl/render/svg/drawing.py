@@ -166,7 +166,7 @@ def above(colour: str) -> str:
 
 
 def mark(number: int, x: float, y: float, colour: str) -> str:
-    """A point of a series: each has its own shape, so that they are told apart without colours."""
+    """A point of a series: each has its own shape, so that they differ without colours."""
     shape = number % len(_SHAPES)
     if not shape:
         return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"

@@ -47,7 +47,7 @@ def pictures(profile: Profile, width: int) -> list[Drawing]:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Links by groups of ranks; of a cell the slowest link is told, NaN where there is none."""
+    """Links by groups of ranks; a cell holds the slowest link, NaN where there is none."""
 
     names: tuple[str, ...]
     each: str

@@ -1,4 +1,4 @@
-"""When groups change: what is slow has changed, and all ranks are told (DS-Sync, Sec. III-A, step 3)."""
+"""When groups change: what is slow has changed, and all ranks learn of it (DS-Sync, Sec. III-A, step 3)."""
 
 from __future__ import annotations
 

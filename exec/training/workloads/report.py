@@ -66,7 +66,7 @@ class TrainedMode:
 class TrainingReport:
     """What was trained, where, and a row for each mode.
 
-    ``parameter_bytes`` is the size of the model. ``target`` is the accuracy whose time is told.
+    ``parameter_bytes`` is the size of the model. ``target`` is the accuracy whose time is reported.
     ``interrupted`` says why rows are missing, where the run did not come to its end.
     """
 

@@ -49,7 +49,7 @@ class TrainRequest:
     ``layers`` and ``width`` 0 are the model's own. ``compute_s`` is what each layer's forward pass takes
     longer than it does, asleep as while a GPU works; its backward pass takes twice that. ``batch`` is of
     each rank. Held-out data is evaluated every ``evaluate`` iterations, and ``accuracy`` is the share of it
-    whose time is told. The first ``warmup`` iterations are not in the times, and DS-Sync averages over
+    whose time is reported. The first ``warmup`` iterations are not in the times, and DS-Sync averages over
     all ranks in them. ``racks`` are the groups of hierarchical and DS-Sync; none: hosts, or pairs where that
     makes no groups. ``network`` is what DS-Sync plans for; None: equal links. ``reference`` are DDP's
     parameters where it has been trained before.

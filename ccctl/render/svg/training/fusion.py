@@ -73,7 +73,7 @@ def _blocks(plan: FusionPlan, kind: int, left: float, top: float, scale: float) 
         (line.end_s[rows] * scale).tolist(),
         strict=True,
     ):
-        # Layers flow into each other, buckets are told apart.
+        # Layers flow into each other, buckets stay apart.
         one = item if kind > 1 else -1
         if runs and start - runs[-1][1] < _SEEN and (one == runs[-1][2] or end - start < 2):
             runs[-1] = (runs[-1][0], end, one if one == runs[-1][2] else -1)
