@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import __version__, console
+from ccctl.arguments.help_sections import sections
 from ccctl.commands import COMMANDS
 from ccctl.completion.answers import answer_shells
 from ccctl.errors import (
@@ -48,8 +49,13 @@ class _InOrder(typer.core.TyperGroup):
         return [command.__name__ for command in COMMANDS]
 
 
-class _Bounded(typer.core.TyperCommand):
-    """Refuses numbers that typer lets through and nothing can reckon with: nan, inf, above 63 bits."""
+class _Command(typer.core.TyperCommand):
+    """Shows options in sections; refuses numbers that nothing can reckon with: nan, inf, above 63 bits."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for title, rows in sections(self, ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         left = super().parse_args(ctx, args)
@@ -116,7 +122,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
     for verb in verbs(command):
         # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
         interspersed = "command" not in signature(verb).parameters
-        group.command(cls=_Bounded, context_settings={"allow_interspersed_args": interspersed})(verb)
+        group.command(cls=_Command, context_settings={"allow_interspersed_args": interspersed})(verb)
     return group
 
 
@@ -124,7 +130,7 @@ for _command in COMMANDS:
     if verbs(_command):
         app.add_typer(_group(_command), name=_command.__name__, epilog=_epilog(_command))
     else:
-        app.command(cls=_Bounded, epilog=_epilog(_command))(_command)
+        app.command(cls=_Command, epilog=_epilog(_command))(_command)
 answer_shells()
 
 

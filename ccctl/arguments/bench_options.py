@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ccctl.arguments.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
 from ccctl.arguments.units import MOST_BYTES
 from ccctl.completion import words
@@ -75,46 +76,96 @@ CollectiveName = Annotated[
         metavar="NAME",
         autocompletion=words.one_of(*words.COLLECTIVES),
         help="Without ARTIFACT: what is synthesized and run. [all_reduce]",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 SizeList = Annotated[
     str | None,
     typer.Option(
-        "--sizes", metavar="SIZES", help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f."
+        "--sizes",
+        metavar="SIZES",
+        help="These sizes, 1K,64K,1M, or from one to another, 1K:16M, by -f.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Fresh = Annotated[
     bool,
     typer.Option(
-        "--fresh", help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept."
+        "--fresh",
+        help="Without ARTIFACT: measure and synthesize anew, whatever an earlier run has kept.",
+        rich_help_panel=MEASUREMENT,
     ),
 ]
-Begin = Annotated[str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.")]
-End = Annotated[str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.")]
+Begin = Annotated[
+    str, typer.Option("-b", "--begin", metavar="SIZE", help="The smallest size.", rich_help_panel=COLLECTIVE)
+]
+End = Annotated[
+    str, typer.Option("-e", "--end", metavar="SIZE", help="The largest size.", rich_help_panel=COLLECTIVE)
+]
 Factor = Annotated[
     int,
     typer.Option(
-        "-f", "--factor", metavar="N", min=2, max=MOST_BYTES, help="From a size to the next: times N."
+        "-f",
+        "--factor",
+        metavar="N",
+        min=2,
+        max=MOST_BYTES,
+        help="From a size to the next: times N.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Step = Annotated[
-    str | None, typer.Option("-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.")
+    str | None,
+    typer.Option(
+        "-i", "--step", metavar="SIZE", help="From a size to the next: plus SIZE.", rich_help_panel=COLLECTIVE
+    ),
 ]
 Warmup = Annotated[
-    int, typer.Option("-w", "--warmup", metavar="N", min=0, max=MOST_COUNT, help="Untimed runs.")
+    int,
+    typer.Option(
+        "-w",
+        "--warmup",
+        metavar="N",
+        min=0,
+        max=MOST_COUNT,
+        help="Untimed runs.",
+        rich_help_panel=MEASUREMENT,
+    ),
 ]
 Iterations = Annotated[
     int,
-    typer.Option("--iters", metavar="N", min=1, max=MOST_COUNT, help="Timed runs; what -n is in nccl-tests."),
+    typer.Option(
+        "--iters",
+        metavar="N",
+        min=1,
+        max=MOST_COUNT,
+        help="Timed runs; what -n is in nccl-tests.",
+        rich_help_panel=MEASUREMENT,
+    ),
 ]
 Aggregate = Annotated[
     int,
     typer.Option(
-        "-m", "--aggregate", metavar="N", min=1, max=MOST_COUNT, help="Time N calls in a row as one run."
+        "-m",
+        "--aggregate",
+        metavar="N",
+        min=1,
+        max=MOST_COUNT,
+        help="Time N calls in a row as one run.",
+        rich_help_panel=MEASUREMENT,
     ),
 ]
 Cycles = Annotated[
-    int, typer.Option("-N", "--cycles", metavar="N", min=1, max=10_000, help="Go through all sizes N times.")
+    int,
+    typer.Option(
+        "-N",
+        "--cycles",
+        metavar="N",
+        min=1,
+        max=10_000,
+        help="Go through all sizes N times.",
+        rich_help_panel=MEASUREMENT,
+    ),
 ]
 Average = Annotated[
     int,
@@ -125,15 +176,28 @@ Average = Annotated[
         min=0,
         max=3,
         help="Whose time counts: 0 rank 0's, 1 the average, 2 the fastest's, 3 the slowest's.",
+        rich_help_panel=MEASUREMENT,
     ),
 ]
 PerIteration = Annotated[
-    bool, typer.Option("-I", "--per-iteration", help="Show how the runs differ, and keep each time.")
+    bool,
+    typer.Option(
+        "-I",
+        "--per-iteration",
+        help="Show how the runs differ, and keep each time.",
+        rich_help_panel=MEASUREMENT,
+    ),
 ]
 Check = Annotated[
     int,
     typer.Option(
-        "-c", "--check", metavar="0|1", min=0, max=MOST_COUNT, help="Check every element of a last run."
+        "-c",
+        "--check",
+        metavar="0|1",
+        min=0,
+        max=MOST_COUNT,
+        help="Check every element of a last run.",
+        rich_help_panel=MEASUREMENT,
     ),
 ]
 Dtype = Annotated[
@@ -144,6 +208,7 @@ Dtype = Annotated[
         metavar="TYPES",
         autocompletion=words.several_of(*words.DTYPES, "all"),
         help="float, half, int8 …; several with commas; all.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Op = Annotated[
@@ -153,6 +218,7 @@ Op = Annotated[
         metavar="OPS",
         autocompletion=words.several_of(*words.REDOPS, "all"),
         help="sum, prod, min, max or avg; several with commas; all.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Root = Annotated[
@@ -164,6 +230,7 @@ Root = Annotated[
         min=0,
         max=MOST_RANKS,
         help="The root that the program must have; it is part of it.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Placement = Annotated[
@@ -173,16 +240,23 @@ Placement = Annotated[
         metavar="WHERE",
         autocompletion=words.one_of("out", "in", "both"),
         help="out (of place), in (place) or both.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Window = Annotated[
-    bool, typer.Option("--window", help="Keep the buffers where the ranks of a host read them in place.")
+    bool,
+    typer.Option(
+        "--window",
+        help="Keep the buffers where the ranks of a host read them in place.",
+        rich_help_panel=MEASUREMENT,
+    ),
 ]
 Explain = Annotated[
     bool,
     typer.Option(
         "--explain",
         help="Tell for each row where its time went: bound, prediction, and the critical path of a run.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 Vs = Annotated[
@@ -193,6 +267,7 @@ Vs = Annotated[
         autocompletion=words.several_of(*words.PEERS),
         help="Measure beside it, in turn: mpi, mpi:ALGORITHM, mpi:all, gloo, nccl; several with commas. "
         "Without ARTIFACT the library of the ranks; none leaves it out.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 ProfileFile = Annotated[
@@ -201,6 +276,7 @@ ProfileFile = Annotated[
         "--profile",
         metavar="FILE",
         help="Predict from this profile, not the schedule's network; without ARTIFACT synthesize for it.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 Baseline = Annotated[
@@ -209,6 +285,7 @@ Baseline = Annotated[
         "--baseline",
         metavar="FILE",
         help="Compare with a report, or with what nccl-tests wrote: exit 1 if slower.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 Tolerance = Annotated[
@@ -218,6 +295,7 @@ Tolerance = Annotated[
         metavar="PERCENT",
         click_type=Percentage(min=0, max=1e9),
         help="How much slower than the baseline is still the same.",
+        rich_help_panel=COMPARISON,
     ),
 ]
 Blocking = Annotated[

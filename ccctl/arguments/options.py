@@ -10,6 +10,7 @@ import typer
 from typer._click.types import FloatRange
 
 from ccctl import console
+from ccctl.arguments.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
 from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
@@ -91,7 +92,9 @@ def _timeout(value: float | None) -> float | None:
     return positive_seconds(value, "--timeout")
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the summary as one JSON object.", rich_help_panel=GENERAL)
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -100,12 +103,18 @@ Output = Annotated[
         metavar="FILE",
         callback=_output,
         help="Write the artifact to FILE; - prints it to stdout.",
+        rich_help_panel=GENERAL,
     ),
 ]
 Page = Annotated[
     str | None,
     typer.Option(
-        "-o", "--output", metavar="FILE.html", callback=_output, help="Write the page; - prints it to stdout."
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        callback=_output,
+        help="Write the page; - prints it to stdout.",
+        rich_help_panel=GENERAL,
     ),
 ]
 Pictures = Annotated[
@@ -116,20 +125,42 @@ Pictures = Annotated[
         metavar="FILE.svg|FILE.png",
         callback=_output,
         help="Write pictures instead; - prints SVG to stdout.",
+        rich_help_panel=GENERAL,
     ),
 ]
 PrometheusFile = Annotated[
     str | None,
     typer.Option(
-        "--prometheus", metavar="FILE.prom", callback=_prometheus, help="Write the figures for node_exporter."
+        "--prometheus",
+        metavar="FILE.prom",
+        callback=_prometheus,
+        help="Write the figures for node_exporter.",
+        rich_help_panel=GENERAL,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.")]
-Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_verbose, help="Say more.")]
+Quiet = Annotated[
+    bool, typer.Option("-q", "--quiet", callback=_quiet, help="Only errors.", rich_help_panel=GENERAL)
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        callback=_verbose,
+        help="Say more.",
+        rich_help_panel=GENERAL,
+    ),
+]
 Parameters = Annotated[
     list[str] | None,
     typer.Option(
-        "-p", "--param", metavar="NAME=VALUE", help="A parameter of a program in the chunk language."
+        "-p",
+        "--param",
+        metavar="NAME=VALUE",
+        help="A parameter of a program in the chunk language.",
+        rich_help_panel=COLLECTIVE,
     ),
 ]
 Ranks = Annotated[
@@ -141,6 +172,7 @@ Ranks = Annotated[
         min=1,
         max=MOST_RANKS,
         help="How many ranks to start; on this host without --hosts.",
+        rich_help_panel=RANKS,
     ),
 ]
 Hosts = Annotated[
@@ -151,11 +183,17 @@ Hosts = Annotated[
         autocompletion=words.hosts,
         envvar=HOSTS_VARIABLE,
         help="Hosts and their slots, gpu[01-08]:4,login1:2; in a job of Slurm by default its nodes.",
+        rich_help_panel=RANKS,
     ),
 ]
 Hostfile = Annotated[
     str | None,
-    typer.Option("--hostfile", metavar="FILE", help="Hosts, one a line: name, name:4 or name slots=4."),
+    typer.Option(
+        "--hostfile",
+        metavar="FILE",
+        help="Hosts, one a line: name, name:4 or name slots=4.",
+        rich_help_panel=RANKS,
+    ),
 ]
 Device = Annotated[
     str,
@@ -164,6 +202,7 @@ Device = Annotated[
         metavar="KIND",
         autocompletion=words.one_of("cpu", "cuda", "auto"),
         help="cpu, cuda (a GPU for each rank) or auto: GPUs where all have one.",
+        rich_help_panel=RANKS,
     ),
 ]
 WiresOption = Annotated[
@@ -174,10 +213,19 @@ WiresOption = Annotated[
         autocompletion=words.one_of("auto", "mpi", "sockets"),
         help="What joins the ranks: mpi, sockets of its own, which need no MPI, or auto: these between hosts "
         "where a schedule gives each connection a rate.",
+        rich_help_panel=RANKS,
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="The same seed, the same bytes.")
+    int,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        max=MOST_SEED,
+        help="The same seed, the same bytes.",
+        rich_help_panel=SEARCH,
+    ),
 ]
 Unwind = Annotated[
     str | None,
@@ -185,6 +233,7 @@ Unwind = Annotated[
         "--unwind",
         metavar="D",
         help="Replace a family's switches by D links a rank, as TACOS does; max,1 is one for each switch.",
+        rich_help_panel=NETWORK,
     ),
 ]
 Without = Annotated[
@@ -193,18 +242,25 @@ Without = Annotated[
         "--without",
         metavar="FAILED",
         help="What has failed: rank:7, rank:4-7, link:3-4 (both ways), link:3>4, host:NAME; with commas.",
+        rich_help_panel=NETWORK,
     ),
 ]
 TimeoutSeconds = Annotated[
     float | None,
     typer.Option(
-        "--timeout", metavar="SECONDS", callback=_timeout, help="End the command after this long (exit 124)."
+        "--timeout",
+        metavar="SECONDS",
+        callback=_timeout,
+        help="End the command after this long (exit 124).",
+        rich_help_panel=GENERAL,
     ),
 ]
 
 Alpha = Annotated[
     str | None,
-    typer.Option("--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us."),
+    typer.Option(
+        "--alpha", metavar="TIME", help="Time in flight of a family's links: 0.5us.", rich_help_panel=NETWORK
+    ),
 ]
 
 Bandwidth = Annotated[
@@ -213,9 +269,15 @@ Bandwidth = Annotated[
         "--bandwidth",
         metavar="RATE",
         help="Of a family's links: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+        rich_help_panel=NETWORK,
     ),
 ]
 
 HoldAlpha = Annotated[
-    bool, typer.Option("--hold-alpha", help="TACOS's cost model: a send holds its link for alpha too.")
+    bool,
+    typer.Option(
+        "--hold-alpha",
+        help="TACOS's cost model: a send holds its link for alpha too.",
+        rich_help_panel=NETWORK,
+    ),
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from ccctl.arguments.help_sections import sections
 from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
@@ -167,27 +168,27 @@ def _verbs(command: Any, context: typer.Context) -> tuple[Subsection, ...]:
     return tuple(
         Subsection(
             str(inner.info_name),
-            (Text(verb.help), Entries(tuple(row for kind in _rows(verb, inner).values() for row in kind))),
+            (
+                Text(verb.help),
+                Entries(tuple(row for rows in sections(verb, inner).values() for row in _rows(rows))),
+            ),
         )
         for verb, inner in _contexts(command, context)
         if verb is not command
     )
 
 
-def _parameters(command: Any, context: typer.Context) -> tuple[Section, Section]:
-    rows = _rows(command, context)
-    return (
-        Section("ARGUMENTS", (Entries(tuple(rows["argument"])),)),
-        Section("OPTIONS", (Entries(tuple(rows["option"])),)),
-    )
+def _parameters(command: Any, context: typer.Context) -> tuple[Section, ...]:
+    found = sections(command, context)
+    arguments = Section("ARGUMENTS", (Entries(_rows(found.pop("Arguments", []))),))
+    if len(found) == 1:
+        return arguments, Section("OPTIONS", tuple(Entries(_rows(rows)) for rows in found.values()))
+    options = tuple(Subsection(title, (Entries(_rows(rows)),)) for title, rows in found.items())
+    return arguments, Section("OPTIONS", options)
 
 
-def _rows(command: Any, context: typer.Context) -> dict[str, list[tuple[str, str]]]:
-    rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
-    for parameter in command.get_params(context):
-        if record := parameter.get_help_record(context):
-            rows[parameter.param_type_name].append((record[0], " ".join(record[1].split())))
-    return rows
+def _rows(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, " ".join(meaning.split())) for name, meaning in rows)
 
 
 def main() -> None:

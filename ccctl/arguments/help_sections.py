@@ -1,0 +1,60 @@
+"""The arguments and options of a command as sections, as its help and its manual page show them.
+
+An option's ``rich_help_panel`` names its section. Options without one stand under ``Options``; those that
+every command has stand last.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["COLLECTIVE", "COMPARISON", "GENERAL", "MEASUREMENT", "NETWORK", "RANKS", "SEARCH", "sections"]
+
+COLLECTIVE = "Collective"
+COMPARISON = "Comparison"
+GENERAL = "General"
+MEASUREMENT = "Measurement"
+NETWORK = "Network"
+RANKS = "Ranks"
+SEARCH = "Search"
+
+_ARGUMENTS, _OPTIONS = "Arguments", "Options"
+_FEW = 2
+# The range that click appends; most are far beyond what anybody means, and the message of an error has it.
+_RANGE = re.compile(r"\s*(?:;|\[)\s*(?:[-\d.e+]+<=?)?x(?:[<>]=?[-\d.e+]+)?(?=\])")
+
+
+def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
+    """The parameters of a command by section, each as its name and what it means."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(context):
+        if record := parameter.get_help_record(context):
+            name, meaning = record
+            found.setdefault(_section(parameter), []).append((name, _without_range(meaning)))
+    if _OPTIONS in found:
+        # A heading over one or two options tells less than it takes.
+        for title in [
+            one for one in found if one not in (_ARGUMENTS, _OPTIONS, GENERAL) and len(found[one]) <= _FEW
+        ]:
+            found[_OPTIONS] += found.pop(title)
+    if set(found) <= {_ARGUMENTS, _OPTIONS, GENERAL}:
+        found[_OPTIONS] = found.pop(_OPTIONS, []) + found.pop(GENERAL, [])
+    elif GENERAL in found:
+        found[GENERAL] = found.pop(GENERAL)
+    return {title: rows for title, rows in found.items() if rows}
+
+
+def _section(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return _ARGUMENTS
+    return GENERAL if parameter.name == "help" else parameter.rich_help_panel or _OPTIONS
+
+
+def _without_range(meaning: str) -> str:
+    found = _RANGE.search(meaning)
+    if found is None:
+        return meaning
+    # A range that stood alone leaves its closing bracket behind.
+    end = found.end() + 1 if "[" in found[0] else found.end()
+    return (meaning[: found.start()] + meaning[end:]).rstrip()
