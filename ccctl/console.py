@@ -51,6 +51,10 @@ __all__ = [
 
 _LONG_WORD = re.compile(r"\S{300,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Cells of tables up to so many characters are never wrapped.
+_SHORT = 12
+# Words of more characters, such as paths, may be folded where a table is wider than the terminal.
+_LONG = 20
 # Where nothing can be drawn, a line of progress comes after so many seconds each.
 _PLAIN_S = 60.0
 # After so many seconds without output `waiting` says what goes on.
@@ -128,14 +132,14 @@ def summary(values: dict[str, Any]) -> None:
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
     """A table on stdout; columns whose cells are all numbers are set to the right; ``-q`` silences it.
 
-    Drawn by rich on a terminal that is wide enough; no cell is ever cut.
+    Drawn by rich on a terminal; where that is narrow, cells of several words are wrapped. No cell is ever
+    cut: where that does not help, the lines are plain.
     """
     if _settings["quiet"]:
         return
-    lines = aligned(columns, rows)
-    if (most := width()) is not None and max(map(len, lines)) < most:
-        _rich_table(columns, _cells(rows), _rights(_cells(rows), len(columns)), title)
+    if (most := width()) is not None and _rich_table(columns, _cells(rows), title, most):
         return
+    lines = aligned(columns, rows)
     for line in [title, *lines] if title else lines:
         data(line)
 
@@ -452,18 +456,41 @@ def _stdout_told() -> Iterator[None]:
         raise CannotWriteError(f"stdout: {error.strerror}") from error
 
 
-def _rich_table(columns: Sequence[str], cells: list[list[str]], right: list[bool], title: str) -> None:
+def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str, most: int) -> bool:
+    """Whether rich drew the table, which it does where every word fits into ``most`` characters."""
+    right = _rights(cells, len(columns))
+    by_column = [[name, *(row[at] for row in cells)] for at, name in enumerate(columns)]
+    whole = [max(map(len, column)) for column in by_column]
+    # Numbers with their unit stay in one line, and so do short cells.
+    wraps = [not numbers and size > _SHORT for numbers, size in zip(right, whole, strict=True)]
+    least = [
+        max((min(len(word), _LONG) for cell in column for word in cell.split()), default=0)
+        if wrapped
+        else size
+        for column, size, wrapped in zip(by_column, whole, wraps, strict=True)
+    ]
+    around = 3 * len(columns) + 1
+    fits = sum(whole) + around <= most
+    if not fits and sum(least) + around > most:
+        return False
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     _waiting.over()
     drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
-    for name, to_right in zip(columns, right, strict=True):
-        drawn.add_column(name, justify="right" if to_right else "left", no_wrap=True)
+    for name, to_right, wrapped, narrow in zip(columns, right, wraps, least, strict=True):
+        drawn.add_column(
+            name,
+            justify="right" if to_right else "left",
+            no_wrap=fits or not wrapped,
+            min_width=None if fits else narrow,
+            overflow="fold",
+        )
     for row in cells:
         drawn.add_row(*map(Text, row))
     _rich(sys.stdout).print(drawn)
+    return True
 
 
 def _message(text: str, *, style: str) -> None:

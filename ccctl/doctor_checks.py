@@ -89,8 +89,7 @@ def _nvml() -> Iterator[Check]:
 
 def _cupy() -> Iterator[Check]:
     if find_spec("cupy") is None:
-        hint = f"needed for GPUs only: {install('cuda12', 'cuda13')}"
-        yield Check("CuPy", "note", "not installed", hint)
+        yield Check("CuPy", "note", "not installed", f"needed for GPUs only: {_extra_for_driver()}")
         return
     from probes.live.cuda import cupy_module, gpu_count
 
@@ -100,6 +99,19 @@ def _cupy() -> Iterator[Check]:
         yield Check("CuPy", "note", error.message, "needed for GPUs only")
         return
     yield Check("CuPy", "ok", f"{cupy_module().__version__}, {devices} GPUs")
+
+
+def _extra_for_driver() -> str:
+    """How to install CuPy for the driver that is here; without one, the names of the extras."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        newest = int(pynvml.nvmlSystemGetCudaDriverVersion_v2()) // 1000
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return "the extra cuda12 or cuda13"
+    return install("cuda13" if newest >= 13 else "cuda12")
 
 
 def _nvrtc() -> Iterator[Check]:

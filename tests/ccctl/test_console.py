@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -68,6 +69,7 @@ def test_nothing_moves_where_stderr_is_no_terminal(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SHOWN = """
 from ccctl import console
 console.table(("name", "size"), [("a", 8)])
@@ -150,6 +152,33 @@ def test_no_cell_is_cut_on_a_narrow_terminal():
     script = "from ccctl import console; console.table(('a', 'b'), [('x' * 50, 'y' * 50)])"
     seen = on_a_terminal(script, columns=40)
     assert "x" * 50 in seen and "y" * 50 in seen
+
+
+HINT = "needed for GPUs only: install it with pip"
+WORDS = f"""
+from ccctl import console
+console.table(("what", "state", "hint"), [("CuPy", "note", "{HINT}"), ("x", 7, "")])
+"""
+
+
+@pytest.mark.parametrize("columns", [30, 36, 40, 60, 100])
+def test_words_are_wrapped_in_their_column_where_the_terminal_is_narrow(columns):
+    lines = [line.rstrip() for line in ESCAPES.sub("", on_a_terminal(WORDS, columns)).splitlines()]
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert all(word in text for word in HINT.split())
+    # What is wrapped goes on below where it began.
+    begins = {line.index(word) for line in lines for word in ("hint", "needed") if word in line}
+    assert len(begins) == 1
+
+
+@pytest.mark.parametrize("columns", range(20, 60))
+def test_whatever_the_width_no_cell_is_cut(columns):
+    rows = "[('in a host', 12, '1.53 us')] * 2"
+    script = f"from ccctl import console; console.table(('link', 'GB/s', 'least'), {rows})"
+    seen = ESCAPES.sub("", on_a_terminal(script, columns))
+    assert "…" not in seen
+    assert seen.count("1.53 us") == 2 or ("1.53" in seen and columns < 40)
 
 
 def test_quiet_leaves_errors_what_fails_and_what_was_asked_for_as_data(capsys):

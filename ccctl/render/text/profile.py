@@ -128,10 +128,14 @@ def _host_copies(profile: Profile) -> None:
 def _memory(profile: Profile) -> None:
     """What the ranks of each host copy and add while all of them do, by size."""
     for memory in profile.memory:
-        heads = (f"memory of {memory.host}", *map(format_size, memory.sizes_bytes))
-        costs = {"copies, GB/s": memory.copy_s_per_byte, "sums, GB/s": memory.add_s_per_byte}
+        costs = {"copies": memory.copy_s_per_byte, "sums": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["copies out of another rank, GB/s"] = memory.fetch_s_per_byte
-            costs["copies of what another rank just wrote, GB/s"] = memory.written_fetch_s_per_byte
-        rows = [(what, *(f"{1e-9 / cost:.3g}" for cost in values)) for what, values in costs.items()]
+            costs["out of another rank"] = memory.fetch_s_per_byte
+            costs["out of it, just written"] = memory.written_fetch_s_per_byte
+        heads = (f"memory of {memory.host}, GB/s", *costs)
+        sizes = map(format_size, memory.sizes_bytes)
+        rows = [
+            (size, *(f"{1e-9 / cost:.3g}" for cost in values))
+            for size, *values in zip(sizes, *costs.values(), strict=True)
+        ]
         console.table(heads, rows)

@@ -104,7 +104,8 @@ def _busy_over_time(schedule: Schedule, timing: Timing) -> None:
 
     held_s = schedule.network.hold_s(schedule.chunk_bytes)[schedule.link]
     share = over_time(timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, schedule.network.links)
-    console.data(f"links    {bars(share)} held, of {percent(share.max())} at most")
+    console.data(f"links    {bars(share)}")
+    console.data(f"         held at once: {percent(share.max())} of the links at most")
 
 
 def _sends(schedule: Schedule, timing: Timing | None, lines: int) -> None:
