@@ -17,7 +17,7 @@ import numpy as np
 from probes.columns import Floats, Ints, Mask
 from probes.numbers import LEAST_BETA_S_PER_BYTE
 
-__all__ = ["HostCopies", "HostMemory", "Links", "Profile", "ProfiledRank", "SharedPort"]
+__all__ = ["FindingKind", "HostCopies", "HostMemory", "Links", "Profile", "ProfiledRank", "SharedPort"]
 
 _MOST = 1e30
 
@@ -126,11 +126,16 @@ class HostMemory:
                     yield f"{name}[{at}]: expected a number > 0, at most {_MOST:g}, found {value}"
 
 
+FindingKind = Literal["slow", "incomplete", "doubtful"]
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Ranks, their directed links, the ports that links share, and how they were measured.
 
-    ``topology`` is what it was told of hosts and NICs ("" where it was told nothing).
+    ``finding_kinds`` has a word for each of ``findings``: slow (a host, rank or link is slower than others
+    like it), incomplete (not all was measured) or doubtful; profiles of before have none. ``topology`` is
+    what it was told of hosts and NICs ("" where it was told nothing).
     """
 
     ranks: tuple[ProfiledRank, ...]
@@ -144,10 +149,16 @@ class Profile:
     host_copies: tuple[HostCopies, ...] = ()
     memory: tuple[HostMemory, ...] = ()
     topology: str = ""
+    finding_kinds: tuple[FindingKind, ...] = ()
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
         found = list(self._rank_problems())
+        if self.finding_kinds and len(self.finding_kinds) != len(self.findings):
+            found.append(
+                f"finding_kinds: expected {len(self.findings)} values like findings, "
+                f"found {len(self.finding_kinds)}"
+            )
         length = len(self.links.src)
         unequal = [
             f"links.{name}: expected {length} values like links.src, found {len(getattr(self.links, name))}"

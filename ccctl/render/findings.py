@@ -138,9 +138,11 @@ def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[Finding]:
 def _of_profile(profile: Profile, source: str) -> Iterator[Finding]:
     from ccctl.render.svg.profile import SLOW
 
+    # A profile of before says of no finding what kind it is.
     slow = any(SLOW & set(words.split(",")) for words in profile.links.flags)
-    for text in profile.findings:
-        yield Finding("slow" if slow else "doubtful", source, text)
+    kinds = profile.finding_kinds or ("slow" if slow else "doubtful",) * len(profile.findings)
+    for kind, text in zip(kinds, profile.findings, strict=True):
+        yield Finding(kind, source, text)
 
 
 def _of_history(history: History, source: str) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from ccctl.launching import World, placed, run_ranks, started_by_mpi
 from exec.launcher.nodeset import HostSlots, fold
 
 if TYPE_CHECKING:
-    from probes.link_costs import Profile
+    from probes.link_costs import FindingKind, Profile
     from probes.profiling.options import Effort
 
 __all__ = ["Measurement"]
@@ -110,7 +110,8 @@ class Measurement:
 
     def _with_missing(self, found: Profile) -> Profile:
         lost = tuple(f"host {host} is not measured: {reason}" for host, reason in self.missing.items())
-        return replace(found, findings=(*lost, *found.findings))
+        kinds: list[FindingKind] = ["incomplete" for _ in lost]
+        return replace(found, findings=(*lost, *found.findings), finding_kinds=(*kinds, *found.finding_kinds))
 
     def _left_s(self) -> float | None:
         if self.timeout_s is None:

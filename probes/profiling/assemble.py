@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.columns import Floats, floats, ints
-from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank
+from probes.link_costs import FindingKind, HostCopies, HostMemory, Links, Profile, ProfiledRank
 from probes.profiling import outliers
 from probes.profiling.instances import Instances
 from probes.profiling.outliers import Names, SlowPart
@@ -189,6 +189,7 @@ def assemble(
     rounds: int,
     shares: Sequence[Share] = (),
     said: Sequence[str] = (),
+    interrupted: str = "",
     host_copies: Sequence[HostCopies] = (),
     memory: Sequence[HostMemory] = (),
     instances: Instances | None = None,
@@ -196,8 +197,9 @@ def assemble(
 ) -> Profile:
     """The profile of the ranks at ``places``, links in the order of (src, dst).
 
-    ``shares`` are the ports that were tried, ``said`` what to tell before the findings about links. With
-    ``instances`` links between hosts that were not measured are inferred from those that stand for them.
+    ``shares`` are the ports that were tried, ``said`` what else to tell, ``interrupted`` why not all was
+    measured. Of the findings an interruption comes first, then what is slow. With ``instances`` links
+    between hosts that were not measured are inferred from those that stand for them.
     """
     fits = Fits(samples, places)
     trips = [samples.round_trips_of(pair) for pair in fits.pairs]
@@ -216,6 +218,9 @@ def assemble(
         samples=ints([one.samples for one in fits.fits]),
         flags=_flags(fits),
     )
+    findings: list[tuple[FindingKind, str]] = [("incomplete", interrupted)] if interrupted else []
+    findings += [("slow", part.text) for part in fits.slow]
+    findings += [("doubtful", text) for text in (*said, *_doubts(fits))]
     pairs = fits.pairs
     if instances is not None:
         links, pairs = _with_inferred(links, instances.inferred(fits.between_hosts))
@@ -230,7 +235,8 @@ def assemble(
         library=library,
         seconds=round(seconds, 3),
         rounds=rounds,
-        findings=(*said, *_findings(fits)),
+        findings=tuple(text for _, text in findings),
+        finding_kinds=tuple(kind for kind, _ in findings),
         host_copies=tuple(host_copies),
         memory=tuple(memory),
         topology=topology,
@@ -287,7 +293,8 @@ def _flags(fits: Fits) -> tuple[str, ...]:
     return tuple(",".join(words.get(row, [])) for row in range(len(fits.pairs)))
 
 
-def _findings(fits: Fits) -> tuple[str, ...]:
+def _doubts(fits: Fits) -> tuple[str, ...]:
+    """What the samples leave in doubt."""
     beta = fits.column("")
     names = Names([place.host for place in fits.places])
     back = {pair: row for row, pair in enumerate(fits.pairs)}
@@ -301,7 +308,7 @@ def _findings(fits: Fits) -> tuple[str, ...]:
         ("unsteady", fits.rows["noisy"], unsteady),
         ("without a sound fit (the time of whole transfers stands instead)", fits.rows["unsound"], beta),
     ]
-    found = [part.text for part in fits.slow]
+    found = []
     if late := fits.rows["preempted"]:
         found.append(_preempted([fits.pairs[row] for row in late], fits.places))
     if fits.doubtful:

@@ -141,4 +141,4 @@ def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile
         return None
     missing = begun.links - len(samples.measured())
     said = f"interrupted: {why}; {missing} of {begun.links} links not measured"
-    return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, said=[said])
+    return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, interrupted=said)

@@ -2,9 +2,10 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from slow_host import fill
+from slow_host import fill, profile_with_slow_host
 
 from ccctl.artifacts import codec
 
@@ -30,6 +31,20 @@ def test_the_slow_host_comes_first_and_what_cannot_be_read_is_a_finding(folder, 
     assert not any("notes.txt" in one["source"] for one in told["findings"])
 
 
+def test_links_left_out_are_not_slow_and_stand_below_the_slow_host(run_ccctl, tmp_path):
+    slow = profile_with_slow_host()
+    told = ("left out: 16 links not measured", *slow.findings, "host node9 is not measured: no answer")
+    kinds = ("doubtful", "slow", "incomplete")
+    codec.write(str(tmp_path / "p.json"), "profile", replace(slow, findings=told, finding_kinds=kinds))
+    found = json.loads(run_ccctl("report", "p.json", "--json").stdout)["findings"]
+    assert [(one["what"], one["severe"]) for one in found] == [
+        ("slow", True),
+        ("incomplete", True),
+        ("doubtful", False),
+    ]
+    assert "node3 sends at" in found[0]["text"] and found[2]["text"].startswith("left out")
+
+
 def test_the_page_loads_nothing_and_tells_the_findings_before_all_else(folder, run_ccctl, tmp_path):
     done = run_ccctl("report", folder, "-o", "report.html")
     assert done.returncode == 0
@@ -49,8 +64,6 @@ def test_the_same_files_give_the_same_bytes(folder, run_ccctl):
 
 
 def test_words_of_files_are_text_and_not_marks(samples, run_ccctl, tmp_path):
-    from dataclasses import replace
-
     odd = replace(samples["profile"], findings=("<script>alert(1)</script>",))
     codec.write(str(tmp_path / "a<b>.json"), "profile", odd)
     page = run_ccctl("report", "a<b>.json", "-o", "-").stdout
@@ -58,8 +71,6 @@ def test_words_of_files_are_text_and_not_marks(samples, run_ccctl, tmp_path):
 
 
 def test_no_times_are_shown_of_what_is_not_proven(samples, run_ccctl, tmp_path):
-    from dataclasses import replace
-
     wrong = replace(samples["schedule"], chunk=samples["schedule"].chunk * 0)
     codec.write(str(tmp_path / "wrong.json"), "schedule", wrong)
     page = run_ccctl("report", "wrong.json", "-o", "-").stdout

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -97,6 +98,22 @@ def test_a_slow_sender_is_one_finding_and_not_three():
         "host gpu3 sends at 40% of the others (0.4 GB/s): "
         "a ring all_reduce takes 2.5 times as long, any other at least 1.7 times",
     )
+
+
+def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
+    found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
+    places = [Place(name, 8) for name in "abcd"]
+    found.again |= {pair: found.trains[pair] for pair in to_retest(found, places)}
+    profile = assemble(
+        found, places, library="", seconds=1.0, rounds=1, said=["2 links not measured"], interrupted="killed"
+    )
+    assert profile.findings[0] == "killed" and profile.findings[1].startswith("host d sends at 40%")
+    assert profile.findings[2] == "2 links not measured"
+    assert profile.finding_kinds == ("incomplete", "slow", "doubtful")
+    assert profile.problems() == []
+    assert replace(profile, finding_kinds=("slow",)).problems() == [
+        "finding_kinds: expected 3 values like findings, found 1"
+    ]
 
 
 def test_a_sender_whose_checked_links_are_fast_is_checked_link_by_link():
