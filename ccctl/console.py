@@ -39,6 +39,7 @@ __all__ = [
     "next_step",
     "note",
     "progress",
+    "prose",
     "raw",
     "read_in_pager",
     "spoken",
@@ -77,6 +78,15 @@ def data(text: str) -> None:
     """What a command found, as text on stdout; ``-q`` silences it."""
     if not _settings["quiet"]:
         _print(text)
+
+
+def prose(text: str) -> None:
+    """A paragraph on stdout, broken between words where a terminal is narrow; ``-q`` silences it."""
+    if (most := width()) is not None:
+        import textwrap
+
+        text = textwrap.fill(text, most, break_long_words=False, break_on_hyphens=False)
+    data(text)
 
 
 def raw(content: bytes) -> None:

@@ -218,7 +218,7 @@ def _usage(error: typer.TyperException) -> int:
         if type(error).__name__ == "NoSuchOption":
             told = _unknown_option(error, context)
         told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
-        console.error(told, f"see {path} --help")
+        console.error(told, f"{_as_argument(error, context)}see {path} --help")
     return error.exit_code
 
 
@@ -237,6 +237,18 @@ def _unknown_option(error: Any, context: typer.Context | None) -> str:
     options = [option for one in context.command.params for option in one.opts] if context else []
     close = meant(word, [option for option in options if option.startswith("--")])
     return f"No such option: {word}{f'; {close}' if close else ''}"
+
+
+def _as_argument(error: Any, context: typer.Context | None) -> str:
+    """How to give what is no option but an argument: ``ccctl order NETWORK``."""
+    name = getattr(error, "option_name", "").removeprefix("--")
+    if context is None or not name:
+        return ""
+    for one in context.command.params:
+        metavar = one.make_metavar(ctx=context) if one.param_type_name == "argument" else ""
+        if name.upper() in re.split(r"[^A-Z]+", metavar):
+            return f"{context.command_path} {metavar} takes it without an option; "
+    return ""
 
 
 def _prepare_streams() -> None:

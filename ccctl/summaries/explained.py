@@ -123,12 +123,12 @@ def summary_of(told: Explained) -> dict[str, Any]:
 def draw(told: Explained) -> None:
     """Print the table of all rows, then what the rows that count mean."""
     console.data(f"# {_title(told)}")
-    console.data("# busbw, and what it can be: the proven bound, NCCL's algorithms by bytes alone (GB/s)")
+    console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
     columns, rows = _table(told)
     console.table(columns, rows)
     for line in sentences(told):
         console.data("")
-        console.data(line)
+        console.prose(line)
 
 
 def markdown_of(told: Explained) -> str:

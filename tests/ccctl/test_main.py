@@ -118,6 +118,11 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
             "No such option: -network; did you mean '--network'?",
             "see ccctl synth --help",
         ),
+        (
+            ["order", "--network", "ring:4"],
+            "No such option: --network",
+            "ccctl order NETWORK|PROFILE takes it without an option; see ccctl order --help",
+        ),
         (["snyth"], "No such command 'snyth'. Did you mean 'synth'?", "see ccctl --help"),
         (["show", "--lines", "few", "x"], "'few' is not a whole number", "see ccctl show --help"),
         (["schema", "cake"], "KIND: expected one of topology, ", ""),

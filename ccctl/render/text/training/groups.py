@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.units import seconds
+from probes.identifiers import cpu_list
 from probes.wording import plural, some
 
 if TYPE_CHECKING:
@@ -142,8 +143,9 @@ def _groups(division: Division) -> str:
     return shown + (f" and {left} more" if left > 0 else "")
 
 
-def _ranks(ranks: Any) -> str:
-    return some(list(map(str, ranks)), _MOST_NAMES)
+def _ranks(ranks: Iterable[int]) -> str:
+    """As ``--racks`` takes them: 0-3,8."""
+    return some(cpu_list(ranks).split(","), _MOST_NAMES, ",")
 
 
 def _times(value_s: float, ours_s: float) -> str:
