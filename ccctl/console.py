@@ -37,6 +37,7 @@ __all__ = [
     "hear_libraries",
     "hushed",
     "next_step",
+    "next_with",
     "note",
     "progress",
     "prose",
@@ -275,6 +276,19 @@ def next_step(command: str) -> None:
     """The next command to type: the last line of success on a terminal, nothing elsewhere."""
     if _is_terminal(sys.stdout) and not _settings["quiet"]:
         _message(f"next: {command}", style="dim")
+
+
+def next_with(output: str | None, then: str, name: str) -> None:
+    """The next command after an artifact was made: ``then``, whose {} is the file it was written to.
+
+    Where it was not written, the same command again with ``-o name``.
+    """
+    import shlex
+
+    if output is None:
+        next_step(f"{shlex.join(['ccctl', *sys.argv[1:]])} -o {name}")
+    elif output != "-":
+        next_step(then.format(shlex.quote(output)))
 
 
 class Progress(Protocol):

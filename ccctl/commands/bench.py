@@ -230,8 +230,7 @@ def bench(
     _judge(report)
     if before is not None:
         _judge_change(report, before.body, tolerance / 100, before.source)
-    again = paths[0] if paths else f"-n {found[0].proven.program.ranks}"
-    console.next_step(f"ccctl show {output}" if output else f"ccctl bench {again} -o report.json")
+    console.next_with(output, "ccctl show {}", "report.json")
 
 
 def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ...]:

@@ -261,9 +261,7 @@ def fusion(
             f"S_max {chosen.speedup_max:.1f}: at most so many times faster than one rank, each half of an "
             "all_reduce behind its pass"
         )
-    console.next_step(
-        f"ccctl show {output}" if output not in (None, "-") else f"ccctl fusion {model} -o fusion.json"
-    )
+    console.next_with(output, "ccctl show {}", "fusion.json")
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def groups(
     _tell(found, previous, compare=compare, svg=svg, json=json, output=output)
     if output is not None:
         codec.write(output, "groups", found.groups, digests)
-    console.next_step(f"ccctl verify {output if output not in (None, '-') else 'groups.json'}")
+    console.next_with(output, "ccctl verify {}", "groups.json")
 
 
 def _tell(

@@ -181,7 +181,7 @@ def profile(
         worse = f"worse than {baseline}" if drift and drift.findings else ""
         if problem or worse:
             raise FoundProblem("; ".join(filter(None, (problem, worse))))
-    console.next_step(f"ccctl synth --network {_file(output)} --collective all_reduce")
+    console.next_with(output, "ccctl synth --network {} --collective all_reduce", "profile.json")
 
 
 def _measured(
@@ -316,7 +316,3 @@ def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, b
     if drift:
         with console.spoken(bool(drift.findings)):
             changes.draw(drift, baseline)
-
-
-def _file(output: str | None) -> str:
-    return output if output not in (None, "-") else "profile.json"

@@ -423,7 +423,7 @@ def _tell_swept(
             f"{found.candidates} candidates timed at every size in {found.sweep_s:.1f} s, memory at most "
             f"{found.peak_bytes / 1e6:.0f} MB"
         )
-    console.next_step(f"ccctl show {output if output not in (None, '-') else 'table.json'}")
+    console.next_with(output, "ccctl show {}", "table.json")
 
 
 def _once(
@@ -472,7 +472,7 @@ def _tell(
         describe(found, console.data)
     else:
         describe(found, console.note)
-    console.next_step(f"ccctl verify {output if output not in (None, '-') else 'schedule.json'}")
+    console.next_with(output, "ccctl verify {}", "schedule.json")
 
 
 def _collectives(

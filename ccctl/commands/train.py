@@ -257,9 +257,7 @@ def train(
     if svg is not None:
         _draw(report, svg)
     _judge(report)
-    console.next_step(
-        f"ccctl show {output}" if output not in (None, "-") else "ccctl train … -o training.json"
-    )
+    console.next_with(output, "ccctl show {}", "training.json")
 
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:

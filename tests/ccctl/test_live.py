@@ -118,6 +118,19 @@ def test_q_draws_nothing(tmp_path):
     assert (done.returncode, done.seen) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("output", "following"),
+    [
+        ([], "ccctl groups dgx-a100:2 --racks 0-7/8-15 -o groups.json"),
+        (["-o", "g 1.json"], "ccctl verify 'g 1.json'"),
+    ],
+)
+def test_the_next_command_is_one_that_works(tmp_path, output, following):
+    done = run_on_terminal(["groups", "dgx-a100:2", "--racks", "0-7/8-15", *output], cwd=tmp_path)
+    assert done.returncode == 0, done.screen()
+    assert done.screen()[-1] == f"next: {following}"
+
+
 def test_without_a_terminal_a_plain_line_comes_now_and_then(capsys, monkeypatch):
     monkeypatch.setattr(console, "_PLAIN_S", 0.0)
     with console.progress("work", 2.0, lambda: ["never asked for"]) as bar:
