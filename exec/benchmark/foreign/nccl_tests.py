@@ -2,8 +2,7 @@
 
 The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016, which
 at first had no columns ``redop`` and ``root`` where a collective has none, and of
-https://github.com/ROCm/rccl-tests. Lines may carry the tags that
-mpirun's option ``tag-output`` puts before them.
+https://github.com/ROCm/rccl-tests. Lines may carry tags of a launcher or a log viewer.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from exec.benchmark.foreign.line_tags import without_tags
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from probes.errors import DataError
 from probes.numbers import decimal, whole
@@ -33,7 +33,7 @@ _NAMED: dict[str, Kind] = {
 }
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
 _RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?")
-_TAG = re.compile(r"^\[[0-9]+(?:,[0-9]+)?\](?:<std(?:out|err)>)?:? ?", re.MULTILINE)
+_COMMENT = r"nThread|Rank\s|size\s+count"
 _NAMES = re.compile(r"^#?\s*(size\s+count\s.*?)\btime\b.*algbw", re.MULTILINE)
 _TEST = re.compile(r"\b(\w+?)_perf\b")
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*\s+[\w.]+\s+-?[0-9.]+\s+[0-9.]")
@@ -46,7 +46,7 @@ _HEAD = ("size", "count", "type", "redop", "root")
 
 def is_nccl_text(text: str) -> bool:
     """Whether a text has rows of nccl-tests below its header."""
-    return "algbw" in text and any(_ROW.match(line) for line in _TAG.sub("", text).splitlines())
+    return "algbw" in text and any(_ROW.match(line) for line in without_tags(text, _COMMENT).splitlines())
 
 
 def is_nccl_json(document: object) -> bool:
@@ -59,7 +59,7 @@ def parse_nccl_text(text: str, source: str) -> Report:
 
     Raises DataError where it names no ranks or no row can be read.
     """
-    text = _TAG.sub("", text)
+    text = without_tags(text, _COMMENT)
     named_ranks = _RANK.findall(text)
     hosts = {rank: host for rank, host, _ in named_ranks}
     if len(hosts) < len(named_ranks):

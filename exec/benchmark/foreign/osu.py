@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from exec.benchmark.foreign.line_tags import without_tags
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.errors import DataError
@@ -39,6 +40,7 @@ _MOST_S = 1e9
 
 def is_osu_text(text: str) -> bool:
     """Whether a text has the title of a collective of these benchmarks, and rows."""
+    text = without_tags(text, "OSU")
     title = _TITLE.search(text)
     return title is not None and any(_ROW.match(line) for line in text[title.end() :].splitlines())
 
@@ -49,6 +51,7 @@ def parse_osu_text(text: str, source: str, ranks: int) -> Report:
     Sizes become those of nccl-tests: of ``all_gather`` what a rank has in the end. Raises DataError where a
     table is not of a collective that ccctl knows, or a row cannot be read.
     """
+    text = without_tags(text, "OSU")
     titles = list(_TITLE.finditer(text))
     ends = [*(title.start() for title in titles[1:]), len(text)]
     rows: list[Row] = []

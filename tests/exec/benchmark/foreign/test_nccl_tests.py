@@ -166,9 +166,23 @@ def test_a_table_of_an_all_gather_had_no_operator_either():
     assert (found.collective, found.redop, found.in_place.algbw_gbs) == ("all_gather", "none", 19.95)
 
 
-@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "[0] "])
-def test_tags_of_mpirun_are_cut_off(tag):
-    tagged = "".join(tag + line for line in (HEAD + ALL_REDUCE).splitlines(keepends=True))
+TAGS = {
+    "mpirun": lambda line: "[1,0]<stdout>:",
+    "mpirun, a blank": lambda line: "[1,0]<stdout>: ",
+    "number": lambda line: "[0] ",
+    "srun -l": lambda line: " 0: ",
+    "srun -l, several ranks": lambda line: f"{line % 12:2}: ",
+    "kubectl --prefix": lambda line: "[pod/nccl-launcher-x7/nccl] ",
+    "kubectl --timestamps": lambda line: f"2026-11-20T10:11:{line % 60:02}.{line:06}Z ",
+    "compose": lambda line: "nccl-1  | ",
+    "date": lambda line: f"Nov 20 10:11:{line % 60:02} gpu01 job[77]: ",
+}
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_tags_before_lines_are_cut_off(name):
+    lines = (HEAD + ALL_REDUCE).splitlines(keepends=True)
+    tagged = "".join(TAGS[name](number) + line for number, line in enumerate(lines))
     assert is_nccl_text(tagged)
     assert parse_nccl_text(tagged, "x") == parse_nccl_text(HEAD + ALL_REDUCE, "x")
 
@@ -191,3 +205,11 @@ def test_a_header_without_what_is_needed_is_refused():
     bad = HEAD.replace("redop  root", "kind  root") + ALL_REDUCE
     with pytest.raises(DataError, match="found size count type kind root"):
         parse_nccl_text(bad, "x")
+
+
+@pytest.mark.parametrize(
+    "filler", ["x" * 400_000, " " * 400_000, "1 " * 200_000, "\n" * 400_000, "a #Rank 0\n" * 9999]
+)
+def test_a_long_text_without_a_table_is_refused_soon(filler):
+    assert not is_nccl_text("algbw\n" + filler)
+    assert is_nccl_text(filler + "\n" + HEAD + ALL_REDUCE)

@@ -1,0 +1,28 @@
+"""Tags that launchers and viewers put before lines: ``mpirun --tag-output``, ``srun -l``, ``kubectl``."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+__all__ = ["without_tags"]
+
+_MOST_SHAPES = 16
+
+
+def without_tags(text: str, comment: str) -> str:
+    """The text without what stands before ``#`` in lines of ``comment``, a regular expression.
+
+    Other lines lose a tag that differs in its numbers alone: ranks, times of day. Digits and blanks are no
+    tag by themselves, because rows begin like that. O(text).
+    """
+    begins = re.findall(rf"^([^#\n]+)#[ \t]*(?:{comment})", text, re.MULTILINE)
+    shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))
+    some = "|".join(islice(shapes, _MOST_SHAPES))
+    return re.sub(rf"^(?:{some})", "", text, flags=re.MULTILINE) if some else text
+
+
+def _shape(tag: str) -> str:
+    """Tags like this one as a regular expression; blanks may pad a number, or be missing at the end."""
+    words = [re.sub(r"[0-9]+", "[0-9]+", re.escape(word)) for word in tag.split()]
+    return r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]?"
