@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "meant", "plural", "some"]
+__all__ = ["first_of", "meant", "plural", "some", "without_domain"]
 
 _LONGEST_WORD = 60
 
@@ -25,6 +25,22 @@ def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
     """At most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
     left = len(lines) - most
     return [*lines[:most], *([f"… and {plural(left, f'more {noun}')}"] if left > 0 else [])]
+
+
+def without_domain(names: Sequence[str]) -> dict[str, str]:
+    """What hosts are called among each other: without the domain that all of them share.
+
+    Addresses, and the name of a host that is alone, stay whole.
+    """
+    labels = [name.split(".") for name in dict.fromkeys(names)]
+    shared = 0
+    while len(labels) > 1 and all(len(one) > shared + 1 for one in labels):
+        if len({one[-1 - shared] for one in labels}) > 1:
+            break
+        shared += 1
+    if any(one[-1].isdigit() for one in labels):
+        shared = 0
+    return {".".join(one): ".".join(one[: len(one) - shared]) for one in labels}
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from probes.paths.bandwidth import Bandwidths
 from probes.paths.pci_ids import architecture, product_name
 from probes.paths.pci_tree import functions
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
+from probes.wording import plural
 
 __all__ = ["complete"]
 
@@ -172,7 +173,8 @@ def _links_down(host: Host) -> Iterator[Finding]:
     for gpu in host.gpus:
         alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
         if down[gpu.bus_id] and up[gpu.bus_id] < alike:
-            text = f"{down[gpu.bus_id]} of its links are down, {up[gpu.bus_id]} up; its like have {alike} up"
+            gone = f"{plural(down[gpu.bus_id], 'link')} down"
+            text = f"{gone}, {up[gpu.bus_id]} up; others like it have {alike} up"
             yield Finding("link-down", f"{host.name}/{gpu.bus_id}", text)
 
 

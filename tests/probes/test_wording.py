@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.wording import first_of, meant, plural, some
+from probes.wording import first_of, meant, plural, some, without_domain
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 links"), (1, "1 link"), (2, "2 links")])
@@ -33,3 +33,18 @@ def test_lines_beyond_the_first_are_counted_in_one_of_their_own():
 )
 def test_what_is_meant(word, hint):
     assert meant(word, ["ring", "all_gather", "jobs"]) == hint
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["a.rack1.lab.org", "b.rack1.lab.org", "a.rack1.lab.org"], ["a", "b"]),
+        (["a.rack1.lab.org", "a.rack2.lab.org"], ["a.rack1", "a.rack2"]),
+        (["lab", "a.lab"], ["lab", "a.lab"]),
+        (["10.0.0.1", "10.0.1.1"], ["10.0.0.1", "10.0.1.1"]),
+        (["a.lab.org"], ["a.lab.org"]),
+        (["a", "b"], ["a", "b"]),
+    ],
+)
+def test_hosts_are_called_without_the_domain_that_all_share(names, short):
+    assert list(without_domain(names).values()) == short

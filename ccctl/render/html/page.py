@@ -50,7 +50,7 @@ th,td{text-align:left;padding:3px 12px 3px 0;border-bottom:1px solid var(--line)
 summary{cursor:pointer;color:var(--link)}
 @media screen and (max-width:760px){.wide{display:none}.narrow{display:block;max-width:480px}}
 @media print{body{max-width:none;padding:0;font-size:11px}nav,.skip{display:none}
-figure,li,tr{break-inside:avoid}h2,h3{break-after:avoid}.scroll{overflow:visible}
+figure,li,tr{break-inside:avoid}h2,h3,.source,figcaption{break-after:avoid}.scroll{overflow:visible}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -131,7 +131,7 @@ def _findings(findings: Sequence[Finding]) -> Iterable[str]:
 
 
 def _part(part: Part) -> Iterable[str]:
-    yield f"<h3>{as_content(part.title)}</h3><p class='faint'>{as_content(part.source)}</p>"
+    yield f"<h3>{as_content(part.title)}</h3><p class='faint source'>{as_content(part.source)}</p>"
     for wide, narrow in zip(part.wide, part.narrow, strict=True):
         yield f"<figure><figcaption>{as_content(wide.title)}</figcaption>"
         yield f"<div class='wide'>{element(wide)}</div><div class='narrow'>{element(narrow)}</div></figure>"

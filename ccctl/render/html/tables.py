@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccctl.render.units import about, percent, seconds
+from probes.wording import without_domain
 
 if TYPE_CHECKING:
     from ccctl.render.svg.benchmark.report import Bounds
@@ -43,6 +44,7 @@ def _links(profile: Profile) -> Table:
     import numpy as np
 
     links = profile.links
+    name = without_domain([entry.host for entry in profile.ranks])
     slowest = np.argsort(-links.beta_s_per_byte, kind="stable")[:_MOST_LINKS].tolist()
     count = len(links.src)
     return Table(
@@ -50,8 +52,8 @@ def _links(profile: Profile) -> Table:
         ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"),
         tuple(
             (
-                f"{links.src[row]} {profile.ranks[links.src[row]].host}",
-                f"{links.dst[row]} {profile.ranks[links.dst[row]].host}",
+                f"{links.src[row]} {name[profile.ranks[links.src[row]].host]}",
+                f"{links.dst[row]} {name[profile.ranks[links.dst[row]].host]}",
                 f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
                 f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
                 seconds(float(links.alpha_s[row])),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccctl.render.svg.drawing import COLOURS, Drawing, fitted, legend, mark, stroke, text, text_width
+from ccctl.render.units import seconds
 
-__all__ = ["COLOURS", "Chart", "Line", "charts", "steps"]
+__all__ = ["COLOURS", "Chart", "Line", "charts", "steps", "time_axis"]
 
 _LEAST, _MOST = 1e-30, 1e30
 # Right of the last tick half of its value must fit: 326.7K.
 _RIGHT, _TOP, _BOTTOM, _HEIGHT = 28, 30, 46, 320
 # From so many pixels on, two charts stand beside each other.
 _TWO = 700
-_PIXELS_A_TICK = 62
+_PIXELS_A_TICK, _PIXELS_A_TIME = 62, 90
 _HALF_PIXELS = 34
 
 
@@ -169,9 +170,20 @@ def _powers(least: float, largest: float, base: int, most: int) -> tuple[float, 
     return tuple(float(base) ** power for power in range(low, high + step, step))
 
 
+def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[str]:
+    """An axis ``wide`` pixels long from 0 to ``time_s``, with ticks at round times; it is 42 pixels high."""
+    yield stroke(f"M{left:.1f} {top + 2:.1f}h{wide:.1f}", "faint", width=1)
+    for value in steps(time_s, max(2, int(wide // _PIXELS_A_TIME))):
+        if value <= time_s * (1 + 1e-9):
+            x = left + wide * value / time_s
+            yield stroke(f"M{x:.1f} {top + 2:.1f}v5", "faint", width=1)
+            yield text(seconds(value) if value else "0", x, top + 20, anchor="middle")
+    yield text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")
+
+
 def steps(largest: float, most: int) -> tuple[float, ...]:
     """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least ``largest``, about ``most`` of them."""
-    rough = max(largest, 1e-9) / most
+    rough = max(largest, 1e-30) / most
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(part * unit for part in (1, 2, 5, 10) if part * unit >= rough * (1 - 1e-9))
     return tuple(step * number for number in range(max(1, math.ceil(largest / step - 1e-9)) + 1))

@@ -60,7 +60,9 @@ def _rules(dark: bool) -> str:
     )
 
 
-STYLE = _rules(False) + "@media screen and (prefers-color-scheme:dark){" + _rules(True) + "}"
+# What has a colour of its own on a dark ground carries it along.
+_DARK = ".dark{fill:var(--dark)}"
+STYLE = _rules(False) + "@media screen and (prefers-color-scheme:dark){" + _rules(True) + _DARK + "}"
 
 
 @dataclass(frozen=True)
@@ -130,22 +132,40 @@ def text(
     colour: str = "ink",
     kind: str = "",
     turned: bool = False,
+    dark: str = "",
 ) -> str:
-    """Words on a line; ``kind`` is "axis" for what an axis is of, "legend" for what a colour means."""
-    names = f"{f'f-{colour}' if colour in _MEANINGS else ''} {kind}".strip()
+    """Words on a line; ``kind`` is "axis" for what an axis is of, "legend" for what a colour means.
+
+    ``dark`` is another colour for a dark ground.
+    """
+    names = f"{f'f-{colour}' if colour in _MEANINGS else ''} {kind}{' dark' if dark else ''}".strip()
     place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'" + (f" class='{names}'" if names else "")
     place += "" if colour in _MEANINGS else f" fill='{colour}'"
+    place += f" style='--dark:{dark}'" if dark else ""
     turn = f" transform='rotate(-90 {x:.1f} {y:.1f})'" if turned else ""
     return f"<text {place}{turn} font-family='sans-serif' font-size='{size}'>{as_content(words)}</text>"
 
 
 def box(
-    x: float, y: float, width: float, height: float, *, colour: str, edge: str = "", title: str = ""
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    *,
+    colour: str,
+    edge: str = "",
+    title: str = "",
+    dark: str = "",
 ) -> str:
-    """A rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border."""
+    """A rectangle in a colour, or in one of the meanings; ``edge`` is the meaning of its border.
+
+    ``dark`` is another colour for a dark ground.
+    """
     filled = f"class='f-{colour}{f' s-{edge}' if edge else ''}'"
     if colour not in _MEANINGS:
-        filled = f"fill='{colour}'" + (f" class='s-{edge}'" if edge else "")
+        names = " ".join(filter(None, (f"s-{edge}" if edge else "", "dark" if dark else "")))
+        filled = f"fill='{colour}'" + (f" class='{names}'" if names else "")
+        filled += f" style='--dark:{dark}'" if dark else ""
     border = " stroke-width='2'" if edge else ""
     place = f"x='{x:.1f}' y='{y:.1f}' width='{max(0.0, width):.1f}' height='{height:.1f}'"
     inner = f"><title>{as_content(title)}</title></rect>" if title else "/>"
@@ -161,8 +181,19 @@ def stroke(path: str, colour: str, *, dashed: bool = False, width: float = 2) ->
 
 def above(colour: str) -> str:
     """The colour of letters that are read on a box of ``colour``, written as #rrggbb."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 125 else "#ffffff"
+    return max(("#ffffff", "#111111"), key=lambda letters: _contrast(letters, colour))
+
+
+def _contrast(one: str, other: str) -> float:
+    """How many times as bright the brighter of two colours is (WCAG 2.2, contrast ratio)."""
+    darker, brighter = sorted((_luminance(one), _luminance(other)))
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def mark(number: int, x: float, y: float, colour: str) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccctl.render.svg.drawing import Drawing, box, fitted, legend, stroke, text, text_width
-from probes.wording import plural
+from ccctl.render.svg.drawing import Drawing, above, box, fitted, legend, stroke, text, text_width
+from probes.wording import plural, without_domain
 
 if TYPE_CHECKING:
     from probes.columns import Floats, Indices, Mask
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["SLOW", "cluster", "heat_map", "pictures", "slow_hosts"]
 
 # The words of a profile's flags that say that a link is slower than it should be.
-SLOW = {"outlier", "slow_sender", "slow_receiver", "unsound"}
-# From slow to fast, told apart by people who see fewer colours, too: ColorBrewer's PuOr.
+SLOW = {"outlier", "slow_sender", "slow_receiver"}
+# From slow to fast, told apart by people who see fewer colours, too: ColorBrewer's PuOr. What is usual is
+# near to the ground, on a dark one, too, so that the eye falls on what is not.
 _SCALE = (
     (0.25, "#7f3b08"),
     (0.5, "#e08214"),
@@ -33,7 +34,9 @@ _SCALE = (
     (1.5, "#b2abd2"),
     (3.0, "#542788"),
 )
-_MOST_ROWS, _LEAST_CELL, _LEAST_WITH_NUMBER = 48, 7, 34
+_ON_DARK = ("#fdb863", "#e08214", "#75502b", "#33383f", "#5c5590", "#b2abd2")
+_DARK_SCALE = tuple((share, colour) for (share, _), colour in zip(_SCALE, _ON_DARK, strict=True))
+_MOST_ROWS, _LEAST_CELL, _LEAST_WITH_NUMBER, _MOST_CELL = 48, 7, 34, 52.0
 _CARD, _CARD_WIDE = 74, 220
 _MOST_CARDS = 64
 _SENDS, _RECEIVES = "#0072b2", "#e69f00"
@@ -58,7 +61,7 @@ class _Cells:
     def left_and_side(self, width: int) -> tuple[float, float]:
         """Where the first column begins, and how wide a cell is."""
         left = 30 + min(max(text_width(name) for name in self.names), width * 0.28)
-        return left, min((width - left - 12) / len(self.names), 64.0)
+        return left, min((width - left - 12) / len(self.names), _MOST_CELL)
 
 
 def heat_map(profile: Profile, width: int) -> Drawing:
@@ -95,7 +98,8 @@ def heat_map(profile: Profile, width: int) -> Drawing:
 
 
 def _cells(profile: Profile, most: int) -> _Cells:
-    hosts = [entry.host for entry in profile.ranks]
+    short = without_domain([entry.host for entry in profile.ranks])
+    hosts = [short[entry.host] for entry in profile.ranks]
     names = list(dict.fromkeys(hosts))
     each = "a link"
     if len(hosts) <= most:
@@ -160,7 +164,8 @@ def _squares(cells: _Cells, left: float, top: float, side: float) -> list[str]:
         said = f"{cells.names[row]} → {cells.names[column]}: {rate:.3g} GB/s, {share:.2f} of the median"
         said += ", flagged as slow" if slow else ""
         gap = 1.0 if side > 10 else 0.3
-        parts.append(box(x, y, side - gap, side - gap, colour=_shade(share), title=said))
+        colour, dark = _shade(share, _SCALE), _shade(share, _DARK_SCALE)
+        parts.append(box(x, y, side - gap, side - gap, colour=colour, dark=dark, title=said))
         if slow:
             edge = min(7.0, side / 3)
             marks.append(
@@ -168,17 +173,18 @@ def _squares(cells: _Cells, left: float, top: float, side: float) -> list[str]:
             )
             marks.append(f"<path d='M{x:.1f} {y:.1f}h{edge:.1f}l-{edge:.1f} {edge:.1f}Z' class='f-alarm'/>")
         if side >= _LEAST_WITH_NUMBER:
-            dark = share < 0.45 or share > 2.2
-            colour = "#ffffff" if dark else "#111111"
-            place = f"x='{x + side / 2:.1f}' y='{y + side / 2 + 4:.1f}' text-anchor='middle' fill='{colour}'"
-            marks.append(f"<text {place} font-family='sans-serif' font-size='11'>{rate:.3g}</text>")
+            middle, line = x + side / 2, y + side / 2 + 4
+            number = f"{rate:.3g}"
+            marks.append(
+                text(number, middle, line, anchor="middle", size=11, colour=above(colour), dark=above(dark))
+            )
     return parts + marks
 
 
-def _shade(share: float) -> str:
+def _shade(share: float, scale: tuple[tuple[float, str], ...]) -> str:
     """The colour of a bandwidth beside the median, between those of the scale."""
-    value = min(max(share, _SCALE[0][0]), _SCALE[-1][0])
-    for (low, first), (high, last) in pairwise(_SCALE):
+    value = min(max(share, scale[0][0]), scale[-1][0])
+    for (low, first), (high, last) in pairwise(scale):
         if value <= high:
             part = float(np.log(value / low) / np.log(high / low))
             mixed = [
@@ -193,7 +199,10 @@ def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[lis
     """What colours and marks mean."""
     typical, inside = _typical(profile), _inside(profile)
     without = ", of those not flagged" if cells.slow.any() else ""
-    entries = [(box(8, 0, 20, 12, colour=colour), f"{share:g}× the median") for share, colour in _SCALE]
+    entries = [
+        (box(8, 0, 20, 12, colour=colour, dark=dark), f"{share:g}× the median")
+        for (share, colour), (_, dark) in zip(_SCALE, _DARK_SCALE, strict=True)
+    ]
     for what, chosen in (("inside hosts", inside), ("between hosts", ~inside)):
         if chosen.any():
             entries.append(("", f"median {what}{without}: {typical[chosen][0]:.3g} GB/s"))
@@ -204,7 +213,17 @@ def _scale(profile: Profile, cells: _Cells, width: int, top: float) -> tuple[lis
         entries.append(("", f"a cell: {cells.each}"))
     if cells.left_and_side(width)[1] >= _LEAST_WITH_NUMBER:
         entries.append(("", "numbers: GB/s"))
+    if not np.isfinite(cells.share[~np.eye(len(cells.names), dtype=bool)]).all():
+        entries.append(("", "empty: not measured"))
+    entries += _domain(profile)
     return legend(entries, 8, width, top)
+
+
+def _domain(profile: Profile) -> list[tuple[str, str]]:
+    """What is left out of the names of hosts, for the legend."""
+    short = without_domain([entry.host for entry in profile.ranks])
+    name, own = next(iter(short.items()))
+    return [("", f"hosts: without {name[len(own) :]}")] if name != own else []
 
 
 def slow_hosts(profile: Profile) -> dict[str, tuple[str, ...]]:
@@ -230,6 +249,7 @@ def cluster(profile: Profile, width: int) -> Drawing:
     slow = slow_hosts(profile)
     shown = sorted(hosts, key=lambda name: name not in slow)[:_MOST_CARDS]
     rates = {name: _rates(profile, name) for name in shown}
+    short = without_domain(hosts)
     most = max((rate for pair in rates.values() for rate in pair), default=0.0) or 1.0
     across = max(1, width // _CARD_WIDE)
     wide = width / across
@@ -238,7 +258,7 @@ def cluster(profile: Profile, width: int) -> Drawing:
         row, column = divmod(at, across)
         ranks = sum(entry.host == name for entry in profile.ranks)
         parts += _card(
-            name, ranks, rates[name], most, slow.get(name, ()), column * wide, row * _CARD, wide - 10
+            short[name], ranks, rates[name], most, slow.get(name, ()), column * wide, row * _CARD, wide - 10
         )
     top = -(-len(shown) // across) * _CARD
     entries = [
@@ -248,6 +268,7 @@ def cluster(profile: Profile, width: int) -> Drawing:
     ]
     if len(hosts) > len(shown):
         entries.append(("", f"and {len(hosts) - len(shown)} more hosts"))
+    entries += _domain(profile)
     drawn, height = legend(entries, 8, width, top + 4)
     title = (
         f"{plural(len(hosts), 'host')}, {plural(len(profile.ranks), 'rank')}: what each sends and receives"
@@ -282,8 +303,9 @@ def _card(
     count = plural(ranks, "rank")
     room = wide - 16 - text_width(count) - 8
     parts = [box(x + 1, y + 1, wide - 2, _CARD - 12, colour="soft", edge="alarm" if slow else "")]
-    label = f"{name}: slow" if slow else name
-    parts.append(text(fitted(label, room), x + 8, y + 18, colour="alarm" if slow else "ink"))
+    sign = ": slow" if slow else ""
+    label = fitted(name, room - text_width(sign)) + sign
+    parts.append(text(label, x + 8, y + 18, colour="alarm" if slow else "ink"))
     parts.append(text(count, x + wide - 8, y + 18, anchor="end", colour="faint"))
     for number, (rate, colour) in enumerate(zip(rates, (_SENDS, _RECEIVES), strict=True)):
         top = y + 26 + 16 * number

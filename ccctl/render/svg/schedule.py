@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.drawing import Drawing, box, fitted, legend, stroke, text
+from ccctl.render.svg.chart import time_axis
+from ccctl.render.svg.drawing import Drawing, box, fitted, legend, text
 from ccctl.render.text.utilization import classes, over_time
 from ccctl.render.units import percent, seconds
 from probes.wording import plural
@@ -21,7 +22,7 @@ __all__ = ["MOST_LANES", "held", "in_time", "pictures", "slots"]
 _BUSY = "#0072b2"
 _TOP, _HEIGHT, _LANE, _GAP, _RIGHT = 10, 64, 14, 30, 34
 MOST_LANES, _SHADES = 64, 8
-_PIXELS_A_SLOT, _PIXELS_A_TICK = 4, 90
+_PIXELS_A_SLOT = 4
 
 
 def pictures(schedule: Schedule, width: int) -> list[Drawing]:
@@ -77,7 +78,7 @@ def in_time(
         parts.append(text(fitted(name, left - 8), left - 6, y + _LANE - 3, anchor="end"))
         parts += _shades(share, left, y, wide)
         y += _LANE
-    parts += _time_axis(time_s, left, y, wide)
+    parts += time_axis(time_s, left, y, wide)
     faint = f"<rect x='8' width='20' height='12' fill='{_BUSY}' fill-opacity='0.4'/>"
     keys = (box(8, 0, 20, 12, colour=_BUSY), faint, "")
     drawn, height = legend(list(zip(keys, signs, strict=False)), 8, width, y + 46)
@@ -152,14 +153,3 @@ def _shades(share: Floats, left: float, top: float, wide: float) -> list[str]:
             parts.append(f"<rect {place} height='{_LANE - 2}' {shade}/>")
         slot += length
     return parts
-
-
-def _time_axis(time_s: float, left: float, top: float, wide: float) -> list[str]:
-    count = max(1, int(wide // _PIXELS_A_TICK))
-    parts = [stroke(f"M{left} {top + 2:.1f}h{wide}", "faint", width=1)]
-    for number in range(count + 1):
-        at = left + wide * number / count
-        parts.append(stroke(f"M{at:.1f} {top + 2:.1f}v5", "faint", width=1))
-        said = seconds(time_s * number / count) if number else "0"
-        parts.append(text(said, at, top + 20, anchor="middle"))
-    return [*parts, text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")]

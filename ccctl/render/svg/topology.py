@@ -74,7 +74,12 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
         for kind, (said, colour) in _KINDS.items()
         if kind in kinds
     ]
-    entries.append((stroke("M8 0v8h20", "faint", width=1.5), "PCIe: GT/s of a lane, lanes, GB/s each way"))
+    if "numa" in kinds:
+        entries.append((box(8, 0, 20, 12, colour="soft"), "a NUMA node: CPUs, memory"))
+    if any(line.pcie for line in lines):
+        entries.append(
+            (stroke("M8 0v8h20", "faint", width=1.5), "PCIe: GT/s of a lane, lanes, GB/s each way")
+        )
     explained, height = legend([*entries, *signs], 8, width, below)
     alike = f", {len(group.hosts)} alike" if len(group.hosts) > 1 else ""
     title = headline(host, fold(group.names) + alike)

@@ -44,9 +44,7 @@ def pictures(row: Row, width: int) -> list[Drawing]:
 
 def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
     """Each bar begins where the one before ends, and the last is what was measured."""
-    rows = [
-        Bar(f"bound: {told.bound}", (Piece("proven bound", told.bound_s, COLOURS[6]),), seconds(told.bound_s))
-    ]
+    rows = [Bar("proven bound", (Piece("proven bound", told.bound_s, COLOURS[6]),), seconds(told.bound_s))]
     at_s = told.bound_s
     for name, until_s in (
         ("schedule", told.schedule_s),
@@ -72,7 +70,10 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
         "time",
         seconds,
         width,
-        [f"run {found.iteration + 1}, the nearest to the median, {found.placement}"],
+        [
+            f"bound: {told.bound}",
+            f"run {found.iteration + 1}, the nearest to the median, {found.placement}",
+        ],
     )
 
 
@@ -90,8 +91,8 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
             rows.append(Bar(f"{name}, predicted", (piece,), said, first=True))
         piece = Piece("measured", measured_s, _MEASURED)
         rows.append(Bar(f"{name}, measured", (piece,), seconds(measured_s), first=found.forecast is None))
-    difference = largest_difference(found)
-    more = [f"{difference} (us)"] if difference else []
+    difference = largest_difference(found, _signed)
+    more = [difference] if difference else []
     if found.clock_error_s:
         more.append(f"clocks of the hosts may be {seconds(found.clock_error_s)} apart")
     return bars(

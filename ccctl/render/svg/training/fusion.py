@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ccctl.render.svg.drawing import Drawing, above, box, fitted, legend, stroke, text, text_width
+from ccctl.render.svg.chart import time_axis
+from ccctl.render.svg.drawing import Drawing, above, box, fitted, legend, text, text_width
 from ccctl.render.units import about as bytes_about
 from ccctl.render.units import seconds
 from probes.wording import plural
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["picture", "pictures"]
 
-_LANE, _TOP, _HEAD, _GAP, _RIGHT, _PIXELS_A_TICK = 16, 4, 18, 10, 20, 90
+_LANE, _TOP, _HEAD, _GAP, _RIGHT = 16, 4, 18, 10, 20
 # In the order of synth.fusion.timeline.KINDS; Okabe and Ito's colours.
 _COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7")
 # Narrower than this between two blocks of one colour nothing is seen.
@@ -49,7 +50,7 @@ def picture(plans: Mapping[str, FusionPlan], width: int) -> Drawing:
             parts += _blocks(plan, kind, left, y, scale)
             y += _LANE
         y += _GAP
-    parts += _time_axis(longest_s, left, y - 4, width - left - _RIGHT)
+    parts += time_axis(longest_s, left, y - 4, width - left - _RIGHT)
     used = sorted({kind for plan in plans.values() for kind in plan.timeline.kind.tolist()})
     signs = [
         (box(8, 0, 20, 12, colour=_COLOURS[kind]), f"{KINDS[kind]}, {'network' if kind > 1 else 'processor'}")
@@ -88,15 +89,3 @@ def _blocks(plan: FusionPlan, kind: int, left: float, top: float, scale: float) 
         if bucket >= 0 and text_width(str(bucket), 11) < end - start - 3:
             middle = left + (start + end) / 2
             yield text(str(bucket), middle, top + 11, anchor="middle", size=11, colour=above(_COLOURS[kind]))
-
-
-def _time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[str]:
-    from ccctl.render.svg.chart import steps
-
-    yield stroke(f"M{left:.1f} {top + 2:.1f}h{wide:.1f}", "faint", width=1)
-    for value in steps(time_s, max(2, int(wide // _PIXELS_A_TICK))):
-        if value <= time_s * (1 + 1e-9):
-            x = left + wide * value / time_s
-            yield stroke(f"M{x:.1f} {top + 2:.1f}v5", "faint", width=1)
-            yield text(seconds(value) if value else "0", x, top + 20, anchor="middle")
-    yield text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")

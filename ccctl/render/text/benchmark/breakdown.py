@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
@@ -98,8 +98,12 @@ def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
         console.data(f"# {said}")
 
 
-def largest_difference(breakdown: Breakdown) -> str:
-    """Where most of the difference between predicted and measured arose; "" where nothing was predicted."""
+def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | None = None) -> str:
+    """Where most of the difference between predicted and measured arose; "" where nothing was predicted.
+
+    ``written`` writes seconds with their sign; by default as microseconds without a unit.
+    """
+    written = written or _signed
     told = breakdown.forecast
     if told is None or not breakdown.parts:
         return ""
@@ -111,7 +115,7 @@ def largest_difference(breakdown: Breakdown) -> str:
     # Of what made it slower than predicted, or faster where it was that.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
-    return f"most of the difference of {_signed(whole_s)}: {name} {_signed(most_s)}{at}"
+    return f"most of the difference of {written(whole_s)}: {name} {written(most_s)}{at}"
 
 
 def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:

@@ -111,6 +111,20 @@ def test_dark_is_dark_and_print_is_light(opened):
     assert page.run("return getComputedStyle(document.querySelector('nav')).display") == "none"
 
 
+def test_usual_links_are_near_to_the_ground_and_slow_ones_far_from_it(opened):
+    page, address = opened
+    cell = """
+const cells = [...document.querySelectorAll('.wide rect')].filter(one => one.textContent.includes(' → '));
+const found = cells.filter(one => one.textContent.includes('flagged') === SLOW)[0];
+const [red, green, blue] = getComputedStyle(found).fill.match(/\\d+/g).map(Number);
+return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+"""
+    for dark, ground in ((False, 255.0), (True, 24.0)):
+        page.open(address, dark=dark)
+        slow, usual = (page.run(cell.replace("SLOW", word)) for word in ("true", "false"))
+        assert abs(slow - ground) > 4 * abs(usual - ground)
+
+
 def test_keys_reach_the_findings_the_sections_and_the_numbers(opened):
     page, address = opened
     page.open(address)

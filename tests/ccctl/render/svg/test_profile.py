@@ -17,6 +17,33 @@ def test_the_slow_host_is_named_and_comes_first():
     assert "node3: slow" in words[0]
 
 
+def test_a_slow_host_with_a_long_name_is_called_slow_and_told_from_the_others():
+    def renamed(pattern):
+        ranks = tuple(replace(one, host=pattern.format(one.host)) for one in PROFILE.ranks)
+        drawn = cluster(replace(PROFILE, ranks=ranks), 358).parts
+        names = [part.partition(">")[2].partition("<")[0] for part in drawn if part.startswith("<text")]
+        return [name for name in names if "rack17" in name]
+
+    assert renamed("rack17-{}.gpu.cluster-2.frankfurt.example.internal")[0] == "rack17-node3: slow"
+    long = renamed("{}-in-rack17-of-the-cluster-in-hall-2-of-the-building-at-the-river")
+    assert long[0].startswith("node3-in-rack17-") and long[0].endswith("…: slow")
+
+
+def test_a_link_without_a_sound_fit_is_not_called_slow():
+    first = PROFILE.links.flags.index("")
+    flags = tuple("unsound" if row == first else words for row, words in enumerate(PROFILE.links.flags))
+    drawn = heat_map(replace(PROFILE, links=replace(PROFILE.links, flags=flags)), 960).parts
+    assert sum("flagged as slow" in part for part in drawn if "→" in part) == 20
+
+
+def test_what_was_not_measured_is_an_empty_cell_and_the_legend_says_so():
+    assert not any("not measured" in part for part in heat_map(PROFILE, 960).parts)
+    links = PROFILE.links
+    columns = {name: getattr(links, name)[1:] for name in type(links).__dataclass_fields__}
+    fewer = heat_map(replace(PROFILE, links=type(links)(**columns)), 960)
+    assert any("empty: not measured" in part for part in fewer.parts)
+
+
 def test_every_link_has_a_cell_and_flagged_ones_a_mark():
     parts = heat_map(PROFILE, 960).parts
     assert sum("GB/s" in part for part in parts if part.startswith("<rect") and "→" in part) == 132

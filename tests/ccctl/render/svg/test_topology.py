@@ -24,7 +24,7 @@ def test_every_gpu_port_and_switch_has_a_row_and_gpus_their_links():
     assert "6 NVSwitches" in words(drawing) and words(drawing).count(">12 links<") == 7
     # The GPU that lost one is told apart, with its finding.
     assert words(drawing).count(">11 links<") == 1 and ">▲ GPU3<" in words(drawing)
-    assert "GPU3: 1 of its links are down" in words(drawing)
+    assert "GPU3: 1 link down, 11 up" in words(drawing)
 
 
 def test_hosts_that_are_alike_are_drawn_once():

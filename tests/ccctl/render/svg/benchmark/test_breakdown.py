@@ -13,10 +13,11 @@ def test_the_way_from_the_bound_to_the_measured_time(samples):
     (row,) = samples["report"].rows
     waterfall, path, ranks = pictures(row, 960)
     assert "from the bound to the measured time" in waterfall.title
-    for said in (">500 us<", ">+100 us<", ">+10 us<", ">−10 us<", ">+300 us<", ">1 ms<"):
+    for said in (">500 us<", ">+100 us<", ">+10 us<", ">−10 us<", ">+300 us<", ">1 ms<", ">bound: cut<"):
         assert said in words(waterfall), said
     for said in ("links, predicted", "links, measured", "not predicted", ">900 us<", ">700 us<"):
         assert said in words(path), said
+    assert "most of the difference of +100 us: late ranks +200 us, most at rank 0" in words(path)
     assert "rank 1, slowest" in words(ranks)
 
 
