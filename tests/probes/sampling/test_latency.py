@@ -31,6 +31,23 @@ def test_a_fast_pair_plays_more_but_not_without_end():
     assert len(times) == 2000
 
 
+def test_balls_that_come_late_again_and_again_do_not_prolong_the_look():
+    here, there = wires()
+    send, sent = there.Send, 0
+
+    def losing(buffer, peer, tag):
+        nonlocal sent
+        sent += 1
+        # As a lost packet, which is sent again after a while.
+        time.sleep(0.01 if sent > 20 and sent % 2 else 0)
+        send(buffer, peer, tag)
+
+    there.Send = losing
+    times = both(lambda: latency.round_trips(here, 1, 0.1), lambda: latency.answer(there, 0))
+    assert 20 <= len(times) < 200
+    assert times.min() < 0.01
+
+
 def test_a_receiver_times_the_trains_that_it_asked_for():
     here, there = wires()
     found = both(lambda: packet_trains.receive(here, 1, 0.001), lambda: packet_trains.send(there, 0))
