@@ -17,9 +17,20 @@ import numpy as np
 from probes.columns import Floats, Ints, Mask
 from probes.numbers import LEAST_BETA_S_PER_BYTE
 
-__all__ = ["FindingKind", "HostCopies", "HostMemory", "Links", "Profile", "ProfiledRank", "SharedPort"]
+__all__ = [
+    "FindingKind",
+    "HostCopies",
+    "HostMemory",
+    "Links",
+    "Profile",
+    "ProfiledRank",
+    "SentSegments",
+    "SharedPort",
+]
 
 _MOST = 1e30
+# Fewer segments, or a smaller share, were only late.
+_FEWEST_AGAIN, _LOSSY = 10, 0.002
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,34 @@ class HostMemory:
                     yield f"{name}[{at}]: expected a number > 0, at most {_MOST:g}, found {value}"
 
 
+@dataclass(frozen=True)
+class SentSegments:
+    """TCP segments that a host sent while it was measured, and how many of them were sent again.
+
+    Whatever it sent counts, the messages of other programs, too.
+    """
+
+    host: str
+    sent: int
+    again: int
+
+    @property
+    def share(self) -> float:
+        """The share that was sent again."""
+        return self.again / self.sent if self.sent else 0.0
+
+    @property
+    def lossy(self) -> bool:
+        """Whether packets get lost: one that is only late, too, is now and then sent again."""
+        return self.again >= _FEWEST_AGAIN and self.share > _LOSSY
+
+    @property
+    def told(self) -> str:
+        """What that means of a host whose packets get lost."""
+        which = f"{self.share:.1%} of its TCP segments again ({self.again} of {self.sent})"
+        return f"host {self.host} sent {which}: packets get lost on their way from it"
+
+
 FindingKind = Literal["slow", "incomplete", "doubtful"]
 
 
@@ -150,6 +189,7 @@ class Profile:
     memory: tuple[HostMemory, ...] = ()
     topology: str = ""
     finding_kinds: tuple[FindingKind, ...] = ()
+    segments: tuple[SentSegments, ...] = ()
 
     def problems(self) -> list[str]:
         """Every inconsistency between the columns, as ``path: what is wrong``."""
@@ -187,6 +227,9 @@ class Profile:
             yield f"seconds: expected a number ≥ 0, found {self.seconds}"
         if self.rounds < 0:
             yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
+        for index, one in enumerate(self.segments):
+            if not 0 <= one.again <= one.sent:
+                yield f"segments[{index}]: expected 0 ≤ again ≤ sent, found {one.again} of {one.sent}"
         for index, memory in enumerate(self.memory):
             yield from (f"memory[{index}].{problem}" for problem in memory.problems())
         for index, copies in enumerate(self.host_copies):

@@ -102,6 +102,7 @@ QUIET = {
     "ccctl_watch_worst_ratio": 1,
     'ccctl_watch_predicted_seconds{network="now"}': 0.1,
     'ccctl_watch_predicted_seconds{network="baseline"}': 0.1,
+    'ccctl_host_retransmitted_ratio{host="gpu3"}': 0.001,
     'ccctl_exit_code{command="watch"}': 0,
     'ccctl_last_success_timestamp_seconds{command="watch"}': "0+60x120",
 }
@@ -115,6 +116,7 @@ QUIET = {
         ({"ccctl_watch_worst_ratio": 0.1}, ["LinkLost"]),
         ({'ccctl_watch_predicted_seconds{network="now"}': 0.13}, ["CollectiveSlower"]),
         ({'ccctl_watch_predicted_seconds{network="now"}': 0.11}, []),
+        ({'ccctl_host_retransmitted_ratio{host="gpu3"}': 0.005}, ["PacketsLost"]),
         ({'ccctl_exit_code{command="watch"}': 69}, ["WatchFails"]),
         ({'ccctl_exit_code{command="watch"}': 75}, []),
         ({'ccctl_last_success_timestamp_seconds{command="watch"}': 0}, ["WatchStale"]),

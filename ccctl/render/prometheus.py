@@ -78,9 +78,17 @@ def add_profile(exposition: Exposition, profile: Profile) -> None:
         for src, dst, value in zip(links.src.tolist(), links.dst.tolist(), values.tolist(), strict=True):
             kind = "host" if profile.ranks[src].host == profile.ranks[dst].host else "network"
             exposition.add(name, meaning, value, src=places[src], dst=places[dst], kind=kind)
+    _add_segments(exposition, profile)
     exposition.add("ccctl_profile_ranks", "How many ranks were measured.", len(profile.ranks))
     exposition.add("ccctl_profile_findings", "How many findings the profile has.", len(profile.findings))
     exposition.add("ccctl_profile_duration_seconds", "How long the measurement took.", profile.seconds)
+
+
+def _add_segments(exposition: Exposition, profile: Profile) -> None:
+    """Which share of its TCP segments each host had to send again."""
+    meaning = "The share of the TCP segments of the host that were sent again while links were measured."
+    for one in profile.segments:
+        exposition.add("ccctl_host_retransmitted_ratio", meaning, one.share, host=one.host)
 
 
 def add_hosts(exposition: Exposition, profile: Profile) -> None:
@@ -98,6 +106,7 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
             mine = (ends == one) & (src != dst)
             if mine.any():
                 exposition.add(name, meaning, float(1 / np.median(links.beta_s_per_byte[mine])), host=one)
+    _add_segments(exposition, profile)
 
 
 def add_watch(exposition: Exposition, found: Found, outcome: Outcome, baseline_s: float) -> None:

@@ -8,12 +8,14 @@ from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.text.history import moment
 from ccctl.render.units import percent, seconds
+from probes.profiling.watching import EFFECT
 from probes.wording import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ccctl.watch.once import Asked, Found, Outcome
+    from probes.link_costs import SentSegments
     from probes.profiling.watching import Standing
 
 __all__ = ["findings", "say_decision", "say_found", "summary"]
@@ -37,6 +39,10 @@ def say_found(asked: Asked, found: Found) -> None:
         console.note(f"{plural(drift.unmeasured, 'link')} of {source} were not measured in the time")
     for change in drift.doubtful:
         console.note(f"{change.told}: does not count, as an end waited for a core all the while")
+    for change in found.verdict.harmless:
+        console.note(f"{change.told}: does not count, as {_cost_of_little(asked)}")
+    for segments in _lossy(found):
+        console.note(segments.told)
     if not found.drifted:
         links = plural(drift.compared, "link")
         console.data(f"no drift: {links} as good as in {source}, within {_tolerance(asked)}")
@@ -47,6 +53,11 @@ def say_found(asked: Asked, found: Found) -> None:
             f"{shape.label} of {size} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
             f"the baseline, {seconds(found.now_s)} now ({found.now_s / asked.baseline_s:.2f} times as long)"
         )
+
+
+def _lossy(found: Found) -> list[SentSegments]:
+    """The hosts whose packets get lost."""
+    return [one for one in found.now.segments if one.lossy]
 
 
 def say_decision(asked: Asked, found: Found, outcome: Outcome, current: Path) -> None:
@@ -82,6 +93,7 @@ def summary(asked: Asked, found: Found, outcome: Outcome, current: Path, seconds
         "ranks": len(found.now.ranks),
         "links": len(found.now.links.src),
         "compared": drift.compared,
+        "lossy": [{"host": one.host, "sent": one.sent, "again": one.again} for one in _lossy(found)],
         "unmeasured": drift.unmeasured,
         "runs": outcome.history.runs,
         "events": [
@@ -150,6 +162,12 @@ def _standing(found: Found, one: Standing) -> dict[str, Any]:
 def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
     history = found.verdict.history
     return [[int(history.src[row]), int(history.dst[row])] for row in rows]
+
+
+def _cost_of_little(asked: Asked) -> str:
+    shape = asked.given.schedule.collective
+    size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
+    return f"{shape.label} of {size} takes less than {1 / (1 - EFFECT):.2f} times as long"
 
 
 def _tolerance(asked: Asked) -> str:

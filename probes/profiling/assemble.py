@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.columns import Floats, floats, ints
-from probes.link_costs import FindingKind, HostCopies, HostMemory, Links, Profile, ProfiledRank
+from probes.link_costs import FindingKind, HostCopies, HostMemory, Links, Profile, ProfiledRank, SentSegments
 from probes.profiling import outliers
 from probes.profiling.instances import Instances
 from probes.profiling.outliers import Names, SlowPart
@@ -193,6 +193,7 @@ def assemble(
     host_copies: Sequence[HostCopies] = (),
     memory: Sequence[HostMemory] = (),
     instances: Instances | None = None,
+    segments: Sequence[SentSegments] = (),
     topology: str = "",
 ) -> Profile:
     """The profile of the ranks at ``places``, links in the order of (src, dst).
@@ -220,7 +221,8 @@ def assemble(
     )
     findings: list[tuple[FindingKind, str]] = [("incomplete", interrupted)] if interrupted else []
     findings += [("slow", part.text) for part in fits.slow]
-    findings += [("doubtful", text) for text in (*said, *_doubts(fits))]
+    lost = [one.told for one in segments if one.lossy]
+    findings += [("doubtful", text) for text in (*said, *lost, *_doubts(fits))]
     pairs = fits.pairs
     if instances is not None:
         links, pairs = _with_inferred(links, instances.inferred(fits.between_hosts))
@@ -240,6 +242,7 @@ def assemble(
         host_copies=tuple(host_copies),
         memory=tuple(memory),
         topology=topology,
+        segments=tuple(segments),
     )
 
 

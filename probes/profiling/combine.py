@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from probes.columns import Indices, Mask, floats, ints
-from probes.link_costs import Links, Profile
+from probes.link_costs import Links, Profile, SentSegments
 from probes.profiling.drift import Change, Quantity, matched
 
 __all__ = ["better_of", "brought_up_to_date"]
@@ -42,7 +43,17 @@ def better_of(first: Profile, again: Profile) -> Profile:
     )
     links = replace(links, flags=flags)
     seconds = round(first.seconds + again.seconds, 3)
-    return replace(first, links=links, seconds=seconds, rounds=first.rounds + again.rounds)
+    segments = _together(first.segments, again.segments)
+    return replace(first, links=links, seconds=seconds, rounds=first.rounds + again.rounds, segments=segments)
+
+
+def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
+    """What each host has sent in all."""
+    found: dict[str, SentSegments] = {}
+    for one in chain.from_iterable(measured):
+        before = found.get(one.host, SentSegments(one.host, 0, 0))
+        found[one.host] = SentSegments(one.host, before.sent + one.sent, before.again + one.again)
+    return tuple(found.values())
 
 
 def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change]) -> Profile:

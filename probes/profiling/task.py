@@ -17,7 +17,7 @@ from typing import Any
 
 from probes.errors import UsageError
 from probes.files.host_lock import held
-from probes.link_costs import Profile
+from probes.link_costs import Profile, SentSegments
 from probes.live.cuda_links import CudaEnd, cuda_end
 from probes.live.memory import Need, require_room
 from probes.live.mpi_library import library_name
@@ -30,6 +30,7 @@ from probes.progress import SILENT, Safekeeping
 from probes.sampling import packet_trains
 from probes.sampling.prober import Prober
 from probes.sampling.samples import Place, Samples
+from probes.sampling.tcp_segments import sent_and_again
 
 __all__ = ["Begun", "profile", "rescued"]
 
@@ -78,6 +79,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     packet_trains.warm_buffer()
     comm.Barrier()
     started_s = time.perf_counter()
+    sent_before, again_before = sent_and_again()
     prober = Prober(comm, plan.dose, progress, gpu, _near(comm.Get_rank(), places))
     if prober.rank == 0:
         links = len({pair for pairs in plan.rounds for pair in pairs})
@@ -90,6 +92,9 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     steps.retest(samples)
     shares, said = steps.ports(samples)
     copies, memory = steps.host_copies(), steps.memory()
+    sent, again = sent_and_again()
+    prober.waits_for_all("how much was sent")
+    segments = comm.gather((max(0, sent - sent_before), max(0, again - again_before)))
     if prober.rank != 0:
         return None
     return assemble(
@@ -103,6 +108,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
         host_copies=copies,
         memory=memory,
         instances=instances,
+        segments=_of_hosts(places, segments),
         topology=effort.topology_name,
     )
 
@@ -117,6 +123,14 @@ def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
         declared = declared_nic(effort.topology, here.host, gpu.bus_id if gpu else "")
         here = replace(here, nic=declared.name, nic_kind=nic_kind(declared)) if declared else here
     return gpu, comm.allgather(here)
+
+
+def _of_hosts(places: Sequence[Place], segments: Sequence[tuple[int, int]]) -> list[SentSegments]:
+    """What each host has sent, by what the first of its ranks counted."""
+    first: dict[str, SentSegments] = {}
+    for place, (sent, again) in zip(places, segments, strict=True):
+        first.setdefault(place.host, SentSegments(place.host, sent, min(sent, again)))
+    return [one for one in first.values() if one.sent]
 
 
 def _near(rank: int, places: Sequence[Place]) -> frozenset[int]:

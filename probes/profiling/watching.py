@@ -35,6 +35,8 @@ __all__ = ["EFFECT", "Recovery", "Standing", "Verdict", "judged", "with_events"]
 EFFECT = 0.08
 # Noise explains no more than that a link has a third of its bandwidth, at best and in the middle, twice.
 _MOST = float(np.log(3.0))
+# Told though it does not matter: so many times as long.
+_MUCH = 2.0
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,16 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """How a run differs from the baseline, what of it stands or has recovered, and the history with it."""
+    """How a run differs from the baseline, what of it stands or has recovered, and the history with it.
+
+    ``harmless`` are latencies that rose to twice what they were, or more, and do not matter.
+    """
 
     drift: Drift
     standing: tuple[Standing, ...]
     recovered: tuple[Recovery, ...]
     history: History
+    harmless: tuple[Change, ...] = ()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -112,7 +118,9 @@ def judged(
         changes += [change for change in by_noise.changes if change.quantity == "latency"]
         drift = replace(by_noise, changes=tuple(changes))
     drift = replace(drift, doubtful=tuple(change for change in drift.doubtful if matters(change)))
-    worse = [change for change in drift.changes if change.worse and matters(change)]
+    every = [change for change in drift.changes if change.worse]
+    worse = [change for change in every if matters(change)]
+    harmless = tuple(change for change in every if change not in worse and change.times >= _MUCH)
     standing, recovered = [], []
     for quantity in _QUANTITIES:
         since_s = history.since_s(quantity)
@@ -124,7 +132,7 @@ def judged(
         gone = [row for row in back.tolist() if row not in told and row not in unsure]
         recovered += _recoveries(quantity, gone, baseline, now, since_s)
         after = _with_since(after, quantity, told, set(gone), at_s)
-    return Verdict(drift, tuple(standing), tuple(recovered), after)
+    return Verdict(drift, tuple(standing), tuple(recovered), after, harmless)
 
 
 _QUANTITIES: tuple[Quantity, ...] = ("bandwidth", "latency")

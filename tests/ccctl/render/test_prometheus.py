@@ -1,12 +1,13 @@
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
 from ccctl.errors import CannotWriteError, FoundProblem, LostRankError
 from ccctl.render.prometheus import Exposition, add_hosts, add_profile, exposed
 from probes.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.link_costs import Links, Profile, ProfiledRank, SentSegments
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\]|\\.)*"(,[a-z_]+="([^"\\]|\\.)*")*\})? [0-9.e+-]+')
 
@@ -51,6 +52,12 @@ def test_hosts_are_told_by_the_middle_of_their_links():
     }
     fast = {("egress", "a"), ("ingress", "b"), ("ingress", "c")}
     assert told == {key: pytest.approx(4e9 if key in fast else 1e9) for key in told}
+
+
+def test_what_hosts_send_again_is_a_share(samples):
+    exposition = Exposition()
+    add_profile(exposition, replace(samples["profile"], segments=(SentSegments("host", 200, 3),)))
+    assert 'ccctl_host_retransmitted_ratio{host="host"} 0.015' in exposition.render().splitlines()
 
 
 def test_labels_are_escaped():

@@ -9,11 +9,12 @@ import pytest
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
+from ccctl.summaries.watch import say_found
 from ccctl.watch import once, state
 from ccctl.watch.once import Asked, Deadline, looked, replan
 from ccctl.watch.state import opened, read_schedule
 from probes.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort
 from probes.profiling.drift import compare
 from synth.check.schedule import check
 from synth.networks.measured import from_profile
@@ -23,7 +24,7 @@ HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 PAIRS = list(itertools.permutations(range(4), 2))
 
 
-def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=()):
+def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=(), segments=()):
     """Links of 100 MB/s between hosts of a NIC each, those in ``share`` of less, others ``late``."""
     rng = np.random.default_rng(seed)
     beta = np.array([1e-8 / (share or {}).get(pair, 1.0) for pair in pairs])
@@ -44,7 +45,7 @@ def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=()):
         for end, way in ((0, "egress"), (1, "ingress"))
     )
     ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(HOSTS))
-    return Profile(ranks, links, ports, "mpi", "test", 1.0, 3)
+    return Profile(ranks, links, ports, "mpi", "test", 1.0, 3, segments=segments)
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +181,24 @@ def test_a_latency_of_ranks_that_wait_for_cores_is_a_note_and_no_drift(watch):
     assert watch.measured == [None, (watch.pair,)]
     # Nor does it enter into what the link is known to vary by.
     assert json.loads(watch.files()["history.json"])["body"]["alpha_s"][PAIRS.index(watch.pair)] == 0
+
+
+def test_a_latency_that_costs_the_schedule_little_is_a_note_where_it_doubled(watch, capsys):
+    for late_s, told in ((30e-6, ""), (300e-6, f"{watch.name}: latency 2")):
+        found, outcome = watch.run(late={watch.pair: late_s})
+        assert found.standing == () and outcome.history.events == ()
+        say_found(watch.asked, found)
+        said = capsys.readouterr()
+        assert "no drift: 12 links" in said.out
+        assert (told in said.err) if told else not said.err
+
+
+def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):
+    sent = (SentSegments("gpu1", 5000, 1), SentSegments("gpu3", 5000, 60))
+    found, outcome = watch.run(segments=sent)
+    assert found.standing == () and outcome.history.events == ()
+    say_found(watch.asked, found)
+    assert "host gpu3 sent 1.2% of its TCP segments again" in capsys.readouterr().err
 
 
 def test_a_halved_link_is_found_whatever_its_ranks_wait_for(watch):

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from probes.link_costs import SentSegments
 from probes.profiling.assemble import assemble, preempted, to_retest
 from probes.profiling.instances import Instances
 from probes.sampling.packet_trains import Trains
@@ -104,15 +105,27 @@ def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
     found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
     places = [Place(name, 8) for name in "abcd"]
     found.again |= {pair: found.trains[pair] for pair in to_retest(found, places)}
+    sent = [SentSegments("a", 5000, 9), SentSegments("b", 5000, 50), SentSegments("c", 50000, 50)]
     profile = assemble(
-        found, places, library="", seconds=1.0, rounds=1, said=["2 links not measured"], interrupted="killed"
+        found,
+        places,
+        library="",
+        seconds=1.0,
+        rounds=1,
+        said=["2 links not measured"],
+        interrupted="killed",
+        segments=sent,
     )
     assert profile.findings[0] == "killed" and profile.findings[1].startswith("host d sends at 40%")
-    assert profile.findings[2] == "2 links not measured"
-    assert profile.finding_kinds == ("incomplete", "slow", "doubtful")
+    # Some packets are only late, on a busy host.
+    assert profile.findings[2:] == (
+        "2 links not measured",
+        "host b sent 1.0% of its TCP segments again (50 of 5000): packets get lost on their way from it",
+    )
+    assert profile.finding_kinds == ("incomplete", "slow", "doubtful", "doubtful")
     assert profile.problems() == []
     assert replace(profile, finding_kinds=("slow",)).problems() == [
-        "finding_kinds: expected 3 values like findings, found 1"
+        "finding_kinds: expected 4 values like findings, found 1"
     ]
 
 
