@@ -42,14 +42,40 @@ _LOADING = frozenset(
 )
 
 
-class _InOrder(typer.core.TyperGroup):
+# What people call it elsewhere, and what it is called here.
+_OTHER_COMMANDS = {
+    "version": "--version",
+    "topo": "detect",
+    "topology": "detect",
+    "measure": "profile",
+    "plan": "synth",
+    "check": "verify",
+    "plot": "show",
+    "view": "show",
+}
+_OTHER_OPTIONS = {"np": "-n", "nprocs": "-n", "ntasks": "-n", "nproc": "-n", "bw": "--bandwidth"}
+
+
+class _WholeSentences:
+    """Says in lists of commands the whole first sentence of each, over as many lines as it takes."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        told: str = super().get_short_help_str(max(limit, 1000))  # type: ignore[misc]
+        return told
+
+
+class _Group(_WholeSentences, typer.core.TyperGroup):
+    """A command that is several in one."""
+
+
+class _InOrder(_Group):
     """Lists the commands in the order of the data path, those with verbs among them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [command.__name__ for command in COMMANDS]
 
 
-class _Command(typer.core.TyperCommand):
+class _Command(_WholeSentences, typer.core.TyperCommand):
     """Shows options in sections; refuses numbers that nothing can reckon with: nan, inf, above 63 bits."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -89,7 +115,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("-V", "--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """From bare wires to the collectives that they can carry best.
@@ -117,7 +143,7 @@ def verbs(command: Callable[..., None]) -> tuple[Callable[..., None], ...]:
 
 
 def _group(command: Callable[..., None]) -> typer.Typer:
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(command)
     for verb in verbs(command):
         # Where a verb runs a command, what follows its first word is no option of ours: lab run mpirun -n 4.
@@ -213,29 +239,74 @@ def _usage(error: typer.TyperException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(error.format_message() + "\n")
     else:
-        path = context.command_path if context else "ccctl"
-        told = error.format_message().rstrip(".")
-        if type(error).__name__ == "NoSuchOption":
-            told = _unknown_option(error, context)
-        told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
-        console.error(told, f"{_as_argument(error, context)}see {path} --help")
+        path = context.command_path if context else _typed_commands()
+        console.error(_told(error, context), f"{_as_argument(error, context)}see {path} --help")
     return error.exit_code
+
+
+def _told(error: typer.TyperException, context: typer.Context | None) -> str:
+    """What is wrong with the command line, with what may be meant."""
+    if type(error).__name__ == "NoSuchOption":
+        return _unknown_option(error.option_name, context)  # type: ignore[attr-defined]
+    told = error.format_message().rstrip(".")
+    if other := re.match(r"No such command '(.*?)'", told):
+        name = _OTHER_COMMANDS.get(other[1].lower())
+        return f"{other[0]}; did you mean '{name}'?" if name else told
+    if (word := _one_dash(getattr(error, "param", None))) is not None:
+        return _unknown_option(word, context)
+    told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
+    told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:[<>]=(.+))?$", _outside, told)
+    value = next(iter(sys.argv[2:]), "-")
+    if type(error).__name__ == "MissingParameter" and "Missing option" in told and value[:1] != "-":
+        return f"{told}; did you mean '{error.param.opts[-1]} {value[:60]}'?"  # type: ignore[attr-defined]
+    return told
 
 
 def _number(found: re.Match[str]) -> str:
     return "is not a whole number" if found[1] == "int" else "is not a number"
 
 
-def _unknown_option(error: Any, context: typer.Context | None) -> str:
+def _outside(found: re.Match[str]) -> str:
+    """Which end of a range a number is beyond; the other is nobody's concern."""
+    value, low, high = found.groups()
+    if low is not None and float(value) < float(low):
+        return f"{value} is less than {low}"
+    return f"{value} is {'more' if low is not None else 'less'} than {high}"
+
+
+def _typed_commands() -> str:
+    """The commands that the line begins with, ``ccctl lab up``; typer does not say of every mistake where."""
+    group: Any = command_line()
+    path = ["ccctl"]
+    for word in sys.argv[1:]:
+        if word not in getattr(group, "commands", {}):
+            break
+        group = group.commands[word]
+        path.append(word)
+    return " ".join(path)
+
+
+def _one_dash(parameter: Any) -> str | None:
+    """A word such as -np or -collective, of which a short option took the first letter."""
+    flags = tuple(option for option in getattr(parameter, "opts", ()) if len(option) == 2)
+    words = (word for word in sys.argv[1:] if flags and word.startswith(flags))
+    return next((word for word in words if word[2:3].isalpha()), None)
+
+
+def _unknown_option(name: str, context: typer.Context | None) -> str:
     """That there is no such option, and which one may be meant."""
     from probes.wording import meant
 
-    name = error.option_name
     # Of a long word behind one dash typer tells the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
     options = [option for one in context.command.params for option in one.opts] if context else []
-    close = meant(word, [option for option in options if option.startswith("--")])
+    plain = re.match(r"-*([a-z]*)", word.lower())
+    other = _OTHER_OPTIONS.get(plain[1] if plain else "")
+    if other in options:
+        close = f"did you mean {other!r}?"
+    else:
+        close = meant(word, [option for option in (*options, "--help") if option.startswith("--")])
     return f"No such option: {word}{f'; {close}' if close else ''}"
 
 

@@ -2,14 +2,24 @@ _ccctl_completion() {
     local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
     local word=${line##*[[:space:]]} answer
     # What bash takes for words of their own, and has no need of.
-    local before=
+    local before= open=
     [[ $COMP_WORDBREAKS == *:* && $word == *[:=]* ]] && before=${word%"${word##*[:=]}"}
     COMPREPLY=()
-    for answer in $(_CCCTL_WORDS=$line _CCCTL_COMPLETE=complete_bash "$1" 2>/dev/null); do
+    for answer in $(_CCCTL_WORDS=$line _CCCTL_COMPLETE=complete_bash "${1/#\~\//$HOME/}" 2>/dev/null); do
         answer=${answer%%$'\t'*}
-        COMPREPLY+=("${answer#"$before"}")
+        if [[ -z $answer ]]; then
+            compopt +o default 2>/dev/null
+            continue
+        fi
+        open=
+        [[ $answer == *[:=@,/] ]] && open=1
+        answer=${answer#"$before"}
+        if [[ $word != [\"\']* && $answer == *[[:space:]\'\"\\\$\&\|\;\<\>\(\)\*\?\`]* ]]; then
+            printf -v answer %q "$answer"
+        fi
+        COMPREPLY+=("$answer")
     done
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=@,] ]]; then
+    if [[ ${#COMPREPLY[@]} -eq 1 && -n $open ]]; then
         compopt -o nospace 2>/dev/null
     fi
     return 0

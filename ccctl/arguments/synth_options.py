@@ -52,7 +52,7 @@ CollectiveName = Annotated[
     typer.Option(
         "--collective",
         metavar="NAME|FILE",
-        autocompletion=words.one_of(*words.COLLECTIVES),
+        autocompletion=words.spelled(*words.COLLECTIVES),
         help="all_gather, reduce_scatter, all_reduce, broadcast, reduce, scatter, gather, all_to_all or "
         "all_to_next, also as AllReduce or alltoall; several at once on ranks of their own: "
         "broadcast@3:0-7,all_reduce:8-15; or a TOML or JSON file of collectives, or of chunks with who "
@@ -138,7 +138,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        autocompletion=words.one_of(*words.METHODS),
+        autocompletion=words.spelled(*words.METHODS),
         help="auto, or one of ring, tree, greedy, forest, ilp, periodic, symmetric …; auto tries what suits, "
         "but never taccl and adapcc_published (AdapCC's integer program as published, up to 5 ranks).",
         rich_help_panel=SEARCH,

@@ -68,7 +68,7 @@ def _written(value: str | None) -> str | None:
 ModelName = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL",
+        metavar="MODEL|FILE",
         autocompletion=words.one_of(*words.LAYER_TABLES),
         help="A model artifact, - is stdin; or resnet-50, densenet-201, inception-v4, bert-base, bert-large.",
     ),

@@ -68,7 +68,7 @@ Collective = Annotated[
     typer.Option(
         "--collective",
         metavar="NAME",
-        autocompletion=words.one_of(*words.COLLECTIVES),
+        autocompletion=words.spelled(*words.COLLECTIVES),
         help="What is synthesized for --network.",
     ),
 ]

@@ -84,7 +84,7 @@ def run(
         typer.Option(
             "--collective",
             metavar="NAME[@ROOT]",
-            autocompletion=words.one_of(*words.COLLECTIVES),
+            autocompletion=words.spelled(*words.COLLECTIVES),
             help="With --adaptive: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or reduce.",
         ),
     ] = "all_reduce",
@@ -126,6 +126,7 @@ def run(
         str | None,
         typer.Option(
             "--spare",
+            autocompletion=words.hosts,
             metavar="HOSTS",
             help="With --adaptive: hosts, as for --hosts, whose ranks join once they answer.",
         ),

@@ -44,7 +44,7 @@ def verify(
         typer.Option(
             "--collective",
             metavar="KIND",
-            autocompletion=words.one_of(*words.COLLECTIVES),
+            autocompletion=words.spelled(*words.COLLECTIVES),
             help="What a program whose file says custom must do.",
         ),
     ] = None,

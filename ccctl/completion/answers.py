@@ -1,9 +1,15 @@
-"""What ccctl answers a shell that completes: a line for each word that may follow, a tab, and its help."""
+"""What ccctl answers a shell that completes: a line for each word that may follow, a tab, and its help.
+
+No line at all is: a file may follow. A line with a tab alone is: nothing that is known, and no file.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
+
+from typer._click.core import Command, Parameter
 
 # typer.completion re-exports none of these, and its own answers know nothing of words with a colon.
 from typer._click.shell_completion import (
@@ -19,6 +25,8 @@ from ccctl.completion.scripts import SHELLS, WORDS_VARIABLE
 from ccctl.errors import CcctlError
 
 __all__ = ["answer_shells"]
+
+_FILES = re.compile("FILE|DIR|FOLDER|ARTIFACT|SCHEDULE|PROFILE|PROGRAM|TRACE|LOG")
 
 
 class _Lines(ShellComplete):
@@ -40,8 +48,12 @@ class _Lines(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         try:
             found: list[CompletionItem] = super().get_completions(args, incomplete)
-            if not found and not incomplete and self._takes_options_alone(args):
-                found = super().get_completions(args, "--")
+            if not found:
+                asked = self._asked(args, incomplete)
+                if not incomplete and isinstance(asked, Command):
+                    found = super().get_completions(args, "--")
+                if not found and not _is_file(asked):
+                    return [CompletionItem("")]
         except CcctlError:
             # What was typed before is refused, and the command will say so.
             return []
@@ -50,16 +62,25 @@ class _Lines(ShellComplete):
             return [CompletionItem(f"{name}={item.value}", help=item.help) for item in found]
         return found
 
-    def _takes_options_alone(self, args: list[str]) -> bool:
-        """Whether nothing but an option may follow: neither a value of the last one nor an argument."""
-        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, args)
-        asked, _ = _resolve_incomplete(context, args, "")
-        arguments = [one for one in context.command.params if one.param_type_name == "argument"]
-        return asked is context.command and not arguments
+    def _asked(self, args: list[str], incomplete: str) -> Command | Parameter:
+        """Whose value is typed; the command itself where nothing but an option of it may follow."""
+        # What resolves it keeps the name of --option=value among the words before.
+        words = list(args)
+        context = _resolve_context(self.cli, self.ctx_args, self.prog_name, words)
+        return _resolve_incomplete(context, words, incomplete)[0]
 
     def format_completion(self, item: CompletionItem) -> str:
+        if not item.value:
+            return "\t"
         told = " ".join((item.help or "").split())
         return f"{item.value}\t{told}" if told else str(item.value)
+
+
+def _is_file(asked: Command | Parameter) -> bool:
+    """Whether a file may be typed there, or a command line."""
+    names = getattr(asked, "metavar", None) or ""
+    answers = getattr(asked, "_custom_shell_complete", None)
+    return bool(_FILES.search(names)) or ("COMMAND" in names and answers is None)
 
 
 def answer_shells() -> None:

@@ -2,7 +2,7 @@
 
 They do what shells differ in: bash cuts words at ``:`` and ``=``, which stand within ours, and wants none of
 what stands before; bash and zsh append a space unless told that a word goes on. Where ccctl has no answer
-there are files.
+there are files, unless its answer is a TAB alone.
 """
 
 from __future__ import annotations
@@ -12,18 +12,29 @@ __all__ = ["COMPLETE_VARIABLE", "SHELLS", "WORDS_VARIABLE"]
 COMPLETE_VARIABLE = "_CCCTL_COMPLETE"
 WORDS_VARIABLE = "_CCCTL_WORDS"
 
+# Bash reads again what it inserts: in the name of a file, what means something to it is quoted.
 _BASH = r"""_ccctl_completion() {
     local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
     local word=${line##*[[:space:]]} answer
     # What bash takes for words of their own, and has no need of.
-    local before=
+    local before= open=
     [[ $COMP_WORDBREAKS == *:* && $word == *[:=]* ]] && before=${word%"${word##*[:=]}"}
     COMPREPLY=()
-    for answer in $(_CCCTL_WORDS=$line _CCCTL_COMPLETE=complete_bash "$1" 2>/dev/null); do
+    for answer in $(_CCCTL_WORDS=$line _CCCTL_COMPLETE=complete_bash "${1/#\~\//$HOME/}" 2>/dev/null); do
         answer=${answer%%$'\t'*}
-        COMPREPLY+=("${answer#"$before"}")
+        if [[ -z $answer ]]; then
+            compopt +o default 2>/dev/null
+            continue
+        fi
+        open=
+        [[ $answer == *[:=@,/] ]] && open=1
+        answer=${answer#"$before"}
+        if [[ $word != [\"\']* && $answer == *[[:space:]\'\"\\\$\&\|\;\<\>\(\)\*\?\`]* ]]; then
+            printf -v answer %q "$answer"
+        fi
+        COMPREPLY+=("$answer")
     done
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=@,] ]]; then
+    if [[ ${#COMPREPLY[@]} -eq 1 && -n $open ]]; then
         compopt -o nospace 2>/dev/null
     fi
     return 0
@@ -36,18 +47,21 @@ complete -o default -F _ccctl_completion ccctl
 _ZSH = r"""#compdef ccctl
 
 _ccctl_completion() {
-  local line value typed="${words[1,CURRENT]}"
+  local line value typed="${words[1,CURRENT]}" program=${${(Q)words[1]}/#\~\//$HOME/}
   local -a whole open
-  for line in "${(@f)$(_CCCTL_WORDS=$typed _CCCTL_COMPLETE=complete_zsh ccctl 2>/dev/null)}"; do
-    value=${${line%%$'\t'*}//:/\\:}
+  (( $+commands[$program] )) || [[ -x $program ]] || program=ccctl
+  for line in "${(@f)$(_CCCTL_WORDS=$typed _CCCTL_COMPLETE=complete_zsh $program 2>/dev/null)}"; do
+    [[ $line == $'\t' ]] && return 1
+    value=${${${line%%$'\t'*}//\\/\\\\}//:/\\:}
     [[ $line == *$'\t'* ]] && value+=:${line#*$'\t'}
-    if [[ ${line%%$'\t'*} == *[:=@,] ]]; then
+    if [[ ${line%%$'\t'*} == *[:=@,/] ]]; then
       open+=("$value")
     elif [[ -n $line ]]; then
       whole+=("$value")
     fi
   done
   if (( ! ${#whole} && ! ${#open} )); then
+    [[ $PREFIX == -*=* ]] && compset -P '*='
     _files
     return
   fi
@@ -59,17 +73,23 @@ _ccctl_completion() {
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
   _ccctl_completion "$@"
 else
+  # In a .zshrc that has not prepared completion.
+  (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
   compdef _ccctl_completion ccctl
 fi
 """
 
 _FISH = r"""function __ccctl_ask
     set -l typed (commandline -cp | string collect)
-    set -g __ccctl_answers (_CCCTL_WORDS=$typed _CCCTL_COMPLETE=complete_fish ccctl 2>/dev/null)
+    set -l program (commandline -opc)[1]
+    string match -q '*/ccctl' -- "$program"; or set program ccctl
+    set program (string replace -r '^~/' "$HOME/" -- "$program")
+    set -g __ccctl_answers (_CCCTL_WORDS=$typed _CCCTL_COMPLETE=complete_fish $program 2>/dev/null)
     test -n "$__ccctl_answers"
 end
 
-complete --command ccctl --no-files --condition __ccctl_ask --arguments "(printf '%s\n' \$__ccctl_answers)"
+complete --command ccctl --no-files --keep-order --condition __ccctl_ask \
+    --arguments "(string match --invert \t -- \$__ccctl_answers)"
 """
 
 SHELLS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}

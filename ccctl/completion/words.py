@@ -34,12 +34,14 @@ __all__ = [
     "PATTERNS",
     "PEERS",
     "REDOPS",
+    "SHAPES",
     "SOLVERS",
     "TUNERS",
     "hosts",
     "networks",
     "one_of",
     "several_of",
+    "spelled",
 ]
 
 Answer = Callable[[str], list[str]]
@@ -82,6 +84,22 @@ MACHINES = (
     "mi250",
     "mi300x",
 )
+# What may stand behind a name, to be read as an example.
+SHAPES = {
+    "ring": ("4", "8"),
+    "mesh": ("4x4", "4x4x4"),
+    "torus": ("4x4", "4x4x4"),
+    "hypercube": ("8", "16"),
+    "fully_connected": ("4", "8"),
+    "switch": ("8", "16"),
+    "switch_switch": ("8x4", "8x16"),
+    "ring_fc_switch": ("2x8x4", "4x8x8"),
+    "dragonfly": ("4x4", "9x8"),
+    "fat_tree": ("4x2/4", "8x8/2"),
+    "fc": ("4", "8"),
+    "rfs": ("2x8x4", "4x8x8"),
+    **dict.fromkeys(MACHINES, ("1", "2", "4")),
+}
 METHODS = (
     "auto",
     "exchange",
@@ -148,6 +166,8 @@ TUNERS = ("bo", "paper", "grid", "random")
 MODELS = ("mlp", "cnn", "transformer", "moe")
 BACKENDS = ("gloo", "ccctl", "nccl")
 MODES = ("none", "ddp", "dear", "dear-nl", "horovod", "ds-sync", "asp", "gossip", "hierarchical", "adaptive")
+_HOSTFILES = ("hostfile", "hosts")
+_NETWORK_FILES = (".json", ".json.gz", ".csv", ".links", ".xml", ".txt")
 _LAST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)*$")
 
 
@@ -171,20 +191,61 @@ def several_of(*known: str) -> Answer:
     return answer
 
 
-networks: Answer = one_of(*(f"{name}:" for name in (*FAMILIES, *MACHINES)))
+def spelled(*known: str) -> Answer:
+    """What completes an option that takes one of these words, in any spelling: all_r, allr, AllR, all-r."""
+
+    def answer(incomplete: str) -> list[str]:
+        plain = [word for word in known if word.startswith(incomplete)]
+        return plain or [went for word in known if (went := _gone_on(incomplete, word))]
+
+    return answer
+
+
+def _gone_on(incomplete: str, word: str) -> str:
+    """What was typed, gone on with to the end of ``word``; "" where that is another word."""
+    typed, whole = (re.sub("[-_]", "", text.lower()) for text in (incomplete, word))
+    rest = whole[len(typed) :]
+    if not whole.startswith(typed):
+        return ""
+    return incomplete + (rest.upper() if incomplete.isupper() else rest)
+
+
+def networks(incomplete: str) -> list[str]:
+    """Names of networks, the files here that begin alike, and behind a name examples of its sizes."""
+    name, colon, _ = incomplete.partition(":")
+    if colon:
+        shapes = [f"{name}:{shape}" for shape in SHAPES.get(name, ())]
+        return [shape for shape in shapes if shape.startswith(incomplete)] or [incomplete][: len(shapes)]
+    named = [f"{name}:" for name in (*FAMILIES, *MACHINES) if name.startswith(incomplete)]
+    # Where no name begins so, shells complete files themselves, and better.
+    return [*named, *_network_files(incomplete)] if named else []
+
+
+def _network_files(start: str) -> list[str]:
+    """The files and folders here whose names begin so and that may hold a network."""
+    with suppress(OSError), os.scandir() as entries:
+        return sorted(
+            f"{entry.name}/" if entry.is_dir() else entry.name
+            for entry in entries
+            if entry.name.startswith(start)
+            and not entry.name.startswith(".")
+            and (entry.is_dir() or entry.name.endswith(_NETWORK_FILES))
+        )
+    return []
 
 
 def hosts(ctx: Any, incomplete: str) -> list[str]:
-    """The hosts of the hostfile on the line, of the environment and of the job, after the last comma."""
+    """The hosts of the hostfile on the line, of the environment and of the job, after the last comma.
+
+    Where none of these names any, those of a file named hostfile or hosts in the folder.
+    """
     last = _LAST_HOST.search(incomplete)
     assert last is not None
     before = incomplete[: last.start()]
     taken = _names(before.rstrip(","))
-    known = dict.fromkeys(
-        name
-        for source in (_of_hostfile(ctx.params.get("hostfile")), os.environ.get(HOSTS_VARIABLE), _of_job())
-        for name in (source if isinstance(source, list) else _names(source))
-    )
+    sources = (_of_hostfile(ctx.params.get("hostfile")), _names(os.environ.get(HOSTS_VARIABLE)), _of_job())
+    known = dict.fromkeys(name for source in sources for name in source)
+    known = known or dict.fromkeys(name for path in _HOSTFILES for name in _of_hostfile(path))
     return [f"{before}{name}" for name in known if name.startswith(last[0]) and name not in taken]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ccctl.arguments.help_sections import sections
 from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
-from ccctl.docs.page import Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
+from ccctl.docs.page import Block, Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
 from ccctl.main import command_line, examples
 
 __all__ = ["pages", "reference"]
@@ -126,7 +127,7 @@ def _command_page(
         claim[0].lower() + claim[1:],
         (
             Section("SYNOPSIS", (Usage(usages),)),
-            Section("DESCRIPTION", (Text(command.help),)),
+            Section("DESCRIPTION", _description(command.help)),
             *_parameters(command, context),
             Section("COMMANDS", _verbs(command, context)),
             Section("EXIT STATUS", (Mentions((("ccctl", 1),), "The same for every command: see", "."),)),
@@ -135,6 +136,15 @@ def _command_page(
             Section("SEE ALSO", (Mentions((("ccctl", 1), ("ccctl-artifacts", 5))),)),
         ),
     )
+
+
+def _description(told: str) -> tuple[Block, ...]:
+    """The paragraphs of a help text; what follows a \\b is shown as it is, as on a terminal."""
+    blocks: list[Block] = []
+    for shown, parts in groupby(told.split("\n\n"), lambda part: part.startswith("\b")):
+        words = "\n\n".join(parts)
+        blocks.append(Code(tuple(words.splitlines()[1:])) if shown else Text(words))
+    return tuple(blocks)
 
 
 def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:

@@ -55,6 +55,10 @@ def answers(line, monkeypatch):
         ("ccctl manual art", "artifacts"),
         ("ccctl completion z", "zsh"),
         ("ccctl examples ring", "ring_allreduce.py"),
+        ("ccctl synth --network torus:", "torus:4x4"),
+        ("ccctl bench --collective allr", "allreduce"),
+        ("ccctl bench --average ", "3"),
+        ("ccctl verify x.json ", "--json"),
     ],
 )
 def test_ccctl_answers_what_may_follow(monkeypatch, line, expected):
@@ -66,6 +70,29 @@ def test_ccctl_answers_what_may_follow(monkeypatch, line, expected):
 )
 def test_where_a_file_may_follow_the_shell_names_files(monkeypatch, line):
     assert answers(line, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ccctl bench -n ", "ccctl bench --timeout=", "ccctl ver?", "ccctl bench --non", "ccctl help xyz"],
+)
+def test_where_no_file_may_follow_the_shell_names_none(monkeypatch, line):
+    assert answers(line, monkeypatch) == [""]
+
+
+def test_files_that_begin_like_a_network_are_not_hidden_by_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("ring of eight.json", "rings.py", "racks.txt", ".ring.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "runs").mkdir()
+    told = answers("ccctl synth --network r", monkeypatch)
+    assert told == ["ring:", "ring_fc_switch:", "rfs:", "racks.txt", "ring of eight.json", "runs/"]
+
+
+def test_a_command_is_told_by_its_whole_first_sentence(monkeypatch):
+    monkeypatch.setenv("_CCCTL_WORDS", "ccctl det")
+    told = get_completion_class("zsh")(command_line(), {}, "ccctl", "_CCCTL_COMPLETE").complete()
+    assert told.endswith("\tFind out what is connected to what inside machines.")
 
 
 def test_what_will_be_refused_is_no_reason_not_to_complete(monkeypatch):
@@ -125,14 +152,17 @@ def in_shell(shell, script, environment):
         ("ccctl synth --network=tor", ["torus:"]),
         ("ccctl bench --vs mpi:", ["all"]),
         ("ccctl synth --network pro", []),
+        ("ccctl synth --network torus:9", ["9"]),
+        ("ccctl synth --network ri", ["ring:", "ring_fc_switch:", r"ring\ of.json"]),
     ],
 )
 def test_bash_completes(environment, line, replies):
+    (Path(environment["HOME"]) / "ring of.json").touch()
     script = (
         f"source {ROOT / 'completions' / 'ccctl.bash'}; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
         "_ccctl_completion ccctl; printf '%s\\n' \"${COMPREPLY[@]}\""
     )
-    assert in_shell("bash", script, environment).split() == replies
+    assert in_shell("bash", script, environment).strip().splitlines() == replies
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def installed(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "profile.json").write_text("{}")
-    (home / "hosts.txt").write_text("gpu1 slots=4\nnode7 slots=4\n")
+    for name in ("hosts.txt", "hostfile"):
+        (home / name).write_text("gpu1 slots=4\nnode7 slots=4\n")
+    (home / "bin").symlink_to(tmp_path / "bin")
     return tmp_path
 
 
@@ -57,6 +59,11 @@ def installed(tmp_path):
         ("ccctl bench x.json --vs glo", "ccctl bench x.json --vs gloo"),
         ("ccctl lab run --traf", "ccctl lab run --traffic"),
         ("ccctl help schem", "ccctl help schema"),
+        ("ccctl synth --network torus:4x4x", "ccctl synth --network torus:4x4x4"),
+        ("ccctl bench --collective AllR", "ccctl bench --collective AllReduce"),
+        ("ccctl bench --profile=pro", "ccctl bench --profile=profile.json"),
+        ("~/bin/ccctl sche", "~/bin/ccctl schema "),
+        ("ccctl bench --hosts nod", "ccctl bench --hosts node7"),
         ("ccctl bench --hostfile hosts.txt --hosts nod", "ccctl bench --hostfile hosts.txt --hosts node7"),
     ],
 )

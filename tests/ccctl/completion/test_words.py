@@ -3,6 +3,7 @@
 import pytest
 import typer
 
+from ccctl.arguments.networks import load_network
 from ccctl.completion import words
 from exec.launcher.starters.order_files import FORMATS
 from exec.library_rules.openmpi import COLLECTIVES as TUNED
@@ -51,6 +52,30 @@ def test_the_words_are_those_of_the_registry(listed, known):
     assert sorted(listed) == sorted(known)
 
 
+@pytest.mark.parametrize("name", [*words.FAMILIES, *words.MACHINES])
+def test_the_shapes_are_of_networks_that_there_are(name):
+    for shape in words.SHAPES[name]:
+        costs = () if name in words.MACHINES else ("1us", "50GB/s")
+        network, _ = load_network(f"{name}:{shape}", *(costs or (None, None)))
+        assert network.ranks > 1
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "expected"),
+    [
+        ("all_r", ["all_reduce"]),
+        ("allr", ["allreduce"]),
+        ("AllR", ["AllReduce"]),
+        ("ALLR", ["ALLREDUCE"]),
+        ("reduce-s", ["reduce-scatter"]),
+        ("allre-", ["allre-duce"]),
+        ("x", []),
+    ],
+)
+def test_a_spelling_is_gone_on_with(incomplete, expected):
+    assert words.spelled("all_reduce", "reduce_scatter")(incomplete) == expected
+
+
 def test_every_peer_is_one():
     assert {name.partition(":")[0] for name in words.PEERS} == set(LIBRARIES)
     assert parse_peers(",".join(words.PEERS)) == words.PEERS
@@ -77,6 +102,15 @@ def test_hosts_are_of_the_hostfile_and_the_environment(monkeypatch, tmp_path, in
     context = typer.Context(typer.core.TyperCommand("run"))
     context.params = {"hostfile": str(tmp_path / "hosts")}
     assert words.hosts(context, incomplete) == expected
+
+
+@pytest.mark.parametrize("name", ["hostfile", "hosts"])
+def test_hosts_are_of_the_hostfile_in_the_folder_where_none_is_named(monkeypatch, tmp_path, name):
+    monkeypatch.delenv("CCCTL_HOSTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("gpu1 slots=4\ngpu2:4\n")
+    context = typer.Context(typer.core.TyperCommand("run"))
+    assert words.hosts(context, "gpu1,") == ["gpu1,gpu2"]
 
 
 @pytest.mark.parametrize("content", ["gpu[1-", None])
