@@ -11,6 +11,7 @@ from exec.program.layout import Layout
 from exec.sockets.group import Group
 from probes.errors import UnavailableError, UsageError
 from probes.progress import SILENT, Progress
+from probes.wording import meant
 
 __all__ = ["DEVICES", "DeviceKind", "Executor", "executor_of", "parse_device"]
 
@@ -22,8 +23,24 @@ DEVICES: tuple[str, ...] = get_args(DeviceKind)
 def parse_device(text: str) -> str:
     """``cpu``, ``cuda`` or ``auto``; raises UsageError for anything else."""
     if text not in DEVICES:
-        raise UsageError(f": expected {', '.join(DEVICES)}, found {text!r}", argument="device")
+        raise UsageError(
+            f": expected {', '.join(DEVICES)}, found {text!r}",
+            hint="did you mean 'cuda'?"
+            if text.lower() in ("gpu", "gpus", "nvidia")
+            else meant(text, DEVICES),
+            argument="device",
+        )
     return text
+
+
+def require_device_here(asked: str) -> None:
+    """Raise UnavailableError where GPUs are asked for and this host has no CuPy to use them by."""
+    if asked == "cuda" and find_spec("cupy") is None:
+        raise UnavailableError(
+            " cuda: CuPy is not installed",
+            hint="ccctl doctor says what is missing; the device cpu runs on the processors.",
+            argument="device",
+        )
 
 
 def executor_of(comm: Any, asked: str) -> ExecutorName:

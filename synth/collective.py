@@ -67,7 +67,14 @@ KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in (
 MOST_RANKS = 1 << 16
 MOST_CHUNKS = 1 << 26
 # As MPI and PyTorch call it.
-_OTHER_NAMES: dict[str, Kind] = {"bcast": "broadcast"}
+_OTHER_NAMES: dict[str, Kind] = {
+    "bcast": "broadcast",
+    "a2a": "all_to_all",
+    "all2all": "all_to_all",
+    "ag": "all_gather",
+    "ar": "all_reduce",
+    "rs": "reduce_scatter",
+}
 _REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # Input and output of these hold the same chunks at the same places, so they may share memory.
@@ -387,11 +394,12 @@ def collective(
 
 
 def kind_of(word: str) -> Kind:
-    """The collective that a word means: all_reduce, allreduce, AllReduce, all-reduce.
+    """The collective that a word means: all_reduce, allreduce, AllReduce, all-reduce, MPI_Allreduce, ar.
 
     Raises UsageError, with the one that is most like it, where it means none.
     """
-    plain = re.sub(r"[_\s-]", "", word.lower())
+    # MPI_Allreduce, ncclAllReduce, all_reduce_perf.
+    plain = re.sub(r"^(mpi|nccl|rccl)|perf$", "", re.sub(r"[_\s-]", "", word.lower()))
     for kind in KINDS:
         if kind.replace("_", "") == plain:
             return kind

@@ -11,6 +11,7 @@ from ccctl.arguments.dsl_file import is_algorithm
 from ccctl.arguments.proven import Proven, proven_artifact, proven_program, proven_schedule, refuse_parameters
 from ccctl.artifacts import codec
 from ccctl.errors import UsageError
+from probes.wording import meant
 
 if TYPE_CHECKING:
     from exec.benchmark.runner import BenchRequest, Contender
@@ -174,10 +175,14 @@ def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
 
     asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)
-    for dtype in asked_types:
-        dtype_of(dtype)
-    for op in asked_ops:
-        ufunc_of(op)
+    try:
+        for dtype in asked_types:
+            dtype_of(dtype)
+        for op in asked_ops:
+            ufunc_of(op)
+    except UsageError as error:
+        message = error.message.replace("element type", "--dtype").replace("operator", "--op")
+        raise UsageError(message, hint=error.hint) from error
     return asked_types, asked_ops
 
 
@@ -215,14 +220,17 @@ def _request(
 def _several(text: str, every: Sequence[str]) -> tuple[str, ...]:
     if text == "all":
         return tuple(every)
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    return tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
 
 
 def placements(placement: str) -> tuple[bool, ...]:
     """The placements that "out", "in" or "both" asks for, True for in place; raises UsageError otherwise."""
     asked = {"out": (False,), "in": (True,), "both": (False, True)}.get(placement)
     if asked is None:
-        raise UsageError(f"--placement: expected out, in or both, found {placement!r}")
+        raise UsageError(
+            f"--placement: expected out, in or both, found {placement!r}",
+            hint=meant(placement.lower().removesuffix("place"), ("out", "in", "both")),
+        )
     return asked
 
 

@@ -16,7 +16,7 @@ from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
 from ccctl.arguments.topologies import read_or_described
 from ccctl.arguments.units import parse_rates, parse_seconds
-from ccctl.artifacts.files import exists
+from ccctl.artifacts.files import exists, read_input
 from ccctl.errors import DataError, UsageError
 from exec.launcher import nodeset
 from exec.launcher.nodeset import fold
@@ -100,9 +100,12 @@ def _whole(
         close = meant(spec.partition(":")[0], (*names(), *pod_names()))
         raise UsageError(
             f"--network {quoted(spec)}: neither a file nor a network that has a name",
-            hint=f"{close + ' ' if close else ''}families: {', '.join(names())}, such as mesh:4x4; machines: "
-            f"{', '.join(pod_names())}, such as dgx-a100:2; or profile.json, links.csv, nccl-topo.xml",
+            hint=close
+            or f"families: {', '.join(names())}, such as mesh:4x4; machines: {', '.join(pod_names())}, "
+            "such as dgx-a100:2; or profile.json, links.csv, nccl-topo.xml",
         )
+    if not named and spec != "-" and not there:
+        read_input(spec)  # which says that it is not there, and what is
     given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
     if any(value is not None for value in given.values()):
         wrong = " and ".join(name for name, value in given.items() if value is not None)

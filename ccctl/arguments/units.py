@@ -25,18 +25,18 @@ _NUMBER = r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _BINARY = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-_SIZE = re.compile(rf"{_NUMBER}\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(rf"{_NUMBER}\s*(?:([kmgt])i?)?b?", re.IGNORECASE | re.ASCII)
 _RATE = re.compile(rf"{_NUMBER}\s*([kKmMgGtT]?)(?:(i?)B|b|bit)(?:/s|ps)")
 _TIME = re.compile(rf"{_NUMBER}\s*([^0-9]+)")
 
 
 def parse_size(text: str, option: str = "size") -> int:
-    """Bytes, as nccl-tests reads them: K, M, G and T are powers of 1024, whether or not B or iB follows.
+    """Bytes, as nccl-tests reads them: K, M, G and T are powers of 1024, whether or not B, i or iB follows.
 
     Raises UsageError, naming ``option``, unless ``text`` is a whole number of bytes from 1 to ``MOST_BYTES``.
     """
     match = _SIZE.fullmatch(text.strip())
-    size = float(match[1]) * _BINARY[match[2].lower()] if match else 0.0
+    size = float(match[1]) * _BINARY[(match[2] or "").lower()] if match else 0.0
     if not 1 <= size <= MOST_BYTES or not size.is_integer():
         raise UsageError(
             f"{option}: expected a size, a whole number of bytes from 1 to {format_size(MOST_BYTES)}, "

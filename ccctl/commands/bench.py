@@ -51,6 +51,7 @@ from ccctl.arguments.options import (
 )
 from ccctl.arguments.units import parse_size
 from ccctl.artifacts import codec
+from ccctl.artifacts.files import exists
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import (
     World,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "bench"]
 
 _MOST_SIZES = 10_000
+_BEGIN, _END = "1K", "16M"
 
 EXAMPLES = (
     ("ccctl bench -n 4", "all_reduce on four ranks of this host, measured and synthesized for, beside MPI's"),
@@ -104,8 +106,8 @@ def bench(
     ] = None,
     collective: CollectiveName = None,
     parameters: Parameters = None,
-    begin: Begin = "1K",
-    end: End = "16M",
+    begin: Begin = _BEGIN,
+    end: End = _END,
     factor: Factor = 4,
     step: Step = None,
     listed: SizeList = None,
@@ -167,6 +169,7 @@ def bench(
     if sockets and vs is not None:
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     # What is wrong in the command line is said before minutes of measuring.
+    parse_device(device)
     elements(dtype, op)
     placements(placement)
     peers = () if vs == "none" and not paths else parse_peers(vs)
@@ -174,14 +177,18 @@ def bench(
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
     if paths:
+        _refuse_collective(paths)
         _refuse_unprepared(collective, fresh)
         found = contestants(paths, parameters, profile, library_of(device, sockets=sockets))
     else:
+        asked_world = _world_asked(ranks, hosts, hostfile, profile)
+        if asked_world.hosts is None and hostfile is None:
+            _require_here(peers, device, sockets=sockets)
         wanted = Wanted(
             collective or "all_reduce",
             root,
             sizes,
-            _world_asked(ranks, hosts, hostfile, profile),
+            asked_world,
             profile,
             device,
             sockets,
@@ -237,7 +244,9 @@ def _sizes(begin: str, end: str, factor: int, step: str | None) -> tuple[int, ..
     first, last = parse_size(begin, "-b"), parse_size(end, "-e")
     increment = parse_size(step, "-i") if step is not None else 0
     if first > last:
-        raise UsageError(f"-b {begin} is larger than -e {end}")
+        unsaid = _BEGIN if begin == _BEGIN else _END
+        hint = f"{unsaid} is what is taken where none is said." if unsaid in (begin, end) else ""
+        raise UsageError(f"-b {begin} is larger than -e {end}", hint=hint)
     sizes = [first]
     while (following := sizes[-1] + increment if increment else sizes[-1] * factor) <= last:
         sizes.append(following)
@@ -250,8 +259,39 @@ def _listed(text: str, factor: int) -> tuple[int, ...]:
     """The sizes of ``--sizes``: 1K,64K,1M, or 1K:16M by a factor."""
     if ":" in text:
         first, last = text.split(":", 1)
+        if parse_size(first, "--sizes") > parse_size(last, "--sizes"):
+            raise UsageError(f"--sizes {text}: it ends below its beginning")
         return _sizes(first, last, factor, None)
     return tuple(sorted({parse_size(part, "--sizes") for part in text.split(",")}))
+
+
+def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None:
+    """Raise UnavailableError where this host lacks what its ranks need, before seconds of synthesis."""
+    from exec.executors import require_device_here
+    from exec.launcher.starters import mpirun
+    from exec.peers.registry import require_here
+
+    require_here(peers)
+    require_device_here(device)
+    if not sockets and not started_by_mpi():
+        mpirun.find()
+
+
+def _refuse_collective(paths: list[str]) -> None:
+    """Raise UsageError where the name of a collective stands in the place of a file."""
+    from synth.collective import kind_of
+
+    for path in paths:
+        if exists(path) or path == "-":
+            continue
+        try:
+            kind = kind_of(path)
+        except UsageError:
+            continue
+        raise UsageError(
+            f"{path}: the name of a collective, where a file was expected",
+            hint=f"Write --collective {kind} -n 4.",
+        )
 
 
 def _refuse_unprepared(collective: str | None, fresh: bool) -> None:

@@ -169,6 +169,7 @@ def synth(
     from synth.portfolio.synthesize import warm
     from synth.portfolio.worker_pool import cores
 
+    method = _method(method)
     for option, given in (("--race", race), ("--sizes", sizes), ("--without", without), ("--ranks", ranks)):
         if given and method == "symmetric":
             raise UsageError(
@@ -272,6 +273,13 @@ def _on_hosts(
         _tell_swept(found, request, output, json, digests)
     else:
         _tell_found(found, output, json, digests)
+
+
+def _method(word: str) -> str:
+    """The method, auto or periodic that a word means; raises UsageError for none."""
+    from synth.portfolio.attempts import method_of
+
+    return "periodic" if word.lower() == "periodic" else method_of(word)
 
 
 def _mechanism(name: str | None, method: str) -> Mechanism:

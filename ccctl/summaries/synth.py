@@ -90,9 +90,10 @@ def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Cal
             best[tried.maker] = min(tried.time_s, best.get(tried.maker, float("inf")))
         else:
             console.detail(f"{tried.method}: {tried.reason}")
+    widest = max([8, *map(len, best)])
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == schedule.method else " "
-        say(f"{mark} {name:8s} {seconds(time_s)}")
+        say(f"{mark} {name:{widest}s} {seconds(time_s)}")
     say(f"{schedule.method} with {plural(shape.chunks, 'chunk')}: {found.why}")
     say(
         f"{outcome.percent_of_optimal:.1f} % of optimal, bound: {seconds(outcome.binding.time_s)} by "

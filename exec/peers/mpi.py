@@ -16,6 +16,7 @@ from exec.peers.mpi_calls import Sides, library_call
 from exec.peers.mpi_t import Variables
 from probes.errors import UnavailableError, UsageError
 from probes.live.mpi_library import library_name
+from probes.wording import meant
 from synth.collective import Collective, Kind
 
 __all__ = ["MpiPeer", "algorithm_names", "algorithm_numbers"]
@@ -145,9 +146,10 @@ def _number(variables: Variables, name: str, algorithm: str) -> int:
     if algorithm.isdecimal() and int(algorithm) in known.values():
         return int(algorithm)
     if algorithm not in known:
+        every = ", ".join(f"{key} ({value})" for key, value in known.items())
         raise UsageError(
             f" mpi:{algorithm}: {library_name()} has no such algorithm",
-            hint=f"It has {', '.join(f'{key} ({value})' for key, value in known.items())}, or all.",
+            hint=f"{meant(algorithm, known)} It has {every}, or all.".lstrip(),
             argument="peers",
         )
     return known[algorithm]

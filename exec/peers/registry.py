@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from exec.peers.base import Peer
-from probes.errors import UsageError
+from probes.errors import UnavailableError, UsageError
+from probes.install_hints import install
 from probes.wording import meant
 from synth.collective import Collective
 
@@ -19,6 +21,11 @@ LIBRARIES = {
     "nccl": "exec.peers.nccl:NcclPeer",
 }
 _EVERY = "all"
+# Packages that ccctl does not bring, and how they are installed.
+_NEEDED = {
+    "gloo": ("torch", "pip install torch (a CPU build is enough)"),
+    "nccl": ("cupy", install("cuda12", beside=("nvidia-nccl-cu12",))),
+}
 
 
 def library_of(device: str, *, sockets: bool) -> str:
@@ -30,19 +37,32 @@ def library_of(device: str, *, sockets: bool) -> str:
 
 def parse_peers(text: str | None) -> tuple[str, ...]:
     """The peers of ``mpi:ring,gloo``, each once, in order; raises UsageError for one that is none."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text else ()
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(","))) if text else ()
     for name in names:
         library, _, algorithm = name.partition(":")
         if library not in LIBRARIES or (name.endswith(":")):
             raise UsageError(
                 f": expected {', '.join(LIBRARIES)}, found {name!r}",
-                hint=meant(library, LIBRARIES)
+                hint=meant("mpi" if "mpi" in library else library, LIBRARIES)
                 or "An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
                 argument="peers",
             )
         if algorithm and library == "gloo":
             raise UsageError(f" {name}: gloo has no algorithms to select", argument="peers")
     return names
+
+
+def require_here(names: Sequence[str]) -> None:
+    """Raise UnavailableError where a package that a peer needs is not installed on this host."""
+    for name in names:
+        library = name.partition(":")[0]
+        package, installed = _NEEDED.get(library, ("", ""))
+        if package and find_spec(package) is None:
+            raise UnavailableError(
+                f" {library} needs {package}, which is not installed",
+                hint=f"{installed}, or leave {library} out.",
+                argument="peers",
+            )
 
 
 def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[Peer]:

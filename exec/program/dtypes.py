@@ -33,7 +33,11 @@ REDOPS: tuple[str, ...] = get_args(Redop)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 # NumPy has no such type: its bits are kept under its name, apart from every integer type.
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
-_SHORT = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"}
+_SHORT = {
+    **{"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"},
+    **{"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"},
+}
+_MEANT = {"add": "sum", "mul": "prod", "product": "prod", "mean": "avg", "average": "avg"}
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
 
@@ -41,14 +45,15 @@ def ufunc_of(redop: str) -> Callable[..., Any]:
     """The NumPy function of an operator; avg adds, and divides at the end. UsageError for an unknown one."""
     if redop not in _UFUNCS:
         raise UsageError(
-            f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}", hint=meant(redop, REDOPS)
+            f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}",
+            hint=meant(_MEANT.get(redop, redop), REDOPS),
         )
     return _UFUNCS[redop]
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """An element type by NumPy's or nccl-tests' name (half, float, double, int, char); raises UsageError."""
-    full = _SHORT.get(name, name)
+    """An element type by NumPy's, nccl-tests' (half, float …) or PyTorch's name (bf16 …); or UsageError."""
+    full = _SHORT.get(name.lower(), name.lower())
     if full not in DTYPES:
         raise UsageError(
             f"element type: expected one of {', '.join(DTYPES)}, found {name!r}",

@@ -14,6 +14,8 @@ import os
 import stat
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,6 +35,10 @@ __all__ = [
 MOST_BYTES = 256 << 20
 MOST_TEXT_BYTES = 16 << 20
 _STEP_BYTES = 1 << 20
+# Looking through a folder of many thousands of names would take longer than its use.
+_MOST_COMPARED = 1000
+# Two names of five letters that end in .json and differ in one.
+_ALIKE = 0.89
 _GZIP = b"\x1f\x8b"
 
 
@@ -43,7 +49,7 @@ def open_input(path: str | Path) -> io.FileIO:
         # Without O_NONBLOCK, opening a named pipe waits for somebody to write into it.
         handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError as error:
-        raise MissingInputError(f"{name or repr(name)}: there is no such file") from error
+        raise MissingInputError(f"{name or repr(name)}: there is no such file", hint=_like(name)) from error
     except (OSError, ValueError) as error:
         raise MissingInputError(f"{name}: {_reason(error)}") from error
     try:
@@ -54,6 +60,18 @@ def open_input(path: str | Path) -> io.FileIO:
         raise
     # A descriptor of a folder could not become a FileIO, which is why it is looked at first.
     return io.FileIO(handle)
+
+
+def _like(name: str) -> str:
+    """A hint at the file of the same folder whose name is most like ``name``; "" where none is."""
+    from difflib import get_close_matches
+
+    path = Path(name)
+    with suppress(OSError, ValueError):
+        there = [one.name for one in islice(path.parent.iterdir(), _MOST_COMPARED)]
+        close = get_close_matches(path.name, there, n=1, cutoff=_ALIKE)
+        return f"did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+    return ""
 
 
 def read_bytes(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:

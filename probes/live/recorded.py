@@ -42,6 +42,11 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     import msgspec
 
     name = name or folder.resolve().name
+    if not (folder / SYSFS).exists():
+        raise MissingInputError(
+            f"{folder}: a folder, and no recording of a machine: {SYSFS} is not in it",
+            hint=f"ccctl detect --record {folder / 'machine'} makes one; else give a file.",
+        )
     listing, answers = _text(folder / SYSFS), _answers(folder / NVML)
     with temporary_folders.folder("ccctl-recorded-") as place:
         root = place.resolve()

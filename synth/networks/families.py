@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from probes.errors import UsageError
+from probes.wording import plural
 from synth.network import Link, Network, build
 from synth.networks import fat_tree
 from synth.networks.dimensions import parse_dimensions, require_links
@@ -108,8 +109,13 @@ _SHORT = {"fc": "fully_connected", "rfs": "ring_fc_switch"}
 
 def is_family(spec: str) -> bool:
     """Whether ``spec`` names a family or a hierarchy of kinds."""
-    name = spec.partition(":")[0]
+    name = _plain(spec.partition(":")[0])
     return name in names() or _hierarchy(name) is not None
+
+
+def _plain(name: str) -> str:
+    """Capitals and - are as good as small letters and _."""
+    return name.lower().replace("-", "_")
 
 
 def _hierarchy(name: str) -> tuple[str, ...] | None:
@@ -150,6 +156,7 @@ def shape_of(
 ) -> Shape:
     """Parse ``spec``, such as ``torus:4x4x4``, with its costs; raises UsageError with what is wrong."""
     name, _, shape = spec.partition(":")
+    name = _plain(name)
     name = _SHORT.get(name, name)
     kinds = FAMILIES.get(name) or _hierarchy(name)
     if kinds is None:
@@ -163,14 +170,14 @@ def shape_of(
         _degrees(spec, kinds, unwind)
         costs = 1
     else:
-        sizes = _sizes(spec, name, shape)
+        sizes = _sizes(spec, name, shape, _example(name, kinds))
         costs = len(sizes)
     if kinds[-1] in ("...", "tree"):
         kinds = (kinds[0],) * len(sizes)
     if len(kinds) != len(sizes):
-        example = f"{name}:{'x'.join(['4'] * len(kinds))}"
         raise UsageError(
-            f"network {spec}: expected {len(kinds)} sizes, found {len(sizes)}", hint=f"such as {example}"
+            f"network {spec}: expected {plural(len(kinds), 'size')}, found {len(sizes)}",
+            hint=f"such as {_example(name, kinds)}",
         )
     alphas = _per_dimension("alpha", alpha_s, costs) * (len(sizes) // costs)
     bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs) * (len(sizes) // costs)
@@ -229,8 +236,16 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
     return [next(degrees) if kind == "switch" else 0 for kind in kinds]
 
 
-def _sizes(spec: str, name: str, shape: str) -> list[int]:
-    sizes = parse_dimensions(spec, shape, f"{name}:4x4")
+def _example(name: str, kinds: Sequence[str]) -> str:
+    """A network of a family, with as many sizes as it takes: ring:8, torus:4x4."""
+    if name == "hypercube":
+        return "hypercube:8"
+    sizes = ["4", "4"] if kinds[-1] == "..." else ["8"] if len(kinds) == 1 else ["4"] * len(kinds)
+    return f"{name}:{'x'.join(sizes)}"
+
+
+def _sizes(spec: str, name: str, shape: str, example: str) -> list[int]:
+    sizes = parse_dimensions(spec, shape, example)
     if math.prod(sizes) < 2:
         raise UsageError(f"network {spec}: a network needs at least two ranks")
     if name != "hypercube":

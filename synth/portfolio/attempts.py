@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.errors import UsageError
+from probes.errors import UsageError, quoted
 from probes.wording import meant
 from synth.adapcc import published_schedule
 from synth.collective import Collective, Kind
@@ -44,6 +45,7 @@ __all__ = [
     "deliveries",
     "least_sends",
     "library_plans",
+    "method_of",
     "plans",
     "smallest_bytes",
 ]
@@ -67,6 +69,13 @@ _PATHS_DELIVERIES = 10_000
 # The most sends of a ring that fills all ports: to build it takes no search.
 _MOST_RING_SENDS = 550_000
 # What libraries do, each without a search.
+# What other tools and papers call it.
+_OTHER_NAMES = {
+    "tacos": "TACOS's search is 'greedy', its integer programs are 'ilp';",
+    "milp": "did you mean 'ilp'?",
+    "rabenseifner": "did you mean 'halving_doubling'?",
+    "recursivedoubling": "did you mean 'doubling' or, for an all_reduce, 'halving_doubling'?",
+}
 _LIBRARY = (
     "ring",
     "bidirectional",
@@ -269,15 +278,21 @@ class Plan:
         )
 
 
+def method_of(word: str) -> str:
+    """The method, or auto, that a word means: two_step, TwoStep, two-step; raises UsageError for none."""
+    known = ("auto", *METHODS)
+    plain = re.sub(r"[_\s-]", "", word.lower())
+    for name in known:
+        if name.replace("_", "") == plain:
+            return name
+    close = _OTHER_NAMES.get(plain) or meant(word, known)
+    hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
+    raise UsageError(f" {quoted(word)}: unknown method", hint=hint, argument="method")
+
+
 def plans(request: Request) -> Iterator[Plan]:
     """Everything worth trying, cheap ones first."""
-    names = list(METHODS) if request.method == "auto" else [request.method]
-    unknown = [name for name in names if name not in METHODS]
-    if unknown:
-        known = ["auto", *METHODS]
-        close = meant(unknown[0], known)
-        hint = f"{close + ' ' if close else ''}known: {', '.join(known)}"
-        raise UsageError(f" {unknown[0]}: unknown method", hint=hint, argument="method")
+    names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES

@@ -213,6 +213,25 @@ def test_a_kind_is_understood_in_every_spelling(kind):
         assert kind_of(spelling.upper()) == kind
 
 
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("a2a", "all_to_all"),
+        ("all2all", "all_to_all"),
+        ("AR", "all_reduce"),
+        ("rs", "reduce_scatter"),
+        ("ag", "all_gather"),
+        ("bcast", "broadcast"),
+        ("MPI_Bcast", "broadcast"),
+        ("MPI_Allreduce", "all_reduce"),
+        ("ncclReduceScatter", "reduce_scatter"),
+        ("all_reduce_perf", "all_reduce"),
+    ],
+)
+def test_a_kind_is_understood_by_the_names_of_other_tools(word, kind):
+    assert kind_of(word) == kind
+
+
 def test_an_unknown_collective_is_refused_with_what_may_be_meant():
     assert kind_of("bcast") == "broadcast"
     with pytest.raises(UsageError, match="'allredcue': unknown collective") as refused:

@@ -197,15 +197,19 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
 
 def _kind(path: str) -> Kind:
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{path} --version failed: {error}") from error
+    said = done.stdout
     if "Open MPI" in said or "open-mpi" in said:
         return "openmpi"
     if "HYDRA" in said:
         return "mpich"
     if "Intel(R) MPI" in said:
         return "intel"
+    if not said.strip():
+        told = next((line for line in done.stderr.splitlines() if line.strip()), "and says nothing")
+        raise UnavailableError(f"{path} --version ends with status {done.returncode}: {told.strip()[:200]}")
     raise UnavailableError(
         f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
         hint=f"{install('openmpi')}, or run the command inside your own mpirun or srun.",

@@ -18,6 +18,7 @@ from ccctl.errors import UsageError
         ("1G", 1 << 30),
         ("2T", 2 << 40),
         ("1MiB", 1 << 20),
+        ("1Mi", 1 << 20),
         ("1MB", 1 << 20),
         ("1.5M", 3 << 19),
         (" 4 K ", 4096),
@@ -30,7 +31,7 @@ def test_sizes_read_as_nccl_tests_reads_them(text, size_bytes):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-1", "0.3", "1.0001K", "M", "12Q", "1K1", "nan", "inf", "1e999", "1 2"]
+    "text", ["", "0", "-1", "0.3", "1.0001K", "M", "12Q", "1K1", "nan", "inf", "1e999", "1 2", "1i"]
 )
 def test_a_bad_size_names_the_option_and_the_text(text):
     with pytest.raises(UsageError) as caught:

@@ -40,6 +40,18 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, found):
         read_bytes(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("profil.json", "did you mean 'profile.json'?"), ("other.json", ""), ("none/profile.json", "")],
+)
+def test_a_file_that_is_not_there_is_told_with_the_one_that_is_meant(tmp_path, monkeypatch, name, hint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "profile.json").touch()
+    with pytest.raises(MissingInputError) as caught:
+        read_bytes(name)
+    assert caught.value.hint == hint
+
+
 def test_a_file_beyond_the_bound_is_not_read(tmp_path):
     with (tmp_path / "sparse").open("wb") as stream:
         stream.truncate(1 << 40)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from probes.errors import UsageError
-from synth.networks.families import family
+from synth.networks.families import family, is_family
 
 SHAPES = [
     ("ring:2", 2, 2),
@@ -56,6 +56,12 @@ def test_agrees_with_networkx(spec, peer):
     assert networkx.is_isomorphic(graph, peer)
 
 
+@pytest.mark.parametrize("spec", ["Torus:4x4", "TORUS:4X4"])
+def test_a_name_may_be_written_in_capitals(spec):
+    assert is_family(spec)
+    assert family(spec, [0], [1e9]).links == family("torus:4x4", [0], [1e9]).links
+
+
 def test_each_dimension_has_its_own_cost():
     network = family("rfs:2x4x3", [1e-6, 2e-6, 3e-6], [200e9, 100e9, 50e9])
     for link in range(network.links):
@@ -95,6 +101,9 @@ def test_ranks_below_a_switch_share_a_host():
         ("mesh:", [0], [1e9], "expected sizes"),
         ("mesh:4xq", [0], [1e9], "expected sizes"),
         ("mesh:0x4", [0], [1e9], "at least two"),
+        ("ring:", [0], [1e9], "such as ring:8"),
+        ("hypercube:x", [0], [1e9], "such as hypercube:8"),
+        ("ring:4x4", [0], [1e9], "expected 1 size, found 2"),
         ("ring:1", [0], [1e9], "at least two"),
         ("hypercube:12", [0], [1e9], "2, 4, 8"),
         ("rfs:2x4", [0], [1e9], "expected 3 sizes"),
