@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from exec.lab import lifecycle
-from exec.lab.model import Lab, LabHost
+from exec.lab.model import Lab, LabHost, PairRate
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -105,8 +105,9 @@ class Case:
     line: str
     status: int = 0
     holds: Callable[[str, Path], bool] = lambda said, job: True
-    # A node that sends at half the rate meanwhile.
-    slow: str | None = None
+    # What the network is like meanwhile, and whether each core of the machine is busy with something else.
+    change: Callable[[Lab], Lab] = lambda lab: lab
+    loaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -275,30 +276,71 @@ def cases(torch: str | None) -> list[Case]:
             Case("ddp", f"{modules} srun -N4 -n4 {torch} -P train.py", 0, _tells("of 4 alike")),
             Case("torchrun", f"{modules} srun -N4 -n4 {torchrun} train.py", 0, _tells("of 4 alike")),
         ]
-    # What a timer starts again and again: all as in the baseline, then with a node that has become slow.
-    # These come last: a drained node takes no more jobs.
+    return [*made, *_watches()]
+
+
+def _watches() -> list[Case]:
+    """What a timer starts again and again.
+
+    All is as in the baseline, then a node has become slow, is mended and resumed, another one, and a link.
+    """
     watched = "--baseline profile.json --schedule s.json --state watch --prometheus watch.prom"
     drain = f"salloc -N4 -n4 {ROOT}/examples/slurm/ccctl-watch-drain {watched}; status=$?"
-    shown = "sinfo -N -h -o '%N %T %E'; exit $status"
+    watch = f"{drain}; sinfo -N -h -o '%N %T %E'; exit $status"
+
+    def after(node: str) -> str:
+        return f"scontrol update NodeName={node} State=RESUME; {watch}"
+
+    half = RATE_BYTES_PER_S / 2
+    gpu3_sends, gpu2_receives = (
+        _with("gpu3", egress_bytes_per_s=half),
+        _with("gpu2", ingress_bytes_per_s=half),
+    )
+    link = PairRate("gpu2", "gpu3", half)
     return [
-        *made,
-        Case("watch", f"{drain}; {shown}", 0, _drained(None)),
-        Case("drain", f"{drain}; {shown}", 1, _drained("gpu3"), slow="gpu3"),
+        *(Case(f"watch-{number}", watch, 0, _watched()) for number in (1, 2, 3)),
+        Case("watch-loaded", watch, 0, _watched(), loaded=True),
+        Case("drain", watch, 1, _watched("host gpu3 sends (3 of 3", "gpu3"), gpu3_sends),
+        Case("no-job", "salloc --immediate=3 -N4 -n4 true", 1, _tells("Unable to allocate")),
+        Case("recovered", after("gpu3"), 0, _watched("recovered: host gpu3 sends")),
+        Case("drain-again", watch, 1, _watched("host gpu2 receives (3 of 3", "gpu2"), gpu2_receives),
+        Case(
+            "link",
+            after("gpu2"),
+            1,
+            _watched("drift: gpu2 → gpu3: "),
+            lambda lab: replace(lab, pairs=(link,)),
+        ),
+        Case("mended", watch, 0, _watched("recovered: gpu2 → gpu3: ")),
     ]
 
 
-def _drained(node: str | None) -> Callable[[str, Path], bool]:
-    """Whether Slurm shows ``node``, and no other, as drained for what a watch found, and metrics agree."""
+def _with(name: str, **rates: float) -> Callable[[Lab], Lab]:
+    """A change of what a host sends or receives."""
+
+    def changed(lab: Lab) -> Lab:
+        return replace(
+            lab, hosts=tuple(replace(host, **rates) if host.name == name else host for host in lab.hosts)
+        )
+
+    return changed
+
+
+def _watched(words: str = "no drift: ", drained: str | None = None) -> Callable[[str, Path], bool]:
+    """Whether a watch said that, metrics agree, and Slurm shows only ``drained`` as drained for it."""
 
     def holds(said: str, job: Path) -> bool:
-        shown = [line for line in said.splitlines() if line.startswith(NODES)]
-        found = [line.split()[0] for line in shown if " drain" in line and "ccctl watch: sends" in line]
+        shown = [line for line in said.splitlines() if line.startswith(NODES) and "→" not in line[:8]]
+        found = [line.split()[0] for line in shown if " drain" in line and "ccctl watch: " in line]
         metrics = dict(
             line.rsplit(" ", 1) for line in (job / "watch.prom").read_text().splitlines() if line[:1] != "#"
         )
         ended, drifts = metrics['ccctl_exit_code{command="watch"}'], float(metrics["ccctl_watch_drifts"])
-        told = ended == "1" and drifts > 0 if node else ended == "0" and drifts == 0
-        return told and len(shown) == len(NODES) and found == ([node] if node else [])
+        worse = said.count("\ndrift: ")
+        agree = drifts == worse and ended == ("1" if worse else "0")
+        return (
+            words in said and agree and len(shown) == len(NODES) and found == ([drained] if drained else [])
+        )
 
     return holds
 
@@ -325,20 +367,17 @@ def _site_packages() -> str:
 
 def tried(made: Cluster, case: Case) -> bool:
     """Run one case and print its row; whether it was as expected."""
-    hosts = [
-        replace(host, egress_bytes_per_s=RATE_BYTES_PER_S / 2) if host.name == case.slow else host
-        for host in made.lab.hosts
-    ]
-    slowed = replace(made.lab, hosts=tuple(hosts))
-    lifecycle.shape(made.lab, slowed)
+    changed = case.change(made.lab)
+    lifecycle.shape(made.lab, changed)
     began_s = time.monotonic()
     try:
-        done = made.run(case.line)
+        with _load(os.cpu_count() or 1 if case.loaded else 0):
+            done = made.run(case.line)
         status, said = str(done.returncode), done.stdout
         right = done.returncode == case.status and case.holds(said, made.job)
     except (subprocess.TimeoutExpired, OSError, ValueError) as error:
         status, said, right = type(error).__name__, str(error), False
-    lifecycle.shape(slowed, made.lab)
+    lifecycle.shape(changed, made.lab)
     took_s = time.monotonic() - began_s
     shown = case.line if len(case.line) < 100 else f"{case.line[:97]}..."
     print(
@@ -347,6 +386,18 @@ def tried(made: Cluster, case: Case) -> bool:
     if not right:
         print(said[-4000:], flush=True)
     return right
+
+
+@contextlib.contextmanager
+def _load(loops: int) -> Iterator[None]:
+    """So many processes that each keep a core busy."""
+    running = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
 
 
 def main() -> None:

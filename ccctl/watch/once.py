@@ -154,7 +154,8 @@ def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
     began_s = time.monotonic()
     now = measure(None, asked.budget_s)
     found = _judged(asked, history, current, now, at_s)
-    suspects = [*(one.change for one in found.standing), *found.verdict.drift.doubtful]
+    verdict = found.verdict
+    suspects = [*(one.change for one in found.standing), *verdict.drift.doubtful, *verdict.harmless]
     if suspects and not found.verdict.drift.gone:
         left_s = max(_LEAST_BUDGET_S, asked.budget_s - (time.monotonic() - began_s))
         pairs = dict.fromkeys(pair for change in suspects for pair in change.links)

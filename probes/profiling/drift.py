@@ -34,6 +34,7 @@ __all__ = [
     "matched",
     "sigmas",
     "together",
+    "written",
 ]
 
 Quantity = Literal["bandwidth", "latency"]
@@ -45,8 +46,11 @@ _NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
 # So many of the links of a host, or of all, that the change is the host's, or everybody's.
 _MOST_OF = 0.8
+# Where so many moved beyond their noise, others that moved at least by such a part of that count, too.
+_LEAST_OF, _LIKE = 0.5, 0.7
 # What has been told stays told until it is so much nearer to the baseline again, so that it does not flap.
 _STILL = 0.5
+_MANY, _MILLISECOND_S = 10.0, 0.9995e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,13 @@ class Sensitivity:
 BETWEEN_TWO = Sensitivity({"bandwidth": float(np.log1p(0.03)), "latency": float(np.log1p(LATENCY_EFFECT))})
 
 
+def written(quantity: Quantity, value: float) -> str:
+    """Bytes/s or seconds in three digits and their unit."""
+    if quantity == "bandwidth":
+        return f"{value * 1e-9:.3g} GB/s"
+    return f"{value * 1e6:.3g} us" if value < _MILLISECOND_S else f"{value * 1e3:.3g} ms"
+
+
 @dataclass(frozen=True)
 class Change:
     """A quantity of a link, a host or everything, before and now (bytes/s or s).
@@ -108,11 +119,12 @@ class Change:
     @property
     def told(self) -> str:
         """What it is, before and now."""
-        scale, unit = (1e-9, "GB/s") if self.quantity == "bandwidth" else (1e6, "us")
-        return (
-            f"{self.what}: {self.quantity} {self.before * scale:.3g} → {self.now * scale:.3g} {unit}, "
-            f"{self.now / self.before:.0%} of the baseline"
-        )
+        before, now = (written(self.quantity, value) for value in (self.before, self.now))
+        # Both in one unit where they have the same.
+        before = before.removesuffix(f" {now.partition(' ')[2]}")
+        ratio = self.now / self.before
+        share = f"{ratio:.0%} of the baseline" if ratio < _MANY else f"{ratio:.0f} times the baseline"
+        return f"{self.what}: {self.quantity} {before} → {now}, {share}"
 
     def __str__(self) -> str:
         return f"{self.told} (its spread explains {self.allowed:.0%})"
@@ -322,18 +334,29 @@ class _Judge:
         if len(everyone) > 3 and self._everywhere(moved, limit_of_all) and matters.mean() > _MOST_OF:
             yield f"all {len(everyone)} links", everyone
             return
-        left = far.copy()
+        left, free = far.copy(), np.ones(len(far), dtype=np.bool_)
         for end, does in ((0, "sends"), (1, "receives")):
             for host in dict.fromkeys(self.hosts):
                 rows = self._rows_of(host, end)
-                slower, faster = left[rows] & (moved[rows] < 0), left[rows] & (moved[rows] > 0)
-                for same in (slower, faster):
+                for way in (-1.0, 1.0):
+                    same = self._alike(way * moved[rows], left[rows], (free & matters)[rows])
                     if len(rows) > 1 and same.mean() >= _MOST_OF:
-                        left[rows] = False
+                        left[rows] = free[rows] = False
                         yield f"host {host} {does} ({same.sum()} of {len(rows)} links)", rows[same]
         names = Names(self.hosts)
         for row in np.flatnonzero(left).tolist():
             yield names.link(*self.pairs[row]), np.array([row])
+
+    @staticmethod
+    def _alike(moved: Floats, far: Mask, free: Mask) -> Mask:
+        """Which links of a host moved up beyond their noise, and those that moved like most of them.
+
+        A link that is noisy itself, or was when it came and went before, is slow with its host.
+        """
+        same = far & (moved > 0)
+        if same.sum() < 2 or same.mean() < _LEAST_OF:
+            return same
+        return same | (free & (moved > _LIKE * np.median(moved[same])))
 
     def _everywhere(self, moved: Floats, limit: float) -> bool:
         """Whether the middle link moved, and not for one host's sake, which has half of the links of few."""

@@ -26,6 +26,7 @@ from probes.profiling.drift import (
     matched,
     sigmas,
     together,
+    written,
 )
 from probes.profiling.history import Event, History
 
@@ -61,9 +62,8 @@ class Recovery:
     rows: tuple[int, ...]
 
     def __str__(self) -> str:
-        scale, unit = (1e-9, "GB/s") if self.quantity == "bandwidth" else (1e6, "us")
         return (
-            f"{self.what}: {self.quantity} {self.now * scale:.3g} {unit}, "
+            f"{self.what}: {self.quantity} {written(self.quantity, self.now)}, "
             f"{self.now / self.before:.0%} of the baseline"
         )
 
@@ -117,7 +117,8 @@ def judged(
         changes = [change for change in by_share.changes if change.quantity == "bandwidth"]
         changes += [change for change in by_noise.changes if change.quantity == "latency"]
         drift = replace(by_noise, changes=tuple(changes))
-    drift = replace(drift, doubtful=tuple(change for change in drift.doubtful if matters(change)))
+    doubtful = (change for change in drift.doubtful if change.times >= _MUCH or matters(change))
+    drift = replace(drift, doubtful=tuple(doubtful))
     every = [change for change in drift.changes if change.worse]
     worse = [change for change in every if matters(change)]
     harmless = tuple(change for change in every if change not in worse and change.times >= _MUCH)

@@ -251,12 +251,17 @@ def command_lines(content):
     return [line for line in joined.splitlines() if "ccctl watch " in line and not line.startswith("#")]
 
 
-def test_the_nodes_that_a_watch_names_are_drained_and_its_status_is_kept(tmp_path):
-    told = """drift: host gpu3 sends 6 MB/s, 12 before (3 of 3 links); new in this run
-drift: gpu1 → gpu2: 6 MB/s, 12 before
+@pytest.mark.parametrize(("known", "drained"), [("gpu3.lab", "gpu3.lab"), ("gpu3", "gpu3")])
+def test_the_nodes_that_a_watch_names_are_drained_and_its_status_is_kept(tmp_path, known, drained):
+    told = """drift: host gpu3.lab sends 6 MB/s, 12 before (3 of 3 links); new in this run
+drift: host gpu5 of the baseline is not there
+drift: gpu1.lab → gpu2.lab: 6 MB/s, 12 before
 recovered: host gpu4 receives (worse since yesterday)"""
     (tmp_path / "ccctl").write_text(f"#!/bin/sh\necho '{told}'\n[ \"$*\" = 'watch --state s' ] && exit 1\n")
-    (tmp_path / "scontrol").write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {tmp_path}/asked\n")
+    asked = f"printf '%s\\n' \"$@\" >> {tmp_path}/asked"
+    (tmp_path / "scontrol").write_text(
+        f'#!/bin/sh\n[ "$1" != show ] || {{ [ "$3" = {known} ]; exit; }}\n{asked}\n'
+    )
     for name in ("ccctl", "scontrol"):
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
@@ -264,7 +269,7 @@ recovered: host gpu4 receives (worse since yesterday)"""
     done = subprocess.run(line, env=os.environ | {"PATH": path}, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (1, told + "\n", "")
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[:3] == ["update", "NodeName=gpu3", "State=DRAIN"]
+    assert asked[:3] == ["update", f"NodeName={drained}", "State=DRAIN"]
     assert asked[3:] == ["Reason=ccctl watch: sends 6 MB/s, 12 before (3 of 3 links); new in this run"]
 
 

@@ -167,7 +167,7 @@ def test_a_latency_counts_only_where_it_costs_the_schedule_as_much_as_lost_bandw
 ):
     found, outcome = watch.run(late={watch.pair: late_s})
     assert [one.change.quantity for one in found.standing] == ["latency"] * told
-    assert watch.measured == [None, (watch.pair,)][: 1 + told]
+    assert watch.measured == [None, (watch.pair,)]
     change = compare(profile(), found.now).changes[0]
     assert once._cost(watch.asked, found.now, change) == pytest.approx(times, abs=0.01)
     assert (outcome.plan is not None) == told
@@ -191,6 +191,12 @@ def test_a_latency_that_costs_the_schedule_little_is_a_note_where_it_doubled(wat
         said = capsys.readouterr()
         assert "no drift: 12 links" in said.out
         assert (told in said.err) if told else not said.err
+
+
+def test_a_latency_that_costs_little_is_measured_again_before_it_is_noted(watch):
+    for preempted in (), {watch.pair}:
+        watch.run(late={watch.pair: 300e-6}, preempted=preempted)
+        assert watch.measured == [None, (watch.pair,)]
 
 
 def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.profiling.drift import compare
+from probes.profiling.drift import Change, compare
 
 HOSTS = tuple(f"gpu{host}" for host in range(6))
 
@@ -97,6 +97,19 @@ def test_slow_once_is_not_slow_in_the_middle():
 def test_latency_drifts_too(alpha_s, told):
     found = compare(profile(), profile(seed=1, alpha_s=alpha_s))
     assert [text.partition(": l")[0] for text in found.findings] == ["all 30 links"][:told]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "before", "now", "told"),
+    [
+        ("bandwidth", 12e6, 6e6, "bandwidth 0.012 → 0.006 GB/s, 50% of the baseline"),
+        ("latency", 8e-6, 24e-6, "latency 8 → 24 us, 300% of the baseline"),
+        ("latency", 8e-6, 2.99e-3, "latency 8 us → 2.99 ms, 374 times the baseline"),
+        ("latency", 1e-3, 5e-3, "latency 1 → 5 ms, 500% of the baseline"),
+    ],
+)
+def test_values_are_told_in_three_digits_and_the_unit_that_fits(quantity, before, now, told):
+    assert Change("a → b", quantity, before, now, 1.0, ()).told == f"a → b: {told}"
 
 
 def test_a_latency_whose_ends_waited_for_cores_is_a_note():

@@ -68,6 +68,19 @@ def test_links_that_do_not_change_are_never_named(seed, noise, runs):
     assert verdict.history.problems() == []
 
 
+def test_a_host_is_named_though_one_of_its_links_came_and_went_before():
+    def halved(**ends):
+        at, host = next((("src", "dst").index(end), host) for end, host in ends.items())
+        return {pair: 0.5 for pair in PAIRS if pair[at] == host}
+
+    sends, receives = halved(src=3), halved(dst=2)
+    runs = [{}, sends, sends, {}, {}, receives]
+    given = [profile(share, noise=0.005, seed=number) for number, share in enumerate([{}, *runs])]
+    found = followed(given[0], given[1:])
+    assert named(found[1]) == [("host gpu3 sends (3 of 3 links)", "bandwidth")]
+    assert named(found[-1]) == [("host gpu2 receives (3 of 3 links)", "bandwidth")]
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 2**32 - 20), st.floats(0.0, 0.045), st.integers(0, 9), st.sampled_from(PAIRS))
 def test_a_halved_link_is_always_named_and_no_other(seed, noise, quiet, pair):
