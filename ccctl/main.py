@@ -8,8 +8,10 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from inspect import signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -169,6 +171,7 @@ def command_line() -> typer.core.TyperGroup:
 def main() -> None:
     """Run the command line and exit with the status that ``ccctl.errors`` gives."""
     _prepare_streams()
+    _prepare_home()
     console.hear_libraries()
     hear_interrupts()
     # Of what is left out most answer at once, and the others hand the terminal to a program.
@@ -255,7 +258,7 @@ def _told(error: typer.TyperException, context: typer.Context | None) -> str:
     if (word := _one_dash(getattr(error, "param", None))) is not None:
         return _unknown_option(word, context)
     told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
-    told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:[<>]=(.+))?$", _outside, told)
+    told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:([<>])=(.+))?$", _outside, told)
     value = next(iter(sys.argv[2:]), "-")
     if type(error).__name__ == "MissingParameter" and "Missing option" in told and value[:1] != "-":
         return f"{told}; did you mean '{error.param.opts[-1]} {value[:60]}'?"  # type: ignore[attr-defined]
@@ -268,10 +271,10 @@ def _number(found: re.Match[str]) -> str:
 
 def _outside(found: re.Match[str]) -> str:
     """Which end of a range a number is beyond; the other is nobody's concern."""
-    value, low, high = found.groups()
+    value, low, sign, end = found.groups()
     if low is not None and float(value) < float(low):
         return f"{value} is less than {low}"
-    return f"{value} is {'more' if low is not None else 'less'} than {high}"
+    return f"{value} is {'less' if sign == '>' else 'more'} than {end}"
 
 
 def _typed_commands() -> str:
@@ -328,6 +331,13 @@ def _prepare_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - lives as long as we
         getattr(sys, name).reconfigure(errors="replace")
+
+
+def _prepare_home() -> None:
+    """Name the user's home where nobody did, as in many units of systemd: Open MPI's mpirun insists on it."""
+    if "HOME" not in os.environ:
+        with suppress(RuntimeError):  # a user who has none
+            os.environ["HOME"] = str(Path.home())
 
 
 def _flush(status: int) -> int:

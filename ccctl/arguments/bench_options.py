@@ -8,7 +8,6 @@ import typer
 
 from ccctl.arguments.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
-from ccctl.arguments.units import MOST_BYTES
 from ccctl.completion import words
 from ccctl.errors import UsageError
 
@@ -109,7 +108,6 @@ Factor = Annotated[
         "--factor",
         metavar="N",
         min=2,
-        max=MOST_BYTES,
         help="From a size to the next: times N.",
         rich_help_panel=COLLECTIVE,
     ),

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
+from probes.files.bounded_read import inflated
 
 if TYPE_CHECKING:
     from probes.topology import Topology
 
 __all__ = ["read_or_described", "read_topologies"]
-
-_COMPRESSED = b"\x1f\x8b"
 
 
 def read_or_described(name: str, *kinds: str) -> Artifact:
@@ -28,18 +27,19 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
         topology, source, told = read_topologies([name]), name, name.encode(errors="replace")
     else:
         told, source = read_input(name)
-        if not told.strip() or _is_artifact(told):
+        if not told.strip() or _is_artifact(told, source):
             return codec.decode(told, source, *kinds)
         from probes.detection.merge import from_file
 
-        topology = from_file(told, source)
+        topology = from_file(inflated(told, source), source)
     return Artifact("topology", topology, source, hashlib.sha256(told).hexdigest())
 
 
-def _is_artifact(content: bytes) -> bool:
+def _is_artifact(content: bytes, source: str) -> bool:
+    content = inflated(content, source)
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:16].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    return content.startswith(_COMPRESSED) or start.startswith(b"{")
+    return start.startswith(b"{")
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
@@ -59,9 +59,9 @@ def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
             parts.append(detection.read_recording(Path(name)))
             continue
         content, source = read_input(name)
-        if _is_artifact(content):
+        if _is_artifact(content, source):
             whole.append(codec.decode(content, source, "topology").body)
         else:
-            parts.append(detection.read_file(content, source))
+            parts.append(detection.read_file(inflated(content, source), source))
     found = [*([detection.combined(parts)] if parts else []), *whole]
     return found[0] if len(found) == 1 else detection.side_by_side(found)

@@ -36,8 +36,12 @@ def manual(
 ) -> None:
     """Show the manual page of a command.
 
-    On a terminal by man or mandoc, else as plain text. The pages are installed under share/man: where that is
-    on man's path, man ccctl-synth shows the same.
+    On a terminal by man or mandoc, else as plain text. The pages are installed under share/man beside bin/.
+    Where man does not look there, as after uv tool install, man ccctl-synth finds them with this line in
+    ~/.bashrc or ~/.zshrc:
+
+    \b
+    export MANPATH="$(dirname "$(realpath "$(command -v ccctl)")")/../share/man:"
     """
     from ccctl.render import manual_page
     from ccctl.shipped import manual_page as page_file

@@ -140,10 +140,8 @@ def _kept(
     """The artifact of an earlier run, told with its age, or the one that is ``made`` now and kept."""
     cached = None if fresh else cache.read(kind, key)
     if cached is not None:
-        console.note(
-            f"{kind}: from an earlier run {_age(cached.age_s)} ago, {cached.artifact.source}; "
-            "--fresh makes a new one"
-        )
+        console.note(f"{kind}: from an earlier run {_age(cached.age_s)} ago; --fresh makes a new one")
+        console.detail(f"{kind}: kept as {cached.artifact.source}")
         return cached.artifact
     artifact = cache.keep(kind, key, made(), inputs)
     if path := cache.path(kind, key):

@@ -1,6 +1,7 @@
 """The command line as a whole: start, usage, streams, interruption, the way from error to status."""
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -253,6 +254,18 @@ def test_the_end_of_a_file_that_nobody_expected_is_no_interruption(monkeypatch, 
     with pytest.raises(SystemExit) as left:
         command_line.main()
     assert left.value.code == 70 and "EOFError: seven" in capsys.readouterr().err
+
+
+def test_where_no_home_is_named_programs_that_are_started_find_the_users():
+    script = (
+        "import os, sys; sys.argv = ['ccctl', '--version']\n"
+        "from ccctl.main import main\n"
+        "try: main()\n"
+        "finally: print(os.environ['HOME'])"
+    )
+    without = {name: value for name, value in os.environ.items() if name != "HOME"}
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, env=without)
+    assert done.stdout.splitlines()[1:] == [pwd.getpwuid(os.getuid()).pw_dir]
 
 
 @pytest.mark.parametrize("command", ["schema profile", "--help", "--version"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -258,6 +259,12 @@ def test_files_of_other_tools_are_networks(tmp_path, name, content):
     network, digests = load_network(str(tmp_path / name), None, None)
     assert (network.ranks, network.links, network.name) == (2, 2, name)
     assert digests == {"topology": hashlib.sha256(content.encode()).hexdigest()}
+
+
+def test_files_of_other_tools_may_be_compressed(tmp_path):
+    (tmp_path / "topo.xml.gz").write_bytes(gzip.compress(PCI.encode()))
+    network, _ = load_network(str(tmp_path / "topo.xml.gz"), None, None)
+    assert (network.ranks, network.links) == (2, 2)
 
 
 def test_a_folder_is_read_as_a_recording(tmp_path):
