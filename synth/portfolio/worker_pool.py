@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from types import TracebackType
@@ -144,6 +145,8 @@ class ProcessPool(Generic[Task, Result]):
     def _start(self) -> Connection:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._work), daemon=False)
+        if isinstance(self._context, ForkServerContext):
+            _start_server()
         process.start()
         theirs.close()
         self._workers[ours] = process
@@ -156,6 +159,21 @@ def _context() -> ForkServerContext | SpawnContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["synth.portfolio.synthesize"])
     return context
+
+
+def _start_server() -> None:
+    """Start the forkserver, where there is none yet, so that no Ctrl-C reaches it.
+
+    It ignores one only once it has loaded its modules, and would tell of it in a traceback until then. It
+    inherits what is blocked here; this process hears of it right after.
+    """
+    # Which unblocks what it blocks while it starts.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:

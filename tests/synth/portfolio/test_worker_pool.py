@@ -50,6 +50,27 @@ def test_workers_start_where_temporary_files_have_long_names(tmp_path, monkeypat
     assert done.stdout == "{0: 120}\n", done.stderr
 
 
+def test_ctrl_c_while_workers_start_is_for_the_process_that_waits_alone():
+    # The first process that is asked for waits until the server has loaded its modules.
+    code = (
+        "import math, os, signal, threading\nfrom synth.portfolio.worker_pool import ProcessPool\n"
+        "threading.Timer(0.2, os.killpg, (0, signal.SIGINT)).start()\n"
+        "with ProcessPool(1, math.factorial) as pool:\n"
+        "    pool.submit(5)\n"
+        "    pool.wait(float('inf'))\n"
+        "    threading.Event().wait()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        start_new_session=True,
+    )
+    # Its own traceback, and no other.
+    assert done.stderr.count("Traceback") == done.stderr.count("KeyboardInterrupt") == 1, done.stderr
+
+
 def test_what_a_task_raises_is_raised():
     with ProcessPool(1, math.factorial) as pool, pytest.raises(ValueError, match="negative"):
         pool.submit(-1)
