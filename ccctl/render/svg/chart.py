@@ -38,7 +38,8 @@ class Line:
 class Chart:
     """A panel of lines; ``x_name`` and ``y_name`` write a tick's value; a base of 0 is a linear axis.
 
-    ``moments`` are places on the x axis, each with a word of few letters that stands above it.
+    ``moments`` are places on the x axis, each with a word of few letters that stands above it. ``counted``
+    says that x is a number of something, which has no ticks between.
     """
 
     title: str
@@ -49,6 +50,7 @@ class Chart:
     x_base: int = 2
     y_base: int = 10
     moments: tuple[tuple[float, str], ...] = ()
+    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _chart(chart: Chart, width: int, shape: Mapping[str, int]) -> list[str]:
     y = _axis([y for _, y in points], chart.y_base, bottom, _TOP, _HALF_PIXELS)
     left = 14 + max(text_width(chart.y_name(value)) for value in y.ticks)
     along = [*(x for x, _ in points), *(x for x, _ in chart.moments)]
-    x = _axis(along, chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK)
+    x = _axis(along, chart.x_base, left, width - _RIGHT, _PIXELS_A_TICK, 1.0 if chart.counted else 0.0)
     parts = [text(fitted(chart.title, width - 16), 8, _TOP - 12 - 6 * bool(chart.moments), kind="axis")]
     for value in x.ticks:
         parts.append(stroke(f"M{x.at(value):.1f} {_TOP}V{bottom}", "grid", width=1))
@@ -132,7 +134,8 @@ def _moments(chart: Chart, x: _Axis, bottom: float) -> list[str]:
         parts.append(stroke(f"M{at:.1f} {_TOP}V{bottom}", "alarm", dashed=True, width=1))
         half = text_width(word) / 2 + 2
         if at - half >= free:
-            parts.append(text(word, at, _TOP - 3, anchor="middle", colour="alarm"))
+            # Above the mark of a point at the top.
+            parts.append(text(word, at, _TOP - 6, anchor="middle", colour="alarm"))
             free = at + half
     return parts
 
@@ -145,10 +148,15 @@ def _drawable(point: tuple[float, float], chart: Chart) -> bool:
     )
 
 
-def _axis(values: Sequence[float], base: int, first: float, last: float, apart: float) -> _Axis:
-    """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``."""
+def _axis(
+    values: Sequence[float], base: int, first: float, last: float, apart: float, least: float = 0.0
+) -> _Axis:
+    """An axis from a round value below the least to one above the largest, ticks so many pixels ``apart``.
+
+    On a linear one they are also ``least`` apart.
+    """
     most = max(2, int(abs(last - first) / apart))
-    ticks = _powers(min(values), max(values), base, most) if base else steps(max(values), most)
+    ticks = _powers(min(values), max(values), base, most) if base else steps(max(values), most, least)
     return _Axis(base, ticks, first, last)
 
 
@@ -181,9 +189,12 @@ def time_axis(time_s: float, left: float, top: float, wide: float) -> Iterator[s
     yield text("time", left + wide / 2, top + 38, anchor="middle", kind="axis")
 
 
-def steps(largest: float, most: int) -> tuple[float, ...]:
-    """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least ``largest``, about ``most`` of them."""
-    rough = max(largest, 1e-30) / most
+def steps(largest: float, most: int, least: float = 0.0) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least ``largest``, about ``most`` of them.
+
+    They are ``least`` apart or more.
+    """
+    rough = max(largest / most, least, 1e-30)
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(part * unit for part in (1, 2, 5, 10) if part * unit >= rough * (1 - 1e-9))
     return tuple(step * number for number in range(max(1, math.ceil(largest / step - 1e-9)) + 1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccctl.render.svg.chart import COLOURS, Chart, Line, charts
-from ccctl.render.svg.drawing import Drawing, legend, stroke
+from ccctl.render.svg.drawing import Drawing, legend, text
 from probes.wording import plural
 
 if TYPE_CHECKING:
@@ -67,9 +67,11 @@ def pictures(history: History, width: int) -> list[Drawing]:
     )
     about = "Bandwidth and latency, run by run: a line for each of the links that are worst, and events."
     drawn = charts(title, about, panels, width)
-    sign = stroke("M14 0v12", "alarm", dashed=True, width=1)
     told = [
-        (sign, f"{number}  {moment(event.at_s)}  {event.kind}: {event.text}")
+        (
+            text(str(number), 14, 10, anchor="middle", colour="alarm"),
+            f"{moment(event.at_s)}  {event.kind}: {event.text}",
+        )
         for number, event in enumerate(history.events[-_MOST_EVENTS:], start=1)
     ]
     below, height = legend(told, 8, width, drawn.height)
@@ -82,10 +84,11 @@ def _medians(values: Floats) -> Floats:
 
 
 def _worst(history: History, rate: Floats) -> tuple[list[int], list[int]]:
-    """(links that are drawn, the others): those found worse, then those whose last value fell most."""
-    fell = np.nan_to_num(rate[-1] / _medians(rate.T), nan=0.0)
+    """(links that are drawn, the others): those that are worse, then those that fell most in any run."""
+    best = np.nan_to_num(rate).max(axis=0)
+    least = np.nan_to_num(rate / np.where(best > 0, best, 1.0), nan=1.0).min(axis=0)
     worse = (history.bandwidth_since_s > 0) | (history.latency_since_s > 0)
-    order = sorted(range(history.links), key=lambda link: (not worse[link], float(fell[link]), link))
+    order = sorted(range(history.links), key=lambda link: (not worse[link], float(least[link]), link))
     return order[:_MOST_LINES], order[_MOST_LINES:]
 
 

@@ -45,8 +45,17 @@ def pictures(model: Model, width: int) -> list[Drawing]:
             headline(model),
             f"What {plural(count, 'layer')} take in the forward and backward pass, and their gradients.",
             [
-                Chart("time of a pass", axis, times, _short, lambda y: seconds(y) if y else "0", 0, 0),
-                Chart("gradients (MB)", axis, gradients, _short, _short, 0, 0),
+                Chart(
+                    "time of a pass",
+                    axis,
+                    times,
+                    _short,
+                    lambda y: seconds(y) if y else "0",
+                    0,
+                    0,
+                    counted=True,
+                ),
+                Chart("gradients (MB)", axis, gradients, _short, _short, 0, 0, counted=True),
             ],
             width,
         )

@@ -60,6 +60,7 @@ def pictures(tuning: Tuning, width: int) -> list[Drawing]:
                     lambda y: seconds(y) if y else "0",
                     0,
                     base,
+                    counted=True,
                 ),
             ],
             width,

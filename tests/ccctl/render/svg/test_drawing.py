@@ -1,7 +1,8 @@
-"""What every picture is made of: letters can be read on each colour."""
+"""What every picture is made of: letters can be read on each colour, and ticks are numbers that there are."""
 
 import pytest
 
+from ccctl.render.svg import pictures
 from ccctl.render.svg.drawing import COLOURS, above
 
 
@@ -17,3 +18,9 @@ def test_letters_stand_out_from_their_ground(colour):
     darker, brighter = sorted((brightness(colour), brightness(above(colour))))
     # What WCAG 2.2 asks for at level AA.
     assert brighter / darker >= 4.5
+
+
+@pytest.mark.parametrize("kind", ["model", "tuning"])
+def test_there_is_no_half_of_a_layer_or_trial(samples, kind):
+    (drawn,) = pictures(kind, samples[kind], 960)
+    assert not [part for part in drawn.parts if ">0.5<" in part or ">1.5<" in part]
