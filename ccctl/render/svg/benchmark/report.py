@@ -25,7 +25,8 @@ def pictures(report: Report, width: int, bounds_s: Bounds | None = None) -> list
     """Bandwidth and time over size, a picture for each collective, element type and operator.
 
     ``bounds_s`` are proven lower bounds on the times by collective and size, dashed. Of a size that was
-    measured again the last one is drawn. Nothing was measured: no picture. Rows with a breakdown follow.
+    measured again the last one is drawn, and a size with wrong elements is marked. Nothing was measured: no
+    picture. Rows with a breakdown follow.
     """
     kinds: dict[tuple[str, str, str], list[Row]] = {}
     for row in report.rows:
@@ -46,15 +47,28 @@ def _picture(report: Report, rows: list[Row], width: int, bounds_s: Bounds) -> D
         {row.size_bytes: _at_gbs(row, bounds_s.get((row.collective, row.size_bytes))) for row in rows}
     )
     times += _bound({row.size_bytes: bounds_s.get((row.collective, row.size_bytes)) for row in rows})
+    wrong = tuple((float(row.size_bytes), "wrong") for row in rows if _is_wrong(row) and row.size_bytes > 0)
     return charts(
         title,
         "Bus bandwidth and median time over size: measured, predicted, of other libraries, and the bound.",
         [
-            Chart("bus bandwidth (GB/s)", "size (bytes)", bandwidths, about, lambda value: f"{value:g}"),
-            Chart("time, median", "size (bytes)", times, about, seconds),
+            Chart(
+                "bus bandwidth (GB/s)",
+                "size (bytes)",
+                bandwidths,
+                about,
+                lambda value: f"{value:g}",
+                moments=wrong,
+            ),
+            Chart("time, median", "size (bytes)", times, about, seconds, moments=wrong),
         ],
         width,
     )
+
+
+def _is_wrong(row: Row) -> bool:
+    """Whether elements were wrong, in place or out of it."""
+    return any(one is not None and one.wrong for one in (row.out_of_place, row.in_place))
 
 
 def _bound(found: Mapping[int, float | None]) -> tuple[Line, ...]:

@@ -101,6 +101,19 @@ def test_the_slow_host_is_on_the_first_screen(opened):
         assert page.run(f"return {first}.getBoundingClientRect().bottom") < height / 2
 
 
+def test_names_of_files_are_not_broken_on_a_narrow_screen(opened):
+    page, address = opened
+    page.open(address, width=390)
+    lines = """
+return [...document.querySelectorAll('.files tbody tr')].map(row => {
+  const range = document.createRange();
+  range.selectNodeContents(row.children[0]);
+  return range.getClientRects().length;
+});
+"""
+    assert set(page.run(lines)) == {1}
+
+
 def test_dark_is_dark_and_print_is_light(opened):
     page, address = opened
     lightness = "return getComputedStyle(document.body).backgroundColor"

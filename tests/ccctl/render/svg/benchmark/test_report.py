@@ -140,3 +140,11 @@ def test_names_that_no_xml_may_hold_are_replaced(samples):
     )
     root = ElementTree.fromstring(plot(grown(odd, (1024, 4096))).encode())
     assert any("\ufffd\ufffd" in (text.text or "") for text in root.iter(f"{SVG}text"))
+
+
+def test_a_size_with_wrong_elements_is_marked_in_both_panels(samples):
+    report = grown(samples["report"], (1024, 4096, 1 << 20))
+    assert ">wrong<" not in plot(report)
+    first, second, third = report.rows
+    wrong = replace(second, in_place=replace(second.out_of_place, wrong=3))
+    assert plot(replace(report, rows=(first, wrong, third))).count(">wrong<") == 2
