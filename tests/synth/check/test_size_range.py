@@ -68,7 +68,9 @@ def test_what_methods_make_is_proven_for_all_sizes(name, kind):
         if method in ("ilp", "forest", "adapcc"):
             continue
         try:
-            made = synthesize(Request(named(name), kind, size_bytes=1 << 16, method=method)).schedule
+            # Programs that are stopped early give schedules that serve here as well.
+            request = Request(named(name), kind, size_bytes=1 << 16, method=method, time_limit_s=2.0)
+            made = synthesize(request).schedule
         except Exception as error:
             assert "UsageError" in type(error).__name__ or "NotApplicable" in type(error).__name__
             continue
