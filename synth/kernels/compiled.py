@@ -24,6 +24,7 @@ import pickle
 import re
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -377,6 +378,7 @@ _made: dict[Any, Any] = {}
 _name_apart()
 os.register_at_fork(after_in_child=_name_apart)
 _store = loop_store()
+_looking_up = threading.RLock()
 
 
 def _writable_too(found: Any) -> Any:
@@ -426,15 +428,17 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
             return compile_one(arguments)
 
     def callable_for(*arguments: Any) -> Any:
-        if interpreted is not None and interpreted.suits(arguments):
-            if interpreted.begun:
-                return interpreted
-            try:
-                if not kept.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
+        # Threads share what numba keeps of the call that it looks types up for.
+        with _looking_up:
+            if interpreted is not None and interpreted.suits(arguments):
+                if interpreted.begun:
                     return interpreted
-            finally:
-                loop._types_active_call.clear()
-        return compile_for_call(*arguments)
+                try:
+                    if not kept.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
+                        return interpreted
+                finally:
+                    loop._types_active_call.clear()
+            return compile_for_call(*arguments)
 
     loop.compile = compile_in_turn
     # What numba's dispatcher asks where it has no machine code for the types of a call.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from synth.portfolio.attempts import Plan, Request, cut_again, smallest_bytes
 from synth.schedule import Schedule
@@ -18,6 +21,8 @@ _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into so many parts at most, no smaller than this fraction of the smallest chunk of a search.
 # All are tried in two parts, and the best of them in more.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
+# A doubling of the parts must come to this part of the time.
+_WORTH = 0.99
 # This near the bound finer chunks gain less than their sends cost; and this near nothing is left to gain.
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 
@@ -44,25 +49,43 @@ class Refinement:
             self._found[key] = time_s, plan, schedule
 
     def refined(self, best_s: float, target_s: float) -> Iterator[Found]:
-        """Better versions of the schedules near the best one; none can be faster than ``target_s``."""
+        """Better versions of the schedules near the best one; none can be faster than ``target_s``.
+
+        As many threads as the request has jobs work on them; what comes out does not depend on their number.
+        """
         # Several methods may come to the same schedule in as many chunks: one of them is enough.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
         near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
-        whole = []
-        for one in near[:_JUSTIFIED]:
-            whole.append(_justified(one))
-            yield whole[-1]
-        best_s = min([best_s, *map(_time_s, whole)])
-        if self._request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
-            return
-        halved = [(self._in_parts(one, 2), one) for one in whole if self._most_parts(one[2]) > 1]
-        halved.sort(key=lambda pair: _time_s(pair[0]))
-        for in_two, one in halved[:_IN_PARTS]:
-            parts = self._most_parts(one[2])
-            finer = _justified(self._in_parts(one, parts) if parts > 2 else in_two)
-            yield finer
-            if _time_s(finer) < target_s * _ON_THE_BOUND:
+        with _threads(self._request.jobs) as each:
+            whole = []
+            for one in each(_justified, near[:_JUSTIFIED]):
+                whole.append(one)
+                yield one
+            best_s = min([best_s, *map(_time_s, whole)])
+            if self._request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
                 return
+            divisible = [one for one in whole if self._most_parts(one[2]) > 1]
+            halved = sorted(
+                zip(each(self._halved, divisible), divisible, strict=True), key=lambda pair: _time_s(pair[0])
+            )
+            for finer in each(self._in_more_parts, halved[:_IN_PARTS]):
+                yield from finer
+                if finer and min(map(_time_s, finer)) < target_s * _ON_THE_BOUND:
+                    return
+
+    def _halved(self, one: Found) -> Found:
+        return self._in_parts(one, 2)
+
+    def _in_more_parts(self, pair: tuple[Found, Found]) -> list[Found]:
+        """Justified, in two parts and in twice as many again as long as each doubling is worth it."""
+        in_two, whole = pair
+        found, best, parts = [], whole, 2
+        while parts <= self._most_parts(whole[2]):
+            found.append(_justified(in_two if parts == 2 else self._in_parts(whole, parts)))
+            if _time_s(found[-1]) > _WORTH * _time_s(best):
+                break
+            best, parts = found[-1], 2 * parts
+        return found
 
     def _most_parts(self, schedule: Schedule) -> int:
         """The largest power of two into which each chunk may be cut; 1 if none."""
@@ -80,6 +103,19 @@ class Refinement:
         shape, chunk_bytes = cut_again(self._request, schedule.collective, parts)
         finer = pipelined(schedule, shape, chunk_bytes)
         return replay(finer).time_s, replace(plan, shape=shape, chunk_bytes=chunk_bytes), finer
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]]:
+    """A ``map`` whose calls run on ``count`` threads: compiled loops, most of the work, run side by side."""
+    if count <= 1:
+        yield map
+        return
+    executor = ThreadPoolExecutor(count)
+    try:
+        yield executor.map
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _justified(found: Found) -> Found:

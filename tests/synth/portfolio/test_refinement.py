@@ -1,0 +1,71 @@
+"""The best schedules of a search are made better, whatever the number of threads."""
+
+import pytest
+
+from synth.check.schedule import check
+from synth.networks.families import family
+from synth.portfolio.attempts import Request, plans
+from synth.portfolio.refinement import Refinement
+from synth.simulation.schedule import replay
+
+CASES = [
+    ("mesh:3x3", "all_reduce", 1 << 18),
+    ("ring:8", "all_to_all", 1 << 16),
+    ("switch:6", "broadcast", 1 << 16),
+]
+
+
+def refinement(name, kind, size, jobs):
+    """A refinement of what one method finds on this network, the fastest time of that, and its request."""
+    request = Request(family(name, [7e-7], [5e10]), kind, size_bytes=size, jobs=jobs)
+    collected, best_s = Refinement(request), float("inf")
+    for number, plan in enumerate(plans(request)):
+        if plan.name == ("paths" if kind == "all_to_all" else "greedy"):
+            schedule = plan.run(request, 0.0, number)
+            time_s = replay(schedule).time_s
+            collected.take(plan, schedule, time_s)
+            best_s = min(best_s, time_s)
+    return collected, best_s, request
+
+
+@pytest.mark.parametrize(("name", "kind", "size"), CASES)
+def test_what_comes_out_is_right_and_the_best_of_it_no_slower(name, kind, size):
+    collected, best_s, request = refinement(name, kind, size, 1)
+    found = list(collected.refined(best_s, 0.0))
+    assert min(time_s for time_s, _, _ in found) <= best_s
+    for time_s, plan, schedule in found:
+        assert replay(schedule).time_s == time_s and check(schedule) == []
+        assert schedule.chunk_bytes == plan.chunk_bytes and schedule.collective == plan.shape
+        assert schedule.collective.chunks * schedule.chunk_bytes >= size // request.network.ranks
+
+
+@pytest.mark.parametrize(("name", "kind", "size"), CASES)
+def test_threads_change_nothing(name, kind, size):
+    alone, best_s, _ = refinement(name, kind, size, 1)
+    together, _, _ = refinement(name, kind, size, 3)
+    one, other = (list(each.refined(best_s, 0.0)) for each in (alone, together))
+    assert [time_s for time_s, _, _ in one] == [time_s for time_s, _, _ in other]
+    for (_, _, first), (_, _, second) in zip(one, other, strict=True):
+        assert (first.chunk == second.chunk).all() and (first.link == second.link).all()
+
+
+def test_parts_are_doubled_from_two_on_and_not_after_a_doubling_that_gained_nothing():
+    collected, best_s, _ = refinement(*CASES[0], 1)
+    found = list(collected.refined(best_s, 0.0))
+    whole = {schedule.collective.chunks: time_s for time_s, _, schedule in found[:8]}
+    runs, last = 0, None
+    for _, _, schedule in found[len(whole) :]:
+        if last is None or schedule.collective.chunks != 2 * last:
+            runs += 1
+            assert schedule.collective.chunks // 2 in whole
+        last = schedule.collective.chunks
+    assert 1 <= runs <= 3
+
+
+def test_at_the_bound_it_is_over():
+    collected, best_s, _ = refinement(*CASES[0], 1)
+    every = list(collected.refined(best_s, 0.0))
+    bound_s = min(time_s for time_s, _, _ in every)
+    few = list(collected.refined(best_s, bound_s))
+    assert min(time_s for time_s, _, _ in few) < 1.03 * bound_s
+    assert [time_s for time_s, _, _ in few] == [time_s for time_s, _, _ in every[: len(few)]]
