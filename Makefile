@@ -24,13 +24,16 @@ run:
 	@.ci/venv
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh out
 
+# The files whose tests have a marker; to collect all others once more would take a while.
+marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
+
 # What starts ranks or hosts runs file by file beside each other; what measures comes last, alone.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone'
-	$(PYTEST) -m alone
+	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone' $(call marked,mpi|netns)
+	$(PYTEST) -m alone $(call marked,alone)
 else
 	$(PYTEST) $(ARGS)
 endif
