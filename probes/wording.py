@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "meant", "plural", "some", "without_domain"]
+__all__ = ["first_of", "meant", "plural", "rate_text", "some", "without_domain"]
 
 _LONGEST_WORD = 60
 
@@ -13,6 +13,12 @@ _LONGEST_WORD = 60
 def plural(count: int, noun: str) -> str:
     """1 step, 2 steps."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rate_text(bytes_per_s: float) -> str:
+    """3.2 GB/s, 13740 GB/s: four digits, or all before the point."""
+    gigabytes = 1e-9 * bytes_per_s
+    return f"{gigabytes:.4g} GB/s" if gigabytes < 9999.5 else f"{gigabytes:.0f} GB/s"
 
 
 def some(names: Sequence[str], most: int, separator: str = ", ") -> str:

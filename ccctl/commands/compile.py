@@ -416,6 +416,7 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
+    from ccctl.render.units import seconds
     from probes.wording import plural
 
     values = {
@@ -431,5 +432,5 @@ def _say(program: Program, compile_s: float, json: bool) -> None:
         console.data(
             f"{program.name}: {program.steps} instructions on {program.ranks} ranks, at most "
             f"{plural(program.threadblocks_max, 'threadblock')} a rank, "
-            f"{plural(program.channels, 'channel')}, compiled in {compile_s * 1e3:.1f} ms; proven"
+            f"{plural(program.channels, 'channel')}, compiled in {seconds(compile_s)}; proven"
         )

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from probes.columns import Floats, Indices, Mask, floats
+from probes.wording import rate_text
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.bounds.lp_dual import Prices
@@ -146,7 +147,7 @@ class _Problem:
         passed = gates(self.network, cut)
         rate = float((1.0 / passed.beta_s_per_byte).sum())
         alpha_s = float(self.network.alpha_s[cut.links].min())
-        detail = f"{needed} chunks over {rate / 1e9:.4g} GB/s"
+        detail = f"{needed} chunks over {rate_text(rate)}"
         return Bound(cut.name, needed * self.chunk_bytes / rate + alpha_s, detail)
 
     def latency(self) -> Bound:

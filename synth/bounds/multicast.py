@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from probes.columns import Floats, Indices, Mask, floats
+from probes.wording import rate_text
 from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, distinct_cuts, gates, labelings
@@ -172,7 +173,7 @@ class _Problem:
             sends = 2 * (shape.ranks - 1) * shape.chunks
         rate = self._rate_in_all()
         time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
-        return Bound("count", time_s, f"{sends} sends over {rate / 1e9:.4g} GB/s in all")
+        return Bound("count", time_s, f"{sends} sends over {rate_text(rate)} in all")
 
     def partition(self) -> Bound:
         """2(k−1) crossings of every chunk between k parts, over all that crosses: hosts and clusters."""
@@ -194,7 +195,7 @@ class _Problem:
             inside_s = 0.0 if way_s is None else partition_latency_s(self.network, labels, way_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
-                detail = f"{crossings} crossings over {rate / 1e9:.4g} GB/s"
+                detail = f"{crossings} crossings over {rate_text(rate)}"
                 whole = "hosts" if noun.startswith("host") else "clusters"
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
@@ -223,4 +224,4 @@ class _Problem:
 
     def _detail(self, cut: Cut, needed: int) -> str:
         rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
-        return f"{needed} chunks over {rate / 1e9:.4g} GB/s"
+        return f"{needed} chunks over {rate_text(rate)}"

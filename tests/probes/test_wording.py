@@ -2,12 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from probes.wording import first_of, meant, plural, some, without_domain
+from probes.wording import first_of, meant, plural, rate_text, some, without_domain
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 links"), (1, "1 link"), (2, "2 links")])
 def test_one_thing_is_singular(count, said):
     assert plural(count, "link") == said
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "said"), [(4.709e6, "0.004709 GB/s"), (3.2e12, "3200 GB/s"), (1.374e13, "13740 GB/s")]
+)
+def test_a_rate_has_no_power_of_ten(bytes_per_s, said):
+    assert rate_text(bytes_per_s) == said
 
 
 def test_a_list_names_some_and_counts_the_others():

@@ -45,7 +45,7 @@ figure{margin:16px 0}figcaption{font-weight:600;margin-bottom:6px}
 figure svg{display:block;max-width:100%;height:auto}.narrow{display:none}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px;overflow-wrap:normal}
 th,td{text-align:left;padding:3px 12px 3px 0;border-bottom:1px solid var(--line);white-space:nowrap}
-.files td:first-child,.files td:last-child{white-space:normal;overflow-wrap:anywhere}
+.files td:first-child,.files td:last-child,.files th{white-space:normal;overflow-wrap:anywhere}
 .files table{width:100%}.files td:first-child{min-width:9em}
 summary{cursor:pointer;color:var(--link)}
 @media screen and (max-width:760px){.wide{display:none}.narrow{display:block;max-width:480px}}

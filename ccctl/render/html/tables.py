@@ -92,11 +92,12 @@ def _rows(report: Report, bounds_s: Bounds) -> Table:
 
 def _outcome(schedule: Schedule | PeriodicSchedule | SymmetricSchedule) -> Table:
     assert schedule.outcome is not None
-    rows = [
-        ("simulated", seconds(schedule.outcome.time_s), percent(schedule.outcome.percent_of_optimal / 100))
-    ]
+    optimal = percent(schedule.outcome.percent_of_optimal / 100)
+    rows = [(seconds(schedule.outcome.time_s), f"simulated, {optimal} of optimal")]
     rows += [
-        (f"bound by {bound.name} {bound.detail}".strip(), seconds(bound.time_s), "")
+        (seconds(bound.time_s), f"bound by {bound.name} {bound.detail}".strip())
         for bound in schedule.outcome.bounds
+        if bound.time_s > 0
     ]
-    return Table("time and bounds", ("what", "time", "of optimal"), tuple(rows))
+    # On a narrow screen the times are seen first.
+    return Table("time and bounds", ("time", "what"), tuple(rows))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ccctl.render.svg.chart import steps
 from ccctl.render.svg.drawing import COLOURS, Drawing, above, box, fitted, legend, stroke, text, text_width
 from probes.wording import plural
 
@@ -18,7 +19,7 @@ __all__ = ["levels", "pictures"]
 
 _TOP, _LANE, _GAP, _RIGHT = 10, 20, 6, 14
 _MOST_LANES, _MOST_ARROWS = 64, 160
-_PIXELS_A_TICK = 44
+_PIXELS_A_TICK = 32
 # What a step does, by the names of GC3: (colour, legend).
 _LOOKS = {
     "nop": ("#7f7f7f", "nop: only waits"),
@@ -166,7 +167,7 @@ def _arrows(
 
 
 def _axis(count: int, left: float, top: float, cell: float) -> Iterator[str]:
-    every = max(1, int(_PIXELS_A_TICK // cell) if cell < _PIXELS_A_TICK else 1)
+    every = int(steps(count - 1, max(1, int(cell * count // _PIXELS_A_TICK)), 1)[1])
     yield stroke(f"M{left:.1f} {top + 2:.1f}h{cell * count:.1f}", "faint", width=1)
     for number in range(0, count, every):
         x = left + cell * (number + 0.5)

@@ -1,11 +1,16 @@
 """The picture of a program: steps stand in the order that their dependencies ask for."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from slow_host import profile_with_slow_host
 
 from ccctl.render.svg.program import levels, pictures
 from synth import compile as compile_schedule
+from synth import synthesize
+from synth.networks.measured import from_profile
 
 
 def test_a_step_comes_after_all_that_it_depends_on(schedule):
@@ -44,3 +49,15 @@ def test_a_program_without_steps_has_no_picture(samples):
         program, tb_start=program.tb_start * 0, **{name: getattr(program, name)[:0] for name in columns}
     )
     assert pictures(empty, 960) == []
+
+
+@pytest.mark.parametrize(("width", "apart"), [(960, 1), (358, 5)])
+def test_steps_are_counted_by_ones_twos_or_fives(width, apart):
+    profile = profile_with_slow_host(hosts=9, ranks_a_host=1)
+    program = compile_schedule(
+        synthesize(from_profile(profile), "all_reduce", 1 << 20, method="ring").schedule
+    )
+    (drawing,) = pictures(program, width)
+    numbers = [re.fullmatch(r"<text [^>]*>(\d+)</text>", part) for part in drawing.parts]
+    found = [int(match[1]) for match in numbers if match]
+    assert found[:3] == [0, apart, 2 * apart]
