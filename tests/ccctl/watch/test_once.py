@@ -2,13 +2,16 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
+from ccctl.render import prometheus
 from ccctl.summaries.watch import say_found
 from ccctl.watch import once, state
 from ccctl.watch.once import Asked, Deadline, looked, replan
@@ -20,6 +23,7 @@ from synth.check.schedule import check
 from synth.networks.measured import from_profile
 from synth.stages import synthesize
 
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 PAIRS = list(itertools.permutations(range(4), 2))
 
@@ -205,6 +209,19 @@ def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):
     assert found.standing == () and outcome.history.events == ()
     say_found(watch.asked, found)
     assert "host gpu3 sent 1.2% of its TCP segments again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["prometheus/ccctl-alerts.yml", "grafana/ccctl-dashboard.json"])
+def test_what_alerts_and_the_dashboard_ask_for_is_written(watch, tmp_path, name):
+    found, outcome = watch.run(watch.slow, segments=(SentSegments("gpu1", 5000, 1),))
+    with prometheus.exposed(str(tmp_path / "watch.prom"), "watch") as exposition:
+        prometheus.add_watch(exposition, found, outcome, watch.asked.baseline_s)
+        # Of networks with very many links.
+        prometheus.add_hosts(exposition, found.now)
+    text = (tmp_path / "watch.prom").read_text()
+    written = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    asked = re.sub("#.*", "", (ROOT / "examples" / name).read_text())
+    assert set(re.findall(r"\bccctl_[a-z_]+\b", asked)) <= written
 
 
 def test_a_halved_link_is_found_whatever_its_ranks_wait_for(watch):
