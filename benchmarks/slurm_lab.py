@@ -17,6 +17,7 @@ import json
 import os
 import secrets
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -406,6 +407,8 @@ def main() -> None:
     parser.add_argument("--only", help="names of cases, with commas between them")
     parser.add_argument("--torch", help="a Python with torch")
     options = parser.parse_args()
+    # What was brought up goes then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     known = cases(options.torch)
     only = options.only.split(",") if options.only else [case.name for case in known]
     if unknown := set(only) - {case.name for case in known}:

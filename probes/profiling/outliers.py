@@ -56,7 +56,8 @@ class SlowPart:
     def text(self) -> str:
         if not self.named:
             return f"{self.does}: {self.costs}"
-        ring = f"a ring all_reduce through the first takes {self.worst:.1f} times as long"
+        which = "it" if len(self.named) == 1 else "the first"
+        ring = f"a ring all_reduce through {which} takes {self.worst:.1f} times as long"
         return f"{describe(self.does, self.named)}: {ring}, unless it goes around"
 
     def among(self, rows: Set[int]) -> SlowPart:
@@ -171,7 +172,7 @@ def _costs(times: float, parties: int) -> str:
     data once and to receive the sum once, while all others work as before.
     """
     least = times * parties / (2 * (parties - 1)) if parties > 1 else 0.0
-    others = f", any other at least {least:.1f} times" if least > 1 else ""
+    others = f", any other at least {least:.1f} times" if least >= 1.05 else ""
     return f"a ring all_reduce takes {times:.1f} times as long{others}"
 
 

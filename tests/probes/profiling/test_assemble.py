@@ -71,7 +71,7 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
     assert profile.findings == (
         "1 link slower than what its ends reach: 1 → 2 at 33% (0.333 GB/s): "
-        "a ring all_reduce through the first takes 3.0 times as long, unless it goes around",
+        "a ring all_reduce through it takes 3.0 times as long, unless it goes around",
     )
     assert to_retest(found, places) == [(1, 2)]
 

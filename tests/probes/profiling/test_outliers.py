@@ -107,6 +107,11 @@ def test_gpus_with_nvlink_make_no_others_slow():
     assert pairwise == []
 
 
+def test_that_others_take_no_longer_is_not_told_as_a_cost():
+    (part,) = slow(6, lambda src, dst: 1 / 1.68 if src == 0 else 1.0)
+    assert part.text.endswith("a ring all_reduce takes 1.7 times as long")
+
+
 @pytest.mark.parametrize(("hosts", "times"), [(3, 2.5), (4, 2.5), (8, 10.0)])
 def test_what_a_slow_host_costs_at_least_is_what_is_proven_of_its_network(hosts, times):
     def least_s(slow_by):
