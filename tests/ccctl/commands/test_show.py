@@ -51,7 +51,7 @@ SAYS = {
         "first.weight  last.weight",
         "of at most",
     ],
-    "groups": ["8 ranks in 2 racks", "representatives, period 4", "{0, 4} {1, 2, 3} {5, 6, 7}", "rho 0.1975"],
+    "groups": ["8 ranks in 2 racks", "representatives, period 4", "{0,4} {1-3} {5-7}", "rho 0.1975"],
     "training": [
         "mlp: 4 layers",
         "2 ranks on 1 host",
