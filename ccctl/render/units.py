@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-__all__ = ["about", "bars", "percent", "seconds"]
+__all__ = ["about", "bandwidth", "bars", "percent", "seconds"]
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -15,6 +15,11 @@ def seconds(value_s: float) -> str:
     unit_s, name = next(unit for unit in _UNITS if abs(value_s) >= unit[0] or unit == _UNITS[-1])
     count = value_s / unit_s
     return f"{count:.3g} {name}" if abs(count) < 999.5 else f"{count:.0f} {name}"
+
+
+def bandwidth(gbs: float) -> str:
+    """GB/s as nccl-tests has them, with two digits behind the point; slow networks keep three that count."""
+    return f"{gbs:.3g}" if 0.001 <= gbs < 0.1 else f"{gbs:.2f}"
 
 
 def percent(share: float) -> str:

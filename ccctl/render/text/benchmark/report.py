@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.render.text.benchmark.breakdown import draw_breakdowns
+from ccctl.render.units import bandwidth
 
 if TYPE_CHECKING:
     from exec.benchmark.report import Measurement, Report, Row
@@ -188,8 +189,8 @@ class Table:
         wrong = "N/A" if measured.wrong is None else str(measured.wrong)
         cells = [
             f"{measured.time_s * 1e6:.2f}",
-            f"{measured.algbw_gbs:.2f}",
-            f"{measured.busbw_gbs:.2f}",
+            bandwidth(measured.algbw_gbs),
+            bandwidth(measured.busbw_gbs),
             wrong,
         ]
         return cells + (_iterations(measured) if self.detailed else [])
@@ -214,7 +215,7 @@ def _spread(measured: Measurement | None) -> list[str]:
 def _peer(peer: Measurement | None, ours: Measurement | None) -> list[str]:
     if peer is None:
         return ["-"] * len(_PEER)
-    return [f"{peer.time_s * 1e6:.2f}", f"{peer.busbw_gbs:.2f}", _times(peer.time_s, ours)]
+    return [f"{peer.time_s * 1e6:.2f}", bandwidth(peer.busbw_gbs), _times(peer.time_s, ours)]
 
 
 def _left_out(columns: Sequence[_Column], width: int | None) -> set[int]:

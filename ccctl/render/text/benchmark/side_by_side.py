@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.render.units import seconds
+from ccctl.render.units import bandwidth, seconds
 
 if TYPE_CHECKING:
     from exec.benchmark.regression import Change
@@ -68,7 +68,7 @@ def _cells(key: Key, found: Sequence[Measurement | None]) -> list[str]:
     cells = [str(part) for part in key]
     first = found[0]
     for number, one in enumerate(found):
-        cells += ["-", "-"] if one is None else [f"{one.time_s * 1e6:.2f}", f"{one.busbw_gbs:.2f}"]
+        cells += ["-", "-"] if one is None else [f"{one.time_s * 1e6:.2f}", bandwidth(one.busbw_gbs)]
         if number:
             both = one is not None and first is not None and first.time_s > 0
             cells.append(f"{one.time_s / first.time_s:.2f}x" if both and one and first else "-")

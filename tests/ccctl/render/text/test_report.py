@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ccctl.render.text.benchmark.report import Table
+from ccctl.render.units import bandwidth
 from exec.benchmark.report import Measurement
 
 
@@ -53,6 +54,21 @@ def test_wide_tables_have_all_columns_and_narrow_ones_their_cells_under_their_na
     assert first[: at + len("time (us)")].endswith("1000.00")
     assert heads.rindex("ours") + len("ours") == len(first)
     assert first.endswith("4.00x")
+
+
+@pytest.mark.parametrize(
+    ("gbs", "shown"),
+    [
+        (0.0, "0.00"),
+        (0.0004, "0.00"),
+        (0.00715, "0.00715"),
+        (0.0991, "0.0991"),
+        (0.1, "0.10"),
+        (182.4, "182.40"),
+    ],
+)
+def test_slow_networks_keep_the_digits_of_their_bandwidth(gbs, shown):
+    assert bandwidth(gbs) == shown
 
 
 def test_names_of_groups_do_not_touch(rows):
