@@ -76,11 +76,12 @@ def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
     }
     if not chosen or plain == ".":
         close = [repr(key) for key in found if plain in key] if plain.strip(".") else []
+        folders = sorted({Path(key).parent.as_posix() for key in found} - {"."})
         raise UsageError(
             f"NAME: there is no example {name[:60]!r}",
             hint=f"did you mean {' or '.join(close)}?"
             if close
-            else meant(name, found) or f"examples: {', '.join(found)}",
+            else meant(name, (*found, *folders)) or f"examples: {', '.join(found)}",
         )
     return chosen
 

@@ -64,6 +64,12 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
         # A wrong collective or root is refused before minutes of measuring.
         _request(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
+    asked, measured = wanted.world.ranks, len(profile.body.ranks)
+    if wanted.profile is not None and asked not in (None, measured):
+        raise UsageError(
+            f"-n asks for {asked} ranks, {wanted.profile} is of {measured}",
+            hint="Leave -n out, or --profile, to measure the links between so many.",
+        )
     found = _selected(wanted, profile, cache)
     if wanted.timeout_s is None:
         return found, None

@@ -44,6 +44,7 @@ def test_one_is_printed(run_ccctl, tmp_path):
     ("words", "status", "said"),
     [
         (["rign_allreduce.py"], 2, "hint: did you mean 'ring_allreduce.py'?"),
+        (["systmd"], 2, "hint: did you mean 'systemd'?"),
         (["ring"], 2, "hint: did you mean 'ring_allreduce.py'?"),
         (["."], 2, "there is no example '.'"),
         (["lab4.toml", "-o", "none/deep"], 73, "none/deep/lab4.toml: No such file or directory"),

@@ -64,6 +64,7 @@ def test_a_root_is_part_of_what_is_asked(wanted):
         ({"collective": "reduce", "root": 2}, UsageError, "-r 2: there is no such rank among 2"),
         ({"profile": "none.json"}, MissingInputError, "none.json"),
         ({"timeout_s": 1e-9}, TimeoutExpired, "profile and schedules took it all"),
+        ({"world": World(4)}, UsageError, "-n asks for 4 ranks, .*profile.json is of 2"),
         ({"profile": None, "world": World(1)}, UsageError, "a collective needs two ranks"),
     ],
 )
