@@ -183,7 +183,7 @@ def _swept(network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], c
             return sweep(request, tuple(sorted(sizes)), Drawn(bar)).selection
         found = candidates_of(request, tuple(sorted(sizes)), Drawn(bar), library=True)
     beside = f" and {course.library}'s own" if course.library else ""
-    console.note(f"race: schedules predicted alike{beside}; the fastest at each size is taken")
+    console.note(f"race: running near-equal schedules{beside}; each size takes the fastest")
     return course.selection(found).selection
 
 
