@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from ccctl.errors import (
     exit_status,
     told,
 )
+from ccctl.usage_errors import explained
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
 
@@ -42,20 +42,6 @@ _LOADING = frozenset(
         *("order", "tune", "groups", "fusion", "watch", "show", "report"),
     )
 )
-
-
-# What people call it elsewhere, and what it is called here.
-_OTHER_COMMANDS = {
-    "version": "--version",
-    "topo": "detect",
-    "topology": "detect",
-    "measure": "profile",
-    "plan": "synth",
-    "check": "verify",
-    "plot": "show",
-    "view": "show",
-}
-_OTHER_OPTIONS = {"np": "-n", "nprocs": "-n", "ntasks": "-n", "nproc": "-n", "bw": "--bandwidth"}
 
 
 class _WholeSentences:
@@ -238,91 +224,11 @@ def _expected(error: CcctlError) -> int:
 
 
 def _usage(error: typer.TyperException) -> int:
-    context: typer.Context | None = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(error.format_message() + "\n")
     else:
-        path = context.command_path if context else _typed_commands()
-        console.error(_told(error, context), f"{_as_argument(error, context)}see {path} --help")
+        console.error(*explained(error, command_line()))
     return error.exit_code
-
-
-def _told(error: typer.TyperException, context: typer.Context | None) -> str:
-    """What is wrong with the command line, with what may be meant."""
-    if type(error).__name__ == "NoSuchOption":
-        return _unknown_option(error.option_name, context)  # type: ignore[attr-defined]
-    told = error.format_message().rstrip(".")
-    if other := re.match(r"No such command '(.*?)'", told):
-        name = _OTHER_COMMANDS.get(other[1].lower())
-        return f"{other[0]}; did you mean '{name}'?" if name else told
-    if (word := _one_dash(getattr(error, "param", None))) is not None:
-        return _unknown_option(word, context)
-    told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
-    told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:([<>])=(.+))?$", _outside, told)
-    value = next(iter(sys.argv[2:]), "-")
-    if type(error).__name__ == "MissingParameter" and "Missing option" in told and value[:1] != "-":
-        return f"{told}; did you mean '{error.param.opts[-1]} {value[:60]}'?"  # type: ignore[attr-defined]
-    return told
-
-
-def _number(found: re.Match[str]) -> str:
-    return "is not a whole number" if found[1] == "int" else "is not a number"
-
-
-def _outside(found: re.Match[str]) -> str:
-    """Which end of a range a number is beyond; the other is nobody's concern."""
-    value, low, sign, end = found.groups()
-    if low is not None and float(value) < float(low):
-        return f"{value} is less than {low}"
-    return f"{value} is {'less' if sign == '>' else 'more'} than {end}"
-
-
-def _typed_commands() -> str:
-    """The commands that the line begins with, ``ccctl lab up``; typer does not say of every mistake where."""
-    group: Any = command_line()
-    path = ["ccctl"]
-    for word in sys.argv[1:]:
-        if word not in getattr(group, "commands", {}):
-            break
-        group = group.commands[word]
-        path.append(word)
-    return " ".join(path)
-
-
-def _one_dash(parameter: Any) -> str | None:
-    """A word such as -np or -collective, of which a short option took the first letter."""
-    flags = tuple(option for option in getattr(parameter, "opts", ()) if len(option) == 2)
-    words = (word for word in sys.argv[1:] if flags and word.startswith(flags))
-    return next((word for word in words if word[2:3].isalpha()), None)
-
-
-def _unknown_option(name: str, context: typer.Context | None) -> str:
-    """That there is no such option, and which one may be meant."""
-    from probes.wording import meant
-
-    # Of a long word behind one dash typer tells the first letter.
-    short = len(name) == 2
-    word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
-    options = [option for one in context.command.params for option in one.opts] if context else []
-    plain = re.match(r"-*([a-z]*)", word.lower())
-    other = _OTHER_OPTIONS.get(plain[1] if plain else "")
-    if other in options:
-        close = f"did you mean {other!r}?"
-    else:
-        close = meant(word, [option for option in (*options, "--help") if option.startswith("--")])
-    return f"No such option: {word}{f'; {close}' if close else ''}"
-
-
-def _as_argument(error: Any, context: typer.Context | None) -> str:
-    """How to give what is no option but an argument: ``ccctl order NETWORK``."""
-    name = getattr(error, "option_name", "").removeprefix("--")
-    if context is None or not name:
-        return ""
-    for one in context.command.params:
-        metavar = one.make_metavar(ctx=context) if one.param_type_name == "argument" else ""
-        if name.upper() in re.split(r"[^A-Z]+", metavar):
-            return f"{context.command_path} {metavar} takes it without an option; "
-    return ""
 
 
 def _prepare_streams() -> None:
