@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import __version__, console
-from ccctl.arguments.help_sections import sections
 from ccctl.commands import COMMANDS
 from ccctl.completion.answers import answer_shells
 from ccctl.errors import (
@@ -30,6 +29,7 @@ from ccctl.errors import (
     exit_status,
     told,
 )
+from ccctl.help_sections import sections
 from ccctl.usage_errors import explained
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST

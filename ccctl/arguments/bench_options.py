@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ccctl.arguments.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
 from ccctl.completion import words
 from ccctl.errors import UsageError
+from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 
 __all__ = [
     "Aggregate",

@@ -10,10 +10,10 @@ import typer
 from typer._click.types import FloatRange
 
 from ccctl import console
-from ccctl.arguments.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
 from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
+from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
 from ccctl.launching import HOSTS_VARIABLE
 
 __all__ = [

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ccctl.arguments.help_sections import COLLECTIVE, NETWORK, RANKS, SEARCH
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, positive_seconds
 from ccctl.completion import words
+from ccctl.help_sections import COLLECTIVE, NETWORK, RANKS, SEARCH
 
 __all__ = [
     "Chunk",

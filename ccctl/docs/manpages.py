@@ -13,11 +13,11 @@ from typing import Any
 
 import typer
 
-from ccctl.arguments.help_sections import sections
 from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
 from ccctl.docs.page import Block, Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
+from ccctl.help_sections import sections
 from ccctl.main import command_line, examples
 
 __all__ = ["pages", "reference"]

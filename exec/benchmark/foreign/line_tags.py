@@ -1,4 +1,4 @@
-"""Tags that launchers and viewers put before lines: ``mpirun --tag-output``, ``srun -l``, ``kubectl``."""
+"""Tags that launchers and viewers of logs put before lines, such as ``[1,0]<stdout>:`` or a time of day."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from ccctl.arguments.help_sections import sections
+from ccctl.help_sections import sections
 from ccctl.main import command_line
 
 COMMANDS = sorted(name for name, one in command_line().commands.items() if not hasattr(one, "commands"))
