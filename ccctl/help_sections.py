@@ -1,4 +1,4 @@
-"""The arguments and options of a command as sections, as its help and its manual page show them.
+"""The sections in which help and manual pages list the arguments and options of a command.
 
 An option's ``rich_help_panel`` names its section. Options without one stand under ``Options``; those that
 every command has stand last.
@@ -9,7 +9,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["COLLECTIVE", "COMPARISON", "GENERAL", "MEASUREMENT", "NETWORK", "RANKS", "SEARCH", "sections"]
+__all__ = [
+    "COLLECTIVE",
+    "COMPARISON",
+    "GENERAL",
+    "MEASUREMENT",
+    "NETWORK",
+    "RANKS",
+    "SEARCH",
+    "claim",
+    "sections",
+]
 
 COLLECTIVE = "Collective"
 COMPARISON = "Comparison"
@@ -20,9 +30,15 @@ RANKS = "Ranks"
 SEARCH = "Search"
 
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
+# Sections of so few options join the others.
 _FEW = 2
 # The range that click appends; most are far beyond what anybody means, and the message of an error has it.
 _RANGE = re.compile(r"\s*(?:;|\[)\s*(?:[-\d.e+]+<=?)?x(?:[<>]=?[-\d.e+]+)?(?=\])")
+
+
+def claim(command: Any) -> str:
+    """The first paragraph of a command's help, as one line."""
+    return " ".join(command.help.split("\n\n")[0].split())
 
 
 def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
@@ -33,11 +49,10 @@ def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
             name, meaning = record
             found.setdefault(_section(parameter), []).append((name, _without_range(meaning)))
     if _OPTIONS in found:
-        # A heading over one or two options tells less than it takes.
-        for title in [
-            one for one in found if one not in (_ARGUMENTS, _OPTIONS, GENERAL) and len(found[one]) <= _FEW
-        ]:
-            found[_OPTIONS] += found.pop(title)
+        own = [title for title in found if title not in (_ARGUMENTS, _OPTIONS, GENERAL)]
+        for title in own:
+            if len(found[title]) <= _FEW:
+                found[_OPTIONS] += found.pop(title)
     if set(found) <= {_ARGUMENTS, _OPTIONS, GENERAL}:
         found[_OPTIONS] = found.pop(_OPTIONS, []) + found.pop(GENERAL, [])
     elif GENERAL in found:

@@ -29,7 +29,7 @@ from ccctl.errors import (
     exit_status,
     told,
 )
-from ccctl.help_sections import sections
+from ccctl.help_sections import claim, sections
 from ccctl.usage_errors import explained
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
@@ -44,15 +44,14 @@ _LOADING = frozenset(
 )
 
 
-class _WholeSentences:
-    """Says in lists of commands the whole first sentence of each, over as many lines as it takes."""
+class _WithClaim:
+    """Lists a command with its whole claim, over as many lines as that takes; click would cut it."""
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        told: str = super().get_short_help_str(max(limit, 1000))  # type: ignore[misc]
-        return told
+        return claim(self)
 
 
-class _Group(_WholeSentences, typer.core.TyperGroup):
+class _Group(_WithClaim, typer.core.TyperGroup):
     """A command that is several in one."""
 
 
@@ -63,7 +62,7 @@ class _InOrder(_Group):
         return [command.__name__ for command in COMMANDS]
 
 
-class _Command(_WholeSentences, typer.core.TyperCommand):
+class _Command(_WithClaim, typer.core.TyperCommand):
     """Shows options in sections; refuses numbers that nothing can reckon with: nan, inf, above 63 bits."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

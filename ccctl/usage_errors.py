@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in words that say what may have been meant."""
+"""Messages for errors of usage: what is wrong with a command line, and what may have been meant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
 def _told(error: typer.TyperException, context: typer.Context | None) -> str:
     """What is wrong with the command line, with what may be meant."""
     if type(error).__name__ == "NoSuchOption":
-        return _unknown_option(error.option_name, context)  # type: ignore[attr-defined]
+        # typer re-exports neither this class nor the next one.
+        return _unknown_option(vars(error)["option_name"], context)
     told = error.format_message().rstrip(".")
     if other := re.match(r"No such command '(.*?)'", told):
         name = _OTHER_COMMANDS.get(other[1].lower())
@@ -45,7 +46,7 @@ def _told(error: typer.TyperException, context: typer.Context | None) -> str:
     told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:([<>])=(.+))?$", _outside, told)
     value = next(iter(sys.argv[2:]), "-")
     if type(error).__name__ == "MissingParameter" and "Missing option" in told and value[:1] != "-":
-        return f"{told}; did you mean '{error.param.opts[-1]} {value[:60]}'?"  # type: ignore[attr-defined]
+        return f"{told}; did you mean '{vars(error)['param'].opts[-1]} {value[:60]}'?"
     return told
 
 

@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 _MOST = 1e30
-# Fewer segments, or a smaller share, were only late.
-_FEWEST_AGAIN, _LOSSY = 10, 0.002
+# Fewer retransmissions, or a smaller share, come from packets that are late, not lost.
+_FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 
 @dataclass(frozen=True)
@@ -139,30 +139,30 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class SentSegments:
-    """TCP segments that a host sent while it was measured, and how many of them were sent again.
+    """TCP segments that a host sent while it was measured, and how many of these were retransmissions.
 
-    Whatever it sent counts, the messages of other programs, too.
+    All programs of the host count.
     """
 
     host: str
     sent: int
-    again: int
+    retransmitted: int
 
     @property
     def share(self) -> float:
-        """The share that was sent again."""
-        return self.again / self.sent if self.sent else 0.0
+        """Which share were retransmissions."""
+        return self.retransmitted / self.sent if self.sent else 0.0
 
     @property
     def lossy(self) -> bool:
-        """Whether packets get lost: one that is only late, too, is now and then sent again."""
-        return self.again >= _FEWEST_AGAIN and self.share > _LOSSY
+        """Whether there are more retransmissions than packets that are merely late explain."""
+        return self.retransmitted >= _FEWEST_RETRANSMITTED and self.share > _LOSSY
 
     @property
     def told(self) -> str:
-        """What that means of a host whose packets get lost."""
-        which = f"{self.share:.1%} of its TCP segments again ({self.again} of {self.sent})"
-        return f"host {self.host} sent {which}: packets get lost on their way from it"
+        """The finding about a host that is ``lossy``."""
+        which = f"{self.share:.1%} of its TCP segments ({self.retransmitted} of {self.sent})"
+        return f"host {self.host} retransmitted {which}: packets get lost on their way from it"
 
 
 FindingKind = Literal["slow", "incomplete", "doubtful"]
@@ -228,8 +228,8 @@ class Profile:
         if self.rounds < 0:
             yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
         for index, one in enumerate(self.segments):
-            if not 0 <= one.again <= one.sent:
-                yield f"segments[{index}]: expected 0 ≤ again ≤ sent, found {one.again} of {one.sent}"
+            if not 0 <= one.retransmitted <= one.sent:
+                yield f"segments[{index}]: expected 0 to {one.sent} retransmitted, found {one.retransmitted}"
         for index, memory in enumerate(self.memory):
             yield from (f"memory[{index}].{problem}" for problem in memory.problems())
         for index, copies in enumerate(self.host_copies):

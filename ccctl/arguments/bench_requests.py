@@ -175,14 +175,10 @@ def elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     from exec.program.dtypes import DTYPES, REDOPS, dtype_of, ufunc_of
 
     asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)
-    try:
-        for dtype in asked_types:
-            dtype_of(dtype)
-        for op in asked_ops:
-            ufunc_of(op)
-    except UsageError as error:
-        message = error.message.replace("element type", "--dtype").replace("operator", "--op")
-        raise UsageError(message, hint=error.hint) from error
+    for dtype in asked_types:
+        dtype_of(dtype)
+    for op in asked_ops:
+        ufunc_of(op)
     return asked_types, asked_ops
 
 

@@ -17,7 +17,7 @@ from ccctl.commands import COMMANDS
 from ccctl.docs import roff
 from ccctl.docs.artifacts_page import artifacts_page
 from ccctl.docs.page import Block, Code, Entries, Mentions, Page, Section, Subsection, Text, Usage
-from ccctl.help_sections import sections
+from ccctl.help_sections import claim, sections
 from ccctl.main import command_line, examples
 
 __all__ = ["pages", "reference"]
@@ -91,7 +91,7 @@ def pages() -> dict[str, str]:
 
 
 def _root_page(root: Any, context: typer.Context) -> Page:
-    commands = [(f"ccctl-{name}(1)", _claim(root.commands[name])) for name in root.list_commands(context)]
+    commands = [(f"ccctl-{name}(1)", claim(root.commands[name])) for name in root.list_commands(context)]
     shown = [
         line
         for function in COMMANDS
@@ -119,12 +119,12 @@ def _root_page(root: Any, context: typer.Context) -> Page:
 def _command_page(
     command: Any, context: typer.Context, shown: tuple[tuple[str, str], ...], shipped: tuple[Subsection, ...]
 ) -> Page:
-    claim = _claim(command).rstrip(".")
+    named = claim(command).rstrip(".")
     usages = tuple(_usage(*one) for one in _contexts(command, context))
     return Page(
         f"ccctl-{context.info_name}",
         1,
-        claim[0].lower() + claim[1:],
+        named[0].lower() + named[1:],
         (
             Section("SYNOPSIS", (Usage(usages),)),
             Section("DESCRIPTION", _description(command.help)),
@@ -156,10 +156,6 @@ def _shipped(files: Iterable[str]) -> tuple[Subsection, ...]:
         )
         for name in files
     )
-
-
-def _claim(command: Any) -> str:
-    return " ".join(command.help.split("\n\n")[0].split())
 
 
 def _usage(command: Any, context: typer.Context) -> tuple[str, str]:

@@ -85,8 +85,8 @@ def add_profile(exposition: Exposition, profile: Profile) -> None:
 
 
 def _add_segments(exposition: Exposition, profile: Profile) -> None:
-    """Which share of its TCP segments each host had to send again."""
-    meaning = "The share of the TCP segments of the host that were sent again while links were measured."
+    """Which share of its TCP segments each host retransmitted."""
+    meaning = "The share of TCP segments of the host that were retransmitted while links were measured."
     for one in profile.segments:
         exposition.add("ccctl_host_retransmitted_ratio", meaning, one.share, host=one.host)
 

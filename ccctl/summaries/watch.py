@@ -40,7 +40,7 @@ def say_found(asked: Asked, found: Found) -> None:
     for change in drift.doubtful:
         console.note(f"{change.told}: does not count, as an end waited for a core all the while")
     for change in found.verdict.harmless:
-        console.note(f"{change.told}: does not count, as {_cost_of_little(asked)}")
+        console.note(f"{change.told}: does not count, as {_harmless_cost(asked)}")
     for segments in _lossy(found):
         console.note(segments.told)
     if not found.drifted:
@@ -93,7 +93,9 @@ def summary(asked: Asked, found: Found, outcome: Outcome, current: Path, seconds
         "ranks": len(found.now.ranks),
         "links": len(found.now.links.src),
         "compared": drift.compared,
-        "lossy": [{"host": one.host, "sent": one.sent, "again": one.again} for one in _lossy(found)],
+        "lossy": [
+            {"host": one.host, "sent": one.sent, "retransmitted": one.retransmitted} for one in _lossy(found)
+        ],
         "unmeasured": drift.unmeasured,
         "runs": outcome.history.runs,
         "events": [
@@ -164,7 +166,8 @@ def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
     return [[int(history.src[row]), int(history.dst[row])] for row in rows]
 
 
-def _cost_of_little(asked: Asked) -> str:
+def _harmless_cost(asked: Asked) -> str:
+    """How little a change costs the collective of the schedule that is called harmless."""
     shape = asked.given.schedule.collective
     size = format_size(shape.total_bytes(asked.given.schedule.chunk_bytes))
     return f"{shape.label} of {size} takes less than {1 / (1 - EFFECT):.2f} times as long"

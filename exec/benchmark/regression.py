@@ -48,7 +48,7 @@ def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[Change]:
     """A change for each row and placement that both reports have, in the order of ``new``.
 
     Medians are compared where both reports know how their repetitions differ, means where one knows only
-    those. Programs differ by name where both reports have several of them.
+    those. Programs are distinguished by name where both reports have several of them.
     """
     by_program = _programs(old) > 1 and _programs(new) > 1
     before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)

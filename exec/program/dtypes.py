@@ -45,8 +45,9 @@ def ufunc_of(redop: str) -> Callable[..., Any]:
     """The NumPy function of an operator; avg adds, and divides at the end. UsageError for an unknown one."""
     if redop not in _UFUNCS:
         raise UsageError(
-            f"operator: expected one of {', '.join(REDOPS)}, found {redop!r}",
+            f": expected one of {', '.join(REDOPS)}, found {redop!r}",
             hint=meant(_MEANT.get(redop, redop), REDOPS),
+            argument="op",
         )
     return _UFUNCS[redop]
 
@@ -56,8 +57,9 @@ def dtype_of(name: str) -> np.dtype[Any]:
     full = _SHORT.get(name.lower(), name.lower())
     if full not in DTYPES:
         raise UsageError(
-            f"element type: expected one of {', '.join(DTYPES)}, found {name!r}",
+            f": expected one of {', '.join(DTYPES)}, found {name!r}",
             hint=meant(name, (*DTYPES, *_SHORT)),
+            argument="dtype",
         )
     return BFLOAT16 if full == "bfloat16" else np.dtype(full)
 

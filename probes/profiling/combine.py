@@ -48,11 +48,13 @@ def better_of(first: Profile, again: Profile) -> Profile:
 
 
 def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
-    """What each host has sent in all."""
+    """The segments of each host, summed over several measurements."""
     found: dict[str, SentSegments] = {}
     for one in chain.from_iterable(measured):
         before = found.get(one.host, SentSegments(one.host, 0, 0))
-        found[one.host] = SentSegments(one.host, before.sent + one.sent, before.again + one.again)
+        found[one.host] = SentSegments(
+            one.host, before.sent + one.sent, before.retransmitted + one.retransmitted
+        )
     return tuple(found.values())
 
 

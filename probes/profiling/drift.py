@@ -46,7 +46,8 @@ _NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
 # So many of the links of a host, or of all, that the change is the host's, or everybody's.
 _MOST_OF = 0.8
-# Where so many moved beyond their noise, others that moved at least by such a part of that count, too.
+# Where this share of a host's links moved beyond their noise, others count, too, that moved by this share of
+# the median of those.
 _LEAST_OF, _LIKE = 0.5, 0.7
 # What has been told stays told until it is so much nearer to the baseline again, so that it does not flap.
 _STILL = 0.5

@@ -30,7 +30,7 @@ from probes.progress import SILENT, Safekeeping
 from probes.sampling import packet_trains
 from probes.sampling.prober import Prober
 from probes.sampling.samples import Place, Samples
-from probes.sampling.tcp_segments import sent_and_again
+from probes.sampling.tcp_segments import sent_and_retransmitted
 
 __all__ = ["Begun", "profile", "rescued"]
 
@@ -79,7 +79,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     packet_trains.warm_buffer()
     comm.Barrier()
     started_s = time.perf_counter()
-    sent_before, again_before = sent_and_again()
+    sent_before, retransmitted_before = sent_and_retransmitted()
     prober = Prober(comm, plan.dose, progress, gpu, _near(comm.Get_rank(), places))
     if prober.rank == 0:
         links = len({pair for pairs in plan.rounds for pair in pairs})
@@ -92,9 +92,9 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     steps.retest(samples)
     shares, said = steps.ports(samples)
     copies, memory = steps.host_copies(), steps.memory()
-    sent, again = sent_and_again()
+    sent, retransmitted = sent_and_retransmitted()
     prober.waits_for_all("how much was sent")
-    segments = comm.gather((max(0, sent - sent_before), max(0, again - again_before)))
+    segments = comm.gather((max(0, sent - sent_before), max(0, retransmitted - retransmitted_before)))
     if prober.rank != 0:
         return None
     return assemble(
@@ -126,10 +126,10 @@ def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
 
 
 def _of_hosts(places: Sequence[Place], segments: Sequence[tuple[int, int]]) -> list[SentSegments]:
-    """What each host has sent, by what the first of its ranks counted."""
+    """The segments of each host, as the first of its ranks counted them."""
     first: dict[str, SentSegments] = {}
-    for place, (sent, again) in zip(places, segments, strict=True):
-        first.setdefault(place.host, SentSegments(place.host, sent, min(sent, again)))
+    for place, (sent, retransmitted) in zip(places, segments, strict=True):
+        first.setdefault(place.host, SentSegments(place.host, sent, min(sent, retransmitted)))
     return [one for one in first.values() if one.sent]
 
 

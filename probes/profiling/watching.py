@@ -36,7 +36,7 @@ __all__ = ["EFFECT", "Recovery", "Standing", "Verdict", "judged", "with_events"]
 EFFECT = 0.08
 # Noise explains no more than that a link has a third of its bandwidth, at best and in the middle, twice.
 _MOST = float(np.log(3.0))
-# Told though it does not matter: so many times as long.
+# A latency that rose by this factor is noted even where it costs the schedule too little to matter.
 _MUCH = 2.0
 
 

@@ -1,21 +1,22 @@
-"""How many TCP segments a host has sent, and how many of them once more, as Linux counts them."""
+"""Counts of the TCP segments that this host has sent and retransmitted, from Linux's /proc/net/snmp."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
-__all__ = ["sent_and_again"]
+__all__ = ["sent_and_retransmitted"]
 
-# Of the network namespace of the process: a line of names, then one of values (RFC 4022, tcpOutSegs).
+# Counts of the process's network namespace: a line of names, then one of values (RFC 4022).
 _SNMP = Path("/proc/self/net/snmp")
 
 
-def sent_and_again(snmp: Path = _SNMP) -> tuple[int, int]:
-    """(segments sent, segments sent again) since the host is up; zeros where the kernel counts none."""
+def sent_and_retransmitted(snmp: Path = _SNMP) -> tuple[int, int]:
+    """(all segments sent, the retransmissions among them) since boot; zeros where nothing is counted."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = [line.split() for line in snmp.read_text(encoding="ascii").splitlines()]
         names, values = (words[1:] for words in lines if words[:1] == ["Tcp:"])
         counted = dict(zip(names, map(int, values), strict=True))
+        # OutSegs leaves retransmissions out.
         return counted["OutSegs"] + counted["RetransSegs"], counted["RetransSegs"]
     return 0, 0

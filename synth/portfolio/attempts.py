@@ -68,14 +68,14 @@ _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most sends of a ring that fills all ports: to build it takes no search.
 _MOST_RING_SENDS = 550_000
-# What libraries do, each without a search.
-# What other tools and papers call it.
+# What other tools and papers call methods.
 _OTHER_NAMES = {
     "tacos": "TACOS's search is 'greedy', its integer programs are 'ilp';",
     "milp": "did you mean 'ilp'?",
     "rabenseifner": "did you mean 'halving_doubling'?",
     "recursivedoubling": "did you mean 'doubling' or, for an all_reduce, 'halving_doubling'?",
 }
+# What libraries do, each without a search.
 _LIBRARY = (
     "ring",
     "bidirectional",

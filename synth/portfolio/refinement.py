@@ -21,7 +21,7 @@ _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into so many parts at most, no smaller than this fraction of the smallest chunk of a search.
 # All are tried in two parts, and the best of them in more.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
-# A doubling of the parts must come to this part of the time.
+# Parts are doubled as long as that brings the time below this share of what it was.
 _WORTH = 0.99
 # This near the bound finer chunks gain less than their sends cost; and this near nothing is left to gain.
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
@@ -77,7 +77,7 @@ class Refinement:
         return self._in_parts(one, 2)
 
     def _in_more_parts(self, pair: tuple[Found, Found]) -> list[Found]:
-        """Justified, in two parts and in twice as many again as long as each doubling is worth it."""
+        """Justified schedules in 2, 4, 8 … parts, up to the first doubling that gains too little."""
         in_two, whole = pair
         found, best, parts = [], whole, 2
         while parts <= self._most_parts(whole[2]):

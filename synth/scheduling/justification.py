@@ -20,7 +20,7 @@ __all__ = ["justified"]
 
 # After so many passes, or so many in a row without gain, the order is left as it is.
 _MOST_PASSES, _MOST_IN_VAIN = 8, 3
-# Less than to this part of the time is no gain.
+# A pass must come below this share of the best time to count as a gain.
 _GAIN = 0.999
 # Up to so many sends a second order is begun with.
 _FEW_SENDS = 10_000

@@ -197,7 +197,7 @@ def _luminance(colour: str) -> float:
 
 
 def mark(number: int, x: float, y: float, colour: str) -> str:
-    """A point of a series: each has its own shape, so that they differ without colours."""
+    """A point of a series: each has its own shape, so that they can be distinguished without colours."""
     shape = number % len(_SHAPES)
     if not shape:
         return f"<circle class='mark' cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"

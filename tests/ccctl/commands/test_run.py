@@ -64,7 +64,7 @@ WRONG = {
     "a type that is not known": (
         ["gather.json", "--input", "complex.npy"],
         2,
-        "complex.npy: rank 0: element type: expected one of",
+        "complex.npy: rank 0: dtype: expected one of",
     ),
     "no .npy file": (["gather.json", "--input", "gather.json"], 65, "gather.json: expected a .npy file"),
     "an operator that is not known": (["gather.json", "--input", "x.npy", "--op", "xor"], 2, "'xor'"),

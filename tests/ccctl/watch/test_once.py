@@ -208,7 +208,7 @@ def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):
     found, outcome = watch.run(segments=sent)
     assert found.standing == () and outcome.history.events == ()
     say_found(watch.asked, found)
-    assert "host gpu3 sent 1.2% of its TCP segments again" in capsys.readouterr().err
+    assert "host gpu3 retransmitted 1.2% of its TCP segments" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["prometheus/ccctl-alerts.yml", "grafana/ccctl-dashboard.json"])

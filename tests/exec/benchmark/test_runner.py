@@ -137,7 +137,7 @@ def test_names_of_types_and_operators():
     assert dtype_of("half") == np.float16
     assert [dtype_name(dtype_of(name)) for name in DTYPES] == list(DTYPES)
     for refused in ("void16", "", "uint16", "object"):
-        with pytest.raises(UsageError, match="element type"):
+        with pytest.raises(UsageError, match="dtype"):
             dtype_of(refused)
     with pytest.raises(UsageError, match="operator"):
         ufunc_of("mean")

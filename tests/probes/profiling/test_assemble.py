@@ -120,7 +120,7 @@ def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
     # Some packets are only late, on a busy host.
     assert profile.findings[2:] == (
         "2 links not measured",
-        "host b sent 1.0% of its TCP segments again (50 of 5000): packets get lost on their way from it",
+        "host b retransmitted 1.0% of its TCP segments (50 of 5000): packets get lost on their way from it",
     )
     assert profile.finding_kinds == ("incomplete", "slow", "doubtful", "doubtful")
     assert profile.problems() == []
