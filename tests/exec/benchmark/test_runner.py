@@ -139,5 +139,5 @@ def test_names_of_types_and_operators():
     for refused in ("void16", "", "uint16", "object"):
         with pytest.raises(UsageError, match="dtype"):
             dtype_of(refused)
-    with pytest.raises(UsageError, match="operator"):
+    with pytest.raises(UsageError, match="op"):
         ufunc_of("mean")
