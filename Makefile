@@ -27,13 +27,16 @@ run:
 # The files whose tests have a marker; to collect all others once more would take a while.
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 
-# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone.
+# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone. All of it runs,
+# whatever fails.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
-	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns'
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone' $(call marked,mpi|netns)
-	$(PYTEST) -m alone $(call marked,alone)
+	@failed=; \
+	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns' || failed=yes; \
+	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone' $(call marked,mpi|netns) || failed=yes; \
+	$(PYTEST) -m alone $(call marked,alone) || failed=yes; \
+	[ -z "$$failed" ]
 else
 	$(PYTEST) $(ARGS)
 endif

@@ -2,15 +2,18 @@
 
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from limits import HANG_S
 from racked_networks import racked
 from symmetric_samples import made
 from warm_commands import WarmCommands
@@ -72,6 +75,24 @@ def pytest_unconfigure(config):
         shutil.rmtree(os.environ.pop(variable), ignore_errors=True)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line which tests were skipped, by reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        reasons = Counter(_reason(report.longrepr) for report in skipped)
+        told = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"{len(skipped)} skipped ({told})")
+
+
+def _reason(skip):
+    """Shorten the reason of a skipped test to what the machine lacks."""
+    reason = skip[2] if isinstance(skip, tuple) else str(skip)
+    reason = reason.removeprefix("Skipped: ").splitlines()[0]
+    if found := re.match(r"could not import '([\w.]+)'", reason):
+        return f"{found[1]} is not installed"
+    return reason.split(": ")[0]
+
+
 # A shell lets what it starts in the background ignore Ctrl-C, nohup the end of the terminal, and so would
 # every command of a test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -122,7 +143,7 @@ def run_ccctl(tmp_path, _warm_commands):
     Python starts anew only for commands with variables of their own.
     """
 
-    def run(*arguments, stdin="", cwd=tmp_path, timeout=120, **environment):
+    def run(*arguments, stdin="", cwd=tmp_path, timeout=HANG_S, **environment):
         words = [*map(str, arguments)]
         variables = {**os.environ, **environment}
         if _warm_commands.serves(variables):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 ROOT = Path(__file__).parents[1]
 FACES = ("probes", "synth", "exec", "ccctl")
@@ -40,7 +41,7 @@ def test_the_pipeline_on_the_page_runs(tmp_path):
     assert len(code.splitlines()) <= 32
     (tmp_path / "pipeline.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "pipeline.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "pipeline.py"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     assert "% of optimal" in done.stdout

@@ -6,13 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from limits import HANG_S
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "dssync_tables.py"
 
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[str]:
     """What it says, run as a user would."""
     command = [sys.executable, str(SCRIPT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def test_tables_stand_beside_the_papers() -> None:

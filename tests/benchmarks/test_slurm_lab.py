@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "slurm_lab.py"
 DAEMONS = ("slurmctld", "slurmd", "munged")
@@ -17,6 +18,6 @@ def test_ranks_of_an_adaptive_run_are_started_on_the_nodes_of_a_job():
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed")
     line = [sys.executable, "-P", str(SCRIPT), "--only", "without-pmi,adaptive"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("| right |") == 2

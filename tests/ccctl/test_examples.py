@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpu_boxes import box
+from limits import HANG_S
+from missing_tools import no_png, no_simgrid
 from sample_plans import pair_plan
 
 from ccctl.artifacts import codec
@@ -23,6 +25,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "watch", "doctor"}
 NEEDS_TORCH = {"train"}
 NEEDS_NAMESPACES = {"lab"}
+# Words of a line, and what says why this machine cannot run it.
+NEEDS = {"--with simgrid": no_simgrid, ".png": no_png}
 LAB = f"examples-{os.getpid()}"
 ROOT = Path(__file__).parents[2]
 XML = """<system version="1">
@@ -86,8 +90,10 @@ def lines():
         if command.__name__ in NEEDS_TORCH and importlib.util.find_spec("torch") is None:
             marks += [pytest.mark.skip(reason="needs torch")]
         for line, _ in examples(command):
+            missing = [reason for words, why in NEEDS.items() if words in line and (reason := why())]
+            skipped = [pytest.mark.skip(reason=reason) for reason in missing]
             races = [pytest.mark.mpi] if "--race" in line else []
-            yield pytest.param(line, marks=marks + races, id=line)
+            yield pytest.param(line, marks=marks + races + skipped, id=line)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +171,7 @@ def test_the_example_runs(line, folder, _warm_commands):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANG_S,
         pass_fds=descriptors,
     )
     assert done.returncode == 0, done.stderr

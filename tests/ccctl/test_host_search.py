@@ -7,6 +7,7 @@ import sys
 from itertools import permutations
 
 import pytest
+from limits import HANG_S
 
 from ccctl import host_search
 from ccctl.errors import TimeoutExpired
@@ -179,7 +180,7 @@ def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
     environment = mpirun.variables(2, str(tmp_path), str(tmp_path))
     launched = mpirun.command(mpirun.find(), 2, (), [*CCCTL, "detect", "--json"])
     done = subprocess.run(
-        launched, capture_output=True, text=True, timeout=120, env=environment, cwd=tmp_path
+        launched, capture_output=True, text=True, timeout=HANG_S, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["hosts"] == 1

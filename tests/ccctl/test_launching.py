@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from launched import MODULE, marked, rank_tasks
+from limits import HANG_S
 
 from ccctl.launching import World, by_default, run_ranks, world_of
 from exec.launcher.nodeset import HostSlots
@@ -54,10 +55,10 @@ def test_inside_mpirun_the_ranks_are_those_of_mpirun(tasks):
     launcher = mpirun.find()
     environment = mpirun.variables(3, str(tasks.parent), str(tasks.parent))
     command = mpirun.command(launcher, 2, (), [sys.executable, str(tasks), "total"])
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stdout.split()) == (0, ["1"]), done.stderr
     command = mpirun.command(launcher, 3, (), [sys.executable, str(tasks), "total"])
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode != 0
     assert done.stderr.count("2 ranks are asked for (-n 2), but this runs inside a world of 3") == 1
     assert list(tasks.parent.glob("sm_segment*")) == []
@@ -79,7 +80,7 @@ def test_inside_mpirun_what_all_ranks_gave_away_is_rescued_whatever_ends_the_job
         elif end == "a rank killed":
             ranks = [pid for pid in marked(f"CCCTL_TEST_RUN={tasks.parent}") if _rank_of(pid) == "2"]
             os.kill(ranks[0], signal.SIGKILL)
-        complained = job.communicate(timeout=60)[1]
+        complained = job.communicate(timeout=HANG_S)[1]
     why = "not done within 3 s" if end == "the time limit" else "SIGTERM"
     assert (tasks.parent / "kept").read_text() == f"[0, 1, 2] {why}\n", complained
     assert job.returncode != 0
@@ -132,7 +133,7 @@ def test_inside_mpirun_the_time_limit_holds_while_mpi_starts(tasks):
     (tasks.parent / "mpi4py" / "__init__.py").write_text("import time\ntime.sleep(600)\n")
     environment = os.environ | {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
     command = [sys.executable, str(tasks), "total", "2", "1"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == -signal.SIGKILL
     first, second = done.stderr.splitlines()
     assert first.startswith("ccctl: rank 0 (host ") and first.endswith(" was at: starting MPI")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from ccctl import main as command_line
 from ccctl.errors import (
@@ -351,7 +352,7 @@ def test_interruption_is_status_130_without_a_traceback(tmp_path):
     while not asleep(waiting.pid) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     waiting.send_signal(signal.SIGINT)
-    _, stderr = waiting.communicate(timeout=30)
+    _, stderr = waiting.communicate(timeout=HANG_S)
     assert (waiting.returncode, stderr) == (130, "ccctl: interrupted\n")
 
 

@@ -9,6 +9,8 @@ import time
 import urllib.error
 import urllib.request
 
+from limits import HANG_S
+
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -79,7 +81,7 @@ class Browser:
             self._base + path, data, {"Content-Type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=300) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_S) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()[:800]) from error

@@ -26,7 +26,7 @@ def dies(comm, arguments, progress):
         if arguments["how"]:
             os.kill(os.getpid(), arguments["how"])
         os._exit(3)
-    lost = [told.get(timeout=100) for _ in arguments["dying"]]
+    lost = [told.get(timeout=900) for _ in arguments["dying"]]
     given = progress.exchange(b"%d" % rank)
     if rank not in arguments.get("silent", ()):
         return rank, sorted(one.rank for one in lost), [one.how for one in lost], given
@@ -54,7 +54,7 @@ def fences(comm, arguments, progress):
     if rank == 0:
         time.sleep(0.3)
         progress.fence(1)
-    how = told.get(timeout=100).how
+    how = told.get(timeout=900).how
     deadline_s = time.monotonic() + 60
     while (left := runs(pid)) and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -163,7 +163,7 @@ def misses(comm, arguments, progress):
     if comm.Get_rank() in arguments.get("busy", ()):
         # In a library that holds the interpreter.
         ctypes.PyDLL(None).sleep(5)
-    lost = [told.get(timeout=60) for _ in range(arguments["count"])]
+    lost = [told.get(timeout=900) for _ in range(arguments["count"])]
     return comm.Get_rank(), sorted(one.rank for one in lost), [one.how for one in lost]
 """
 # A command that starts them, as another program would.
@@ -176,7 +176,7 @@ from exec.launcher.run import launch
 session._MEMORY = Path(os.environ["TMPDIR"])
 task, arguments, options, told = json.loads(sys.argv[1])
 watchdog.FAR_SILENCE_S = 3.0
-value = launch(f"survivors_of_a_test:{task}", arguments, wires="sockets", timeout_s=90, **options,
+value = launch(f"survivors_of_a_test:{task}", arguments, wires="sockets", timeout_s=900, **options,
                keep=lambda piece: print("piece", piece, flush=True))
 with open(told, "w") as file:
     print(json.dumps(value), file=file)

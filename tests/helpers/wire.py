@@ -3,6 +3,8 @@
 import queue
 import time
 
+from limits import HANG_S
+
 
 class Wire:
     """One end of a wire."""
@@ -16,7 +18,7 @@ class Wire:
         self.boxes[peer].put((time.perf_counter() + self.delay_s, tag, bytes(buffer[:8])))
 
     def Recv(self, buffer, peer, tag):  # noqa: N802 - as mpi4py names it
-        due_s, sent_tag, content = self.boxes[self.rank].get(timeout=100)
+        due_s, sent_tag, content = self.boxes[self.rank].get(timeout=HANG_S)
         assert tag == sent_tag
         while time.perf_counter() < due_s:
             pass
@@ -32,7 +34,7 @@ class Wire:
         self.boxes[dest].put((0.0, tag, value))
 
     def recv(self, source, tag):
-        _, sent_tag, value = self.boxes[self.rank].get(timeout=100)
+        _, sent_tag, value = self.boxes[self.rank].get(timeout=HANG_S)
         assert tag == sent_tag
         return value
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 from ccctl.commands.bench import _judge, _judge_change, _sizes
@@ -333,12 +334,12 @@ def test_a_killed_rank_ends_the_command_and_is_named(folder):
         scratch = workers[2].environ()["CCCTL_SCRATCH"]
         workers[2].kill()
         # The run itself would take far longer.
-        out, said = started.communicate(timeout=60)
+        out, said = started.communicate(timeout=HANG_S)
     assert (started.returncode, out) == (1, ""), said
     assert f"rank 2 (host {os.uname().nodename}, pid {workers[2].pid})" in said
     assert signal.Signals.SIGKILL.name in said
     assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
-    _, alive = psutil.wait_procs(workers.values(), timeout=5)
+    _, alive = psutil.wait_procs(workers.values(), timeout=HANG_S)
     assert alive == []
 
 

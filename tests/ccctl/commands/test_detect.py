@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from ccctl import console
 from ccctl.artifacts import codec
@@ -142,7 +143,7 @@ def test_on_a_terminal_the_last_line_is_the_next_command(box, arguments, followi
     with contextlib.suppress(OSError):
         while os.read(master, 4096):
             pass
-    _, messages = running.communicate(timeout=60)
+    _, messages = running.communicate(timeout=HANG_S)
     os.close(master)
     assert messages.splitlines()[-1].startswith(f"next: {following}")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 
@@ -231,7 +232,7 @@ def test_what_comes_through_a_pipe_is_read_once(run_ccctl, tmp_path, content):
     (tmp_path / "log").write_bytes(content)
     line = 'cat log | "$0" -P -m ccctl explain /dev/stdin --network dgx-h100 --json'
     done = subprocess.run(
-        ["sh", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=100
+        ["sh", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ranks"] == 8

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from lab_traffic import sample_lab
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 from ccctl.lab import state
@@ -66,7 +67,7 @@ def line(*words):
 
 def lab_command(name, *words):
     environment = {**os.environ, "CCCTL_LAB": name}
-    return subprocess.run(line(*words), capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(line(*words), capture_output=True, text=True, timeout=HANG_S, env=environment)
 
 
 def traces(name):

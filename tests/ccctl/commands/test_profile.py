@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 from ccctl.commands.profile import profile
@@ -144,13 +145,13 @@ def test_a_lost_rank_ends_the_command_and_is_named(tmp_path, number, how):
         workers = at_work(started.pid, 8)
         scratch = workers[5].environ()["CCCTL_SCRATCH"]
         workers[5].send_signal(number)
-        _, said = started.communicate(timeout=60)
+        _, said = started.communicate(timeout=HANG_S)
     assert started.returncode == 1, said
     assert f"rank 5 (host {os.uname().nodename}, pid {workers[5].pid})" in said
     assert how in said
     assert list(tmp_path.iterdir()) == []
     assert not os.path.exists(scratch)  # noqa: PTH110 - a string from an environment
-    _, alive = psutil.wait_procs(workers.values(), timeout=5)
+    _, alive = psutil.wait_procs(workers.values(), timeout=HANG_S)
     assert alive == []
 
 
@@ -165,7 +166,7 @@ def test_a_signal_ends_it_with_what_was_measured(tmp_path, number, status, why):
         at_work(started.pid, 4)
         time.sleep(1.5)
         started.send_signal(getattr(signal, number))
-        _, said = started.communicate(timeout=60)
+        _, said = started.communicate(timeout=HANG_S)
     assert started.returncode == status, said
     assert f"ended by {why}" in said
     # On a busy machine nothing may have been measured by then.

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 from ccctl.lab.toml import read_lab
@@ -33,7 +34,9 @@ def lab(tmp_path):
     def command(*words, **options):
         line = [sys.executable, "-P", "-m", "ccctl", "lab", *map(str, words)]
         environment = {**os.environ, "CCCTL_LAB": name}
-        return subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **options)
+        return subprocess.run(
+            line, capture_output=True, text=True, timeout=HANG_S, env=environment, **options
+        )
 
     def profile(*words, file="profile.json"):
         path = tmp_path / file

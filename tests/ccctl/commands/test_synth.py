@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from missing_tools import no_simgrid
 
 from ccctl.artifacts import codec
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.topology import Gpu, Host, PciDevice, Topology
-from synth.simulation.simgrid import interpreter
 
 MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
 
@@ -203,7 +203,7 @@ def test_a_sweep_that_makes_no_sense_is_a_usage_error(run_ccctl, more):
     assert "--sizes" in done.stderr
 
 
-@pytest.mark.skipif(interpreter() is None, reason="SimGrid (python3-simgrid) is not installed")
+@pytest.mark.skipif(bool(no_simgrid()), reason=no_simgrid())
 def test_simgrid_judges_a_schedule(run_ccctl, tmp_path):
     network = ("--network", "switch:3", "--bandwidth", "1GB/s", "--alpha", "1us")
     run_ccctl("synth", *network, "--size", "3M", "--method", "greedy", "-o", "s.json")

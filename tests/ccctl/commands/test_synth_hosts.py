@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from launched import left_processes
+from limits import HANG_S
 
 from exec.launcher.run import World
 from exec.launcher.starters import mpirun
@@ -118,7 +119,7 @@ def test_a_rank_that_dies_is_named_and_nothing_is_left(tmp_path, marked):
     with started(tmp_path, marked, "--hosts", "localhost:2") as command:
         ranks = ranks_at_work(command.pid, {2})
         ranks[2].kill()
-        _, said = command.communicate(timeout=60)
+        _, said = command.communicate(timeout=HANG_S)
     assert command.returncode == 1, said
     assert f"rank 2 (host {os.uname().nodename}, pid {ranks[2].pid})" in said
     assert not (tmp_path / "never.json").exists()
@@ -130,7 +131,7 @@ def test_an_interrupt_ends_every_attempt(tmp_path, marked):
     with started(tmp_path, marked, "--hosts", "localhost:2") as command:
         ranks_at_work(command.pid, {1})
         command.send_signal(signal.SIGINT)
-        _, said = command.communicate(timeout=60)
+        _, said = command.communicate(timeout=HANG_S)
     assert command.returncode == 130, said
     assert left_processes("=".join(*marked.items())) == []
 

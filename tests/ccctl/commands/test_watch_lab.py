@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from limits import HANG_S
 
 from ccctl.artifacts import codec
 
@@ -23,7 +24,7 @@ def made(tmp_path_factory):
     """A lab of four hosts at 100 Mbit/s, its profile and a schedule for it."""
     name, folder = f"w{os.getpid()}-{next(NUMBERS)}", tmp_path_factory.mktemp("lab")
 
-    def command(*words, timeout=120):
+    def command(*words, timeout=HANG_S):
         environment = {**os.environ, "CCCTL_LAB": name}
         return subprocess.run(
             [*CCCTL, *map(str, words)], capture_output=True, text=True, timeout=timeout, env=environment

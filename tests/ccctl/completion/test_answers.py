@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 from typer._click.shell_completion import get_completion_class
 
 from ccctl.commands import COMMANDS
@@ -138,7 +139,7 @@ def in_shell(shell, script, environment):
         text=True,
         env=environment,
         cwd=environment["HOME"],
-        timeout=120,
+        timeout=HANG_S,
     )
     return done.stdout
 

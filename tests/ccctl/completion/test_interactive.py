@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from limits import HANG_S
 
 from ccctl.completion.scripts import SHELLS
 
@@ -85,7 +86,7 @@ def test_tab_completes_what_was_typed(installed, shell, typed, completed):
         arguments,
         env=environment,
         cwd=environment["HOME"],
-        timeout=60,
+        timeout=HANG_S,
         encoding="utf-8",
         dimensions=(40, 400),
     )

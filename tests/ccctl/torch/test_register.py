@@ -5,6 +5,7 @@ import sys
 from importlib.metadata import entry_points
 
 import pytest
+from limits import HANG_S
 
 from ccctl.errors import UsageError
 from ccctl.torch import _artifacts, _KeptSchedules, _network, register
@@ -12,7 +13,7 @@ from ccctl.torch import _artifacts, _KeptSchedules, _network, register
 
 def run(script):
     return subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=HANG_S, check=True
     ).stdout.strip()
 
 

@@ -5,6 +5,7 @@ import queue
 import time
 
 import pytest
+from limits import HANG_S
 
 from exec.adaptive.compiled_parts import (
     LateContexts,
@@ -86,7 +87,7 @@ def test_a_process_that_is_asked_for_others_gives_up_on_what_it_compiles(schedul
     try:
         replanner.compile_late(schedules, found.put)
         # There is no process yet.
-        assert found.get(timeout=200) == b""
+        assert found.get(timeout=HANG_S) == b""
         replanner.warm(schedules[REQUEST].network, schedules)
         many = {
             dataclasses.replace(REQUEST, count=count): schedules[REQUEST] for count in range(1024, 1024 + 200)
@@ -95,9 +96,9 @@ def test_a_process_that_is_asked_for_others_gives_up_on_what_it_compiles(schedul
         while not replanner._answered.locked():
             time.sleep(0.01)
         replanner.stop_compiling()
-        assert found.get(timeout=200) == b""
+        assert found.get(timeout=HANG_S) == b""
         replanner._compile_late(schedules, found.put)
-        assert unpacked(found.get(timeout=200)).keys() == dict(late_parts(schedules)).keys()
+        assert unpacked(found.get(timeout=HANG_S)).keys() == dict(late_parts(schedules)).keys()
     finally:
         replanner.close()
 

@@ -23,7 +23,7 @@ if __name__ == "__main__":
     # An address that does not answer is tried again soon.
     restarts._MOST_S = 1.0
     try:
-        found = launch("job_of_hosts:job", sys.argv[1], wires="sockets", survive=True, timeout_s=300, **how)
+        found = launch("job_of_hosts:job", sys.argv[1], wires="sockets", survive=True, timeout_s=900, **how)
     except Exception as error:  # The test looks at what has ended the run.
         found = type(error).__name__, str(error)
     open(sys.argv[1] + "/found", "w").write(json.dumps(found))

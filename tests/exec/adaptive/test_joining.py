@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from exec.launcher.run import launch
 
@@ -132,7 +133,7 @@ def test_a_rank_on_a_host_that_was_no_part_of_the_run_joins_it(tmp_path, monkeyp
         wires="sockets",
         survive=True,
         rejoin=1,
-        timeout_s=400,
+        timeout_s=HANG_S,
     )
     assert found == ((0, 1, 2), [2], 0)
 
@@ -149,7 +150,7 @@ def run(tmp_path, monkeypatch, ranks, victims, joins, dying):
         survive=True,
         rejoin=3,
         on_lost=lost.append,
-        timeout_s=400,
+        timeout_s=HANG_S,
     )
     return found, sorted(one.rank for one in lost)
 

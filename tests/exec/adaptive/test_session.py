@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from joined import run_joined
+from limits import HANG_S
 
 from exec.launcher.run import launch
 
@@ -294,5 +295,5 @@ def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_pat
 def test_a_rank_that_is_stopped_is_ended_and_the_others_go_on(tmp_path, monkeypatch):
     Path(tmp_path, "job_that_stops.py").write_text(STOPS)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=300)
+    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=HANG_S)
     assert found == ((0, 1, 3), 1, [2])

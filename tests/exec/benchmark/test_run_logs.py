@@ -9,6 +9,7 @@ from pathlib import Path
 import joined
 import pytest
 from joined import run_joined
+from limits import HANG_S
 
 from exec.benchmark.run_logs import RunLogs
 from exec.peers.base import Call
@@ -73,7 +74,7 @@ def test_a_rank_that_sleeps_is_late_and_the_parts_are_the_time(tmp_path, per_hos
 def test_it_is_the_same_over_wires_of_mpi(tmp_path):
     words = [sys.executable, "-P", "-c", OVER_MPI + textwrap.dedent(SCRIPT), "-", "-", tmp_path, "1", "0.3"]
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
-    done = subprocess.run([*mpirun, "-n", "3", *words], capture_output=True, text=True, timeout=200)
+    done = subprocess.run([*mpirun, "-n", "3", *words], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     examine([(tmp_path / str(rank)).read_text() for rank in range(3)], 1)
 

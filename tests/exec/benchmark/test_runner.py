@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.benchmark.runner import BenchRequest, busbw_factor
@@ -70,7 +71,7 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
     (tmp_path / "worker.py").write_text(WORKER)
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
     worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "requests", tmp_path / "reports"]
-    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     reports = pickle.loads((tmp_path / "reports").read_bytes())
     for request, report in zip(requests, reports, strict=True):

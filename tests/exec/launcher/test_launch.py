@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import HANG_S
 
 import exec.launcher.run
 from exec.launcher.run import launch
@@ -41,7 +42,7 @@ class Progress:
 
 def call():
     told = {{"keep": kept.append, "progress": Progress()}}
-    values.append(launch(Holder.total, Factor(10), ranks=2, timeout_s=60, **told))
+    values.append(launch(Holder.total, Factor(10), ranks=2, timeout_s=900, **told))
 
 thread = threading.Thread(target=call)
 thread.start()
@@ -57,7 +58,7 @@ def test_a_program_calls_its_own_function_on_ranks_from_a_thread_with_closed_str
     script = tmp_path / "elsewhere" / "program.py"
     script.write_text(PROGRAM.format(folder=str(tmp_path)))
     command = ["sh", "-c", 'exec "$0" -P "$1" <&- 2>&-', sys.executable, str(script)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=HANG_S)
     assert done.stdout == "[Factor(by=30)] [0, 1] 1.0\n"
     assert done.returncode == 0
 

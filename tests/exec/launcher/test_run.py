@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from launched import MODULE, rank_tasks
+from limits import HANG_S
 
 from exec.errors import RankFailed
 from exec.launcher.nodeset import HostSlots
@@ -21,7 +22,7 @@ def tasks(tmp_path, monkeypatch):
     yield from rank_tasks(tmp_path, monkeypatch)
 
 
-def run(task, ranks=3, *, timeout_s=60.0, **arguments):
+def run(task, ranks=3, *, timeout_s=HANG_S, **arguments):
     return run_ranks(f"{MODULE}:{task}", arguments, World(ranks), timeout_s=timeout_s)
 
 
@@ -130,7 +131,7 @@ def test_pieces_of_the_result_are_kept_though_a_rank_is_lost():
 @pytest.mark.mpi
 def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_common():
     with pytest.raises(LostRankError) as caught:
-        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=60, stall_s=2)
+        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=2)
     first, *others = caught.value.message.splitlines()
     assert first.startswith("rank 2 (host ")
     assert first.endswith("nothing came through for 2 s")
@@ -232,7 +233,7 @@ def test_a_default_hostfile_of_mpi_does_not_move_ranks_off_this_host(tmp_path, m
     (tmp_path / "hosts").write_text("nowhere.invalid slots=8\n")
     for name in ("PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "hosts"))
-    found = run_ranks("exec.launcher.selftest:hello", None, World(2), timeout_s=60)
+    found = run_ranks("exec.launcher.selftest:hello", None, World(2), timeout_s=HANG_S)
     assert found.library
 
 
@@ -291,7 +292,7 @@ def test_the_key_is_on_no_command_line(tmp_path, monkeypatch):
     if mpirun.find().kind != "openmpi":
         pytest.skip("asks Open MPI for its words")
     with pytest.raises(UnavailableError):
-        run_ranks(f"{MODULE}:total", {"plus": 0}, World(hosts="elsewhere.invalid:2"), timeout_s=60)
+        run_ranks(f"{MODULE}:total", {"plus": 0}, World(hosts="elsewhere.invalid:2"), timeout_s=HANG_S)
     said = (tmp_path / "said").read_text()
     assert "elsewhere.invalid" in said and "CCCTL_CONTROL_KEY" in said
     assert key.hex() not in said

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from limits import HANG_S
 
 from exec.launcher.signals import deferred
 
@@ -87,6 +88,6 @@ with unwinding():
 )
 def test_a_signal_that_a_callback_from_c_swallows_is_heard_when_it_has_returned(number, status):
     code = IN_A_CALLBACK.replace("NUMBER", number)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stdout) == (status, "")
     assert "Exception ignored" not in done.stderr

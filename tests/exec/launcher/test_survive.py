@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 from survivors import MODULE, PROGRAM, survivor_tasks
 
 from exec.errors import RankFailed
@@ -35,7 +36,15 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def run(
-    task, world=3, *, survive=True, timeout_s=60.0, keep=lambda piece: None, lost=None, rejoin=0, **arguments
+    task,
+    world=3,
+    *,
+    survive=True,
+    timeout_s=HANG_S,
+    keep=lambda piece: None,
+    lost=None,
+    rejoin=0,
+    **arguments,
 ):
     return run_ranks(
         f"{MODULE}:{task}",

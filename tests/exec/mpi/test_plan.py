@@ -13,6 +13,7 @@ from assembler import Assembler
 from hypothesis import given
 from hypothesis import strategies as st
 from joined import run_joined
+from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 from threaded_ranks import ThreadedRanks
 
@@ -107,7 +108,7 @@ def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_b
         [sys.executable, "-P", "-m", "mpi4py", str(tmp_path / "worker.py"), *map(str, arguments)],
     )
     environment = mpirun.variables(ranks, str(tmp_path), str(tmp_path))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import HANG_S
 from sample_schedules import ring_all_reduce
 
 from exec.launcher.run import World, run_ranks
@@ -52,7 +53,7 @@ def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LostRankError) as caught:
         arguments = (lower(ring_all_reduce(3)), lost, int(number), runs, tmp_path / "scratch")
-        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), timeout_s=400)
+        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), timeout_s=HANG_S)
     first, *others = caught.value.message.splitlines()
     assert first.startswith(f"rank {lost} (host ") and signal.Signals(number).name in first
     after = (lost + 1) % 3
@@ -89,7 +90,7 @@ def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(numb
     }
     asked = [sys.executable, str(tmp_path / "starts.py"), str(int(number)), str(tmp_path / "told")]
     command = mpirun.command(mpirun.find(), 3, (), asked)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode != 0
     # mpirun itself ends all ranks, and says so, as soon as it sees that one was killed.
     assert how in done.stderr or "signal 9" in done.stderr, done.stderr

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from exec.peers.mpi_t import choices_of
 from exec.peers.registry import parse_peers
@@ -50,7 +51,7 @@ def found_by(folder, peers, kinds):
         [*mpirun, sys.executable, "-P", "-c", code, peers, ",".join(kinds)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANG_S,
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import searched
 from launched import rank_tasks
+from limits import HANG_S
 
 from exec.errors import RankFailed
 from exec.launcher.run import World, run_ranks
@@ -21,7 +22,7 @@ def nothing_left(tmp_path, monkeypatch):
 
 def run(task, arguments, ranks):
     path = [str(Path(searched.__file__).parent)]
-    return run_ranks(f"searched:{task}", arguments, World(ranks), timeout_s=100, path=path)
+    return run_ranks(f"searched:{task}", arguments, World(ranks), timeout_s=HANG_S, path=path)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from exec.launcher import protocol
 from exec.launcher.protocol import Hello, JobForRanks
@@ -80,7 +81,7 @@ def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listeners, tmp_path)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 stack.enter_context(reached(listeners)).sendall(said)
         assert greeted(listeners) == JobForRanks("a:b", None, 1).of_rank(3)
-        assert arrived.get(timeout=100) == Hello(3, "host", 1) and arrived.empty()
+        assert arrived.get(timeout=HANG_S) == Hello(3, "host", 1) and arrived.empty()
     assert not (tmp_path / "harm").exists()
 
 
@@ -124,7 +125,7 @@ def test_a_rank_passes_by_addresses_where_a_stranger_answers(monkeypatch):
                 channel = protocol.connect()
                 channel.send(Hello(0, "host", 1))
                 assert channel.receive().ranks == 1
-                assert arrived.get(timeout=100).rank == 0
+                assert arrived.get(timeout=HANG_S).rank == 0
             else:
                 with pytest.raises(UnavailableError, match="cannot reach the command"):
                     protocol.connect()
@@ -142,7 +143,7 @@ def test_a_crowd_of_silent_strangers_keeps_no_rank_out(listeners, monkeypatch):
         channel = protocol.connect()
         channel.send(Hello(0, "host", 1))
         assert channel.receive().ranks == 1
-        assert arrived.get(timeout=100).rank == 0
+        assert arrived.get(timeout=HANG_S).rank == 0
 
 
 def test_who_knows_the_key_and_says_something_else_than_hello_is_hung_up_on(listeners):
@@ -152,7 +153,7 @@ def test_who_knows_the_key_and_says_something_else_than_hello_is_hung_up_on(list
         with pytest.raises((EOFError, OSError)):
             channel.receive()
         assert greeted(listeners).ranks == 1
-        assert arrived.get(timeout=100).rank == 3
+        assert arrived.get(timeout=HANG_S).rank == 3
 
 
 def test_closing_wakes_who_waits_for_ranks(listeners):

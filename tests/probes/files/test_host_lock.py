@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from probes.errors import LockHeldError, UnavailableError
 from probes.files import host_lock
@@ -112,7 +113,7 @@ class World:
 
     def __init__(self, size):
         self.values = [None] * size
-        self.barrier = threading.Barrier(size, timeout=10)
+        self.barrier = threading.Barrier(size, timeout=HANG_S)
 
 
 class Rank:

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from limits import HANG_S
 
 from exec.launcher.run import World, run_ranks
 from probes.errors import UsageError
@@ -13,7 +14,7 @@ TASK = "probes.profiling.task:profile"
 
 
 def measured(ranks, *, quick):
-    return run_ranks(TASK, Effort(quick=quick), World(ranks), timeout_s=120)
+    return run_ranks(TASK, Effort(quick=quick), World(ranks), timeout_s=HANG_S)
 
 
 @pytest.mark.mpi

@@ -8,6 +8,7 @@ import time
 
 import psutil
 import pytest
+from limits import HANG_S
 
 from probes.errors import UnavailableError
 from synth.portfolio.worker_pool import ProcessPool, cores
@@ -46,7 +47,7 @@ def test_workers_start_where_temporary_files_have_long_names(tmp_path, monkeypat
         "    pool.wait()\n"
         "    print(pool.finished)\n"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=HANG_S)
     assert done.stdout == "{0: 120}\n", done.stderr
 
 
@@ -64,7 +65,7 @@ def test_ctrl_c_while_workers_start_is_for_the_process_that_waits_alone():
         [sys.executable, "-P", "-c", code],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_S,
         start_new_session=True,
     )
     # Its own traceback, and no other.

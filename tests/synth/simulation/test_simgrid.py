@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from missing_tools import no_simgrid
 from sample_networks import networks
 
 from probes.columns import bytes_of, ints
@@ -15,9 +16,9 @@ from synth.network import Link, build
 from synth.schedule import COPY, Schedule
 from synth.simulation import simgrid
 from synth.simulation.schedule import replay
-from synth.simulation.simgrid import interpreter, replay_in_simgrid, takes_turns
+from synth.simulation.simgrid import replay_in_simgrid, takes_turns
 
-installed = pytest.mark.skipif(interpreter() is None, reason="SimGrid (python3-simgrid) is not installed")
+installed = pytest.mark.skipif(bool(no_simgrid()), reason=no_simgrid())
 
 
 def _broadcast(rows, links, chunks, **options):

@@ -4,6 +4,7 @@ import struct
 import sys
 
 import pytest
+from missing_tools import no_png
 
 from ccctl.render.svg import pictures
 from ccctl.render.svg.drawing import document
@@ -12,6 +13,7 @@ from probes.errors import UnavailableError
 resvg = pytest.importorskip("resvg_py")
 
 
+@pytest.mark.skipif(bool(no_png()), reason=no_png())
 def test_it_is_twice_as_large_as_the_drawing_and_not_empty(samples):
     from ccctl.render.svg.png import png
 

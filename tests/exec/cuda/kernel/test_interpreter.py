@@ -12,6 +12,7 @@ import pytest
 from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.dsl_file import compiled_algorithm
@@ -271,7 +272,11 @@ def sanitized(*flags):
     # The sanitizer wants the memory laid out as it expects it.
     command = ["setarch", "-R", sys.executable, "-P", str(HELPERS / "interpret_sanitized.py")]
     done = subprocess.run(
-        [*command, "-fsanitize=thread", *flags], env=environment, capture_output=True, text=True, timeout=300
+        [*command, "-fsanitize=thread", *flags],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
     if done.returncode not in (0, 1, 66) or "unexpected memory mapping" in done.stderr:
         pytest.skip(f"ThreadSanitizer does not run here: {done.stderr[-200:]}")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 
 from exec.launcher.starters import mpirun
 from exec.training.backend.launcher_rendezvous import Rendezvous, launched
@@ -78,7 +79,11 @@ def test_a_script_that_mpirun_starts_reduces(tmp_path):
     line = mpirun.command(launcher, 2, (), [sys.executable, str(script), "launched"])
     told = mpirun.variables(2, str(tmp_path), str(tmp_path))
     done = subprocess.run(
-        line, env={**os.environ, **told, "CCCTL_PREFER": "ccctl"}, capture_output=True, text=True, timeout=300
+        line,
+        env={**os.environ, **told, "CCCTL_PREFER": "ccctl"},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("reduced") == 2
