@@ -165,7 +165,7 @@ class SentSegments:
         return f"host {self.host} retransmitted {which}: packets get lost on their way from it"
 
 
-FindingKind = Literal["slow", "incomplete", "doubtful"]
+FindingKind = Literal["dead", "slow", "incomplete", "doubtful"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,28 +20,37 @@ if TYPE_CHECKING:
     from exec.benchmark.foreign.lateness import Recorded, SentMessages
     from exec.benchmark.foreign.timed_calls import Inspected
     from exec.benchmark.report import Report
+    from synth.collective import Kind
 
 __all__ = ["Dumps", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
 
 # How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
-_ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")
+_GZIP = b"\x1f\x8b"
+_ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4
 
 
-def read_report(path: str, ranks: Callable[[], int] | None = None) -> Artifact:
+def read_report(
+    path: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
+) -> Artifact:
     """The report in a file ("-": stdin), whoever wrote it; raises DataError, MissingInputError.
 
     ``ranks`` is asked where the file does not say how many ran; without it such a file is refused.
+    ``collective`` is the one of files that name none.
     """
-    return read_any(path, "report", ranks=ranks)
+    return read_any(path, "report", ranks=ranks, collective=collective)
 
 
-def read_any(path: str, *kinds: str, ranks: Callable[[], int] | None = None) -> Artifact:
+def read_any(
+    path: str, *kinds: str, ranks: Callable[[], int] | None = None, collective: Kind | None = None
+) -> Artifact:
     """An artifact of one of ``kinds`` (any, when none is named), or a report of another tool."""
-    return _decoded(*read_input(path), kinds, ranks)
+    return _decoded(*read_input(path), kinds, ranks, collective)
 
 
-def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspected | None]:
+def read_recorded(
+    path: str, ranks: Callable[[], int], collective: Kind | None = None
+) -> tuple[Report, Inspected | None]:
     """(the report in a file, or of the folder of NCCL's Inspector; what that tells besides, else None).
 
     Raises what `read_report` raises, and DataError for a folder without the Inspector's files.
@@ -69,7 +78,7 @@ def read_recorded(path: str, ranks: Callable[[], int]) -> tuple[Report, Inspecte
     if is_inspector_text(lines := inflated(content, source)):
         found = inspected({source: lines})
         return found.report, found
-    return _decoded(content, source, ("report",), ranks).body, None
+    return _decoded(content, source, ("report",), ranks, collective).body, None
 
 
 # (late ranks and timed sends, timed collectives or None where none was timed)
@@ -134,10 +143,14 @@ def _tell_left_out(path: str, files: Iterable[str], read: Mapping[str, bytes], t
 
 
 def _decoded(
-    content: bytes, source: str, kinds: tuple[str, ...], ranks: Callable[[], int] | None
+    content: bytes,
+    source: str,
+    kinds: tuple[str, ...],
+    ranks: Callable[[], int] | None,
+    collective: Kind | None,
 ) -> Artifact:
-    if found := _foreign(content, source, ranks):
-        return found
+    if report := _foreign(content, source, ranks, collective):
+        return Artifact("report", report, source, hashlib.sha256(content).hexdigest())
     if kinds == ("report",) and content.strip() and not content.lstrip().startswith(_ARTIFACT_BEGINS):
         raise DataError(
             source,
@@ -150,32 +163,40 @@ def _decoded(
     return codec.decode(content, source, *kinds)
 
 
-def _foreign(content: bytes, source: str, ranks: Callable[[], int] | None) -> Artifact | None:
-    from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+def _foreign(
+    content: bytes, source: str, ranks: Callable[[], int] | None, collective: Kind | None
+) -> Report | None:
+    """The report that another tool wrote; None where none did. Raises DataError."""
+    from exec.benchmark.foreign.nccl_tests import (
+        is_nccl_json,
+        is_nccl_text,
+        is_rccl_lines,
+        parse_nccl_json,
+        parse_nccl_text,
+        parse_rccl_lines,
+    )
     from exec.benchmark.foreign.osu import is_osu_text, parse_osu_text
 
-    if len(content) > MOST_TEXT_BYTES:
+    if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
         return None
-    digest = hashlib.sha256(content).hexdigest()
+    text = content.decode(errors="replace")
     if content.lstrip()[:1] == b"{" and b'"nccl_version"' in content:
         try:
             document = json.loads(content)
         except (ValueError, RecursionError):
             return None
         if is_nccl_json(document):
-            return Artifact("report", parse_nccl_json(document, source), source, digest)
-    if b"algbw" in content[:65536]:
-        text = content.decode(errors="replace")
-        if is_nccl_text(text):
-            return Artifact("report", parse_nccl_text(text, source), source, digest)
-    if b"# OSU " in content:
-        text = content.decode(errors="replace")
-        if is_osu_text(text):
-            if ranks is None:
-                raise DataError(
-                    source,
-                    ["the OSU benchmarks do not say how many ranks ran"],
-                    hint="ccctl explain --network says what they ran on.",
-                )
-            return Artifact("report", parse_osu_text(text, source, ranks()), source, digest)
+            return parse_nccl_json(document, source, collective)
+    if b'"busBw"' in content and is_rccl_lines(text):
+        return parse_rccl_lines(text, source, ranks)
+    if b"# OSU " in content and is_osu_text(text):
+        if ranks is None:
+            raise DataError(
+                source,
+                ["the OSU benchmarks do not say how many ranks ran"],
+                hint="ccctl explain --network says what they ran on.",
+            )
+        return parse_osu_text(text, source, ranks())
+    if not content.lstrip().startswith(_ARTIFACT_BEGINS) and is_nccl_text(text):
+        return parse_nccl_text(text, source, ranks, collective)
     return None

@@ -103,6 +103,15 @@ def explain(
     bandwidth: Bandwidth = None,
     unwind: Unwind = None,
     without: Without = None,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            "--collective",
+            metavar="NAME",
+            autocompletion=words.spelled(*words.COLLECTIVES),
+            help="Which test it was, where the file does not name it. [as its columns admit]",
+        ),
+    ] = None,
     at_least: Annotated[
         str | None,
         typer.Option(
@@ -174,12 +183,13 @@ def explain(
     one on. Without --network the machine is known by its GPUs, where the report is of one host. Of a job
     that NCCL's Inspector recorded it says how long ranks waited for the last one, which is no fault of the
     network. Of dumps of NCCL's RAS and PyTorch's flight recorder it says which ranks the others wait for
-    (exit 1). --timeout limits the search of --synth.
+    (exit 1). Wrong results come first, and end with exit 1. --timeout limits the search of --synth.
     """
     from ccctl.arguments.networks import network_of
     from ccctl.artifacts.foreign import read_dumps, read_recorded, read_report
     from ccctl.summaries.explained import Explained
     from exec.benchmark.judgement import judged
+    from synth.collective import kind_of
 
     if [markdown, junit].count("-") + json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
@@ -201,8 +211,11 @@ def explain(
     least = None if at_least is None else _share(at_least)
     source = "stdin" if path == "-" else path
     declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
-    report, recorded = (timed.report, timed) if timed else read_recorded(path, lambda: declared().ranks)
-    before = read_report(baseline, lambda: declared().ranks).body if baseline is not None else None
+    kind = None if collective is None else kind_of(collective)
+    report, recorded = (timed.report, timed) if timed else read_recorded(path, lambda: declared().ranks, kind)
+    before = read_report(baseline, lambda: declared().ranks, kind).body if baseline is not None else None
+    for note in report.notes:
+        console.note(f"{source}: {note}")
     if report.hosts:
         on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
     else:

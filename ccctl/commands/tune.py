@@ -14,7 +14,7 @@ from ccctl.arguments.options import Hostfile, Hosts, Json, Quiet, Ranks, Timeout
 from ccctl.arguments.units import parse_sizes
 from ccctl.artifacts.atomic import refuse_unwritable, write_atomically
 from ccctl.completion import words
-from ccctl.errors import UsageError
+from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks, world_of
 
 if TYPE_CHECKING:
@@ -271,8 +271,15 @@ def _nccl(tables: list[str], merge: str | None, to: str, library: str) -> tuple[
 def _tried(text: str) -> Tried:
     from ccctl.artifacts.foreign import read_report
     from exec.library_rules.nccl import Setting, Tried
+    from probes.wording import some
 
     setting, mark, path = text.partition("=")
     if not mark or not path:
         raise UsageError(f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS=LOG, as ring:simple:16=ring.log")
-    return Tried(Setting.of(setting), read_report(path).body, path)
+    report = read_report(path).body
+    if wrong := report.wrong_results:
+        raise FoundProblem(
+            f"{path}: {some(wrong, 4)}: a setting whose results are wrong is not tuned by",
+            hint=f"Leave {setting} out, and find out why its results are wrong.",
+        )
+    return Tried(Setting.of(setting), report, path)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from probes.wording import plural
+from probes.wording import plural, some
 
 if TYPE_CHECKING:
     from ccctl.artifacts.codec import Artifact
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "bench_bounds", "findings", "unproven"]
 
-# In this order they are listed: wrong results, then what is slow, then what is doubtful.
-_ORDER = ("wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
+# Findings are listed in this order: dead hosts, wrong results, slow parts, then all else.
+_ORDER = ("dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind")
+# Tools whose times are judged by what their network allows, as explain does.
+_JUDGED = ("nccl-tests", "nccl-inspector", "flight-recorder", "osu")
+_SLOW = ("low", "very low")
+_MOST_NAMED = 4
 # Ratios of medians below this are noise on most machines.
 _BEHIND = 1.1
 _MOST_RANKS, _MOST_SIZES = 64, 16
@@ -30,7 +34,7 @@ _MOST_RANKS, _MOST_SIZES = 64, 16
 class Finding:
     """One thing that is wrong: a stable word for what, the file that says so, and a sentence."""
 
-    what: Literal["wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
+    what: Literal["dead", "wrong", "slow", "unproven", "incomplete", "unread", "doubtful", "behind"]
     source: str
     text: str
 
@@ -45,7 +49,22 @@ def findings(gathered: Gathered) -> list[Finding]:
     # A profile says which host is slow, a history only that something is.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
         found += _of(artifact, gathered.artifacts)
-    return sorted(found, key=lambda one: _ORDER.index(one.what))
+    return sorted(_merged(found), key=lambda one: _ORDER.index(one.what))
+
+
+def _merged(found: Sequence[Finding]) -> list[Finding]:
+    """Findings with the same words in several files as one, which names these files."""
+    sources: dict[tuple[str, str], list[Finding]] = {}
+    for one in found:
+        sources.setdefault((one.what, one.text), []).append(one)
+    return [
+        same[0]
+        if len(same) == 1
+        else replace(
+            same[0], text=f"{same[0].text} (also in {some([one.source for one in same[1:]], _MOST_NAMED)})"
+        )
+        for same in sources.values()
+    ]
 
 
 def unproven(artifact: Artifact) -> list[str]:
@@ -126,7 +145,7 @@ def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[Finding]:
     elif artifact.kind == "history":
         yield from _of_history(body, source)
     elif artifact.kind == "report":
-        yield from _of_report(body, source, bench_bounds(body, others))
+        yield from _of_report(body, source, bench_bounds(body, others), others)
     elif artifact.kind == "training":
         if body.interrupted:
             yield Finding("incomplete", source, f"interrupted: {body.interrupted}")
@@ -152,17 +171,50 @@ def _of_history(history: History, source: str) -> Iterator[Finding]:
         yield Finding("slow", source, f"{plural(now, 'link')} worse than the baseline; {worse[-1].text}")
 
 
-def _of_report(report: Report, source: str, bounds_s: Bounds) -> Iterator[Finding]:
+def _judged(report: Report, source: str, others: Sequence[Artifact]) -> Iterator[Finding]:
+    """Judge rows of other tools as explain does, where their network is known."""
+    from ccctl.arguments.networks import network_of
+    from ccctl.render.units import about
+    from exec.benchmark.judgement import judged, largest
+    from probes.errors import CcctlError
+
+    if report.executor not in _JUDGED or report.wrong_results or report.ranks > _MOST_RANKS:
+        return
+    try:
+        network = _network_of(report, others) or network_of(report, None)
+        rows = largest(judged(report, network))
+    except CcctlError as error:
+        yield Finding(
+            "doubtful", source, f"whether it is normal is not known: {error.message.splitlines()[0]}"
+        )
+        return
+    for one in rows:
+        if one.verdict in _SLOW:
+            reached, most = one.busbw_gbs(one.time_s), one.busbw_gbs(one.bound.time_s)
+            yield Finding(
+                "slow",
+                source,
+                f"{one.row.collective} of {about(one.row.size_bytes)} is {one.verdict}: "
+                f"{reached:.1f} GB/s busbw of at most {most:.1f} on {network.name}",
+            )
+
+
+def _of_report(
+    report: Report, source: str, bounds_s: Bounds, others: Sequence[Artifact]
+) -> Iterator[Finding]:
     from ccctl.render.units import about
 
     if report.interrupted:
         yield Finding("incomplete", source, f"interrupted: {report.interrupted}")
+    if report.corrupt:
+        yield Finding("wrong", source, report.corrupt)
+    for note in report.notes:
+        yield Finding("doubtful", source, note)
+    yield from _judged(report, source, others)
     behind: dict[str, list[tuple[float, Row]]] = {}
     for row in report.rows:
-        for shown in (row.out_of_place, row.in_place):
-            if shown is not None and shown.wrong:
-                wrong = plural(shown.wrong, "wrong element")
-                yield Finding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
+        if wrong := row.wrong_results:
+            yield Finding("wrong", source, f"{row.collective} of {about(row.size_bytes)}: {wrong}")
         for name, peer in row.peers.items():
             if row.shown is not None and peer.time_s > 0:
                 behind.setdefault(name, []).append((row.shown.time_s / peer.time_s, row))

@@ -110,7 +110,7 @@ class Measurement:
 
     def _with_missing(self, found: Profile) -> Profile:
         lost = tuple(f"host {host} is not measured: {reason}" for host, reason in self.missing.items())
-        kinds: list[FindingKind] = ["incomplete" for _ in lost]
+        kinds: list[FindingKind] = ["dead" for _ in lost]
         return replace(found, findings=(*lost, *found.findings), finding_kinds=(*kinds, *found.finding_kinds))
 
     def _left_s(self) -> float | None:

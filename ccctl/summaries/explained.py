@@ -9,7 +9,7 @@ from ccctl import console
 from ccctl.render.junit import Case
 from ccctl.render.markdown import cell, markdown_table
 from ccctl.render.units import about, percent, seconds
-from probes.wording import plural
+from probes.wording import plural, some
 
 if TYPE_CHECKING:
     from exec.benchmark.foreign.timed_calls import Inspected, Waiting
@@ -42,6 +42,7 @@ _MEANS = {
 }
 # Beyond this part of a collective, waiting for the last rank is what to look at.
 _MUCH_WAITING = 0.2
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,10 @@ class Explained:
         )
 
     def failure(self, at: int) -> str:
-        """Why a row that counts fails; empty where it does not."""
+        """Why a row fails: its results are wrong, or it counts and is too slow; empty where it does not."""
         one = self.rows[at]
+        if wrong := one.row.wrong_results:
+            return f"{_label(one)}: {wrong}"
         if self.least is None or at not in self.counted:
             return ""
         if one.verdict == "impossible":
@@ -88,9 +91,40 @@ class Explained:
 
     @property
     def failures(self) -> list[str]:
-        """Every reason for which CI should stop."""
-        found = [why for at in range(len(self.rows)) if (why := self.failure(at))]
-        return found + [_slower(change) for change in self.baseline if change.slower]
+        """Every reason for which CI should stop, wrong results first."""
+        slow = (self.failure(at) for at, one in enumerate(self.rows) if not one.row.wrong_results)
+        return [
+            *self.wrong,
+            *(why for why in slow if why),
+            *([f"{self.source}: {self.report.interrupted}"] if self.report.interrupted else []),
+            *(_slower(change) for change in self.baseline if change.slower),
+        ]
+
+    @property
+    def wrong(self) -> list[str]:
+        """Every row whose results are wrong, and what is known of them beyond the rows."""
+        found = [self.failure(at) for at, one in enumerate(self.rows) if one.row.wrong_results]
+        judged = {id(one.row) for one in self.rows}
+        found += [
+            f"{row.collective} of {about(row.size_bytes)}: {row.wrong_results}"
+            for row in self.report.rows
+            if row.wrong_results and id(row) not in judged
+        ]
+        return found + ([self.report.corrupt] if self.report.corrupt else [])
+
+    @property
+    def verdict(self) -> str:
+        """One line about all rows: wrong results first, else how many are not as they should be."""
+        if wrong := self.wrong:
+            return f"Wrong results, whose speed means nothing: {some(wrong, _MOST_NAMED)}."
+        found = []
+        for name in ("impossible", "very low", "low"):
+            rows = [one for one in self.rows if one.verdict == name]
+            if rows:
+                sizes = [one.row.size_bytes for one in rows]
+                span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
+                found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
+        return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to say."
 
 
 def summary_of(told: Explained) -> dict[str, Any]:
@@ -116,6 +150,8 @@ def summary_of(told: Explained) -> dict[str, Any]:
             for change in told.baseline
         ],
         "ok": not told.failures,
+        "verdict": told.verdict,
+        "notes": list(told.report.notes),
         "findings": told.failures,
     }
 
@@ -125,6 +161,9 @@ def draw(told: Explained) -> None:
     console.data(f"# {_title(told)}")
     console.data("# GB/s: busbw, the proven bound, and NCCL's algorithms by bytes alone")
     columns, rows = _table(told)
+    if told.wrong:
+        console.prose(told.verdict)
+        console.data("")
     console.table(columns, rows)
     for line in sentences(told):
         console.data("")
@@ -134,8 +173,9 @@ def draw(told: Explained) -> None:
 def markdown_of(told: Explained) -> str:
     """The same in Markdown."""
     columns, rows = _table(told)
+    lead = [f"**{cell(told.verdict)}**\n"] if told.wrong else []
     right = [at for at, name in enumerate(columns) if name not in ("collective", "verdict")]
-    parts = [f"### {cell(_title(told))}\n", markdown_table(columns, rows, right)]
+    parts = [f"### {cell(_title(told))}\n", *lead, markdown_table(columns, rows, right)]
     parts += [f"{cell(line)}\n" for line in sentences(told)]
     if told.baseline:
         cells = [
@@ -165,6 +205,9 @@ def cases_of(told: Explained) -> list[Case]:
         else:
             why = "no --at-least" if told.least is None else "--at-least is about the largest size"
             found.append(Case(name, one.time_s, "skipped", why))
+    for why in (told.report.corrupt, told.report.interrupted):
+        if why:
+            found.append(Case("the whole run", 0.0, "failed", why))
     for change in told.baseline:
         why = _slower(change)
         name = f"baseline: {change.label}"
@@ -175,6 +218,10 @@ def cases_of(told: Explained) -> list[Case]:
 def sentences(told: Explained) -> list[str]:
     """What is to be known of each row that counts, and of how they were recorded."""
     found = [_sentence(told, at) for at in told.counted]
+    if told.report.interrupted:
+        found.append(f"The run did not come to its end: {told.report.interrupted}.")
+    if not told.wrong:
+        found.append(told.verdict)
     recorded = told.recorded
     if recorded is None:
         return found
@@ -219,7 +266,7 @@ def _cells(told: Explained, at: int) -> list[str]:
         _gbs(one.busbw_gbs(one.bound.time_s)),
         percent(one.reached),
         *(known.get(name, "-") for name in ("ring", "tree", "direct")),
-        one.verdict,
+        "wrong" if one.row.wrong_results else one.verdict,
     ]
 
 
@@ -240,7 +287,10 @@ def _sentence(told: Explained, at: int) -> str:
         parts.append(f"NCCL's {each.algorithm} could carry {could}, held up by {each.binding}.")
     if at in told.made_s:
         parts.append(f"A synthesized schedule does {_gbs(one.busbw_gbs(told.made_s[at]))}.")
-    parts.append(f"Verdict: {_MEANS[one.verdict]}.")
+    if one.row.wrong_results:
+        parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
+    else:
+        parts.append(f"Verdict: {_MEANS[one.verdict]}.")
     if waiting := told.waiting(at):
         parts.append(_waited(waiting))
     return " ".join(parts)
@@ -303,6 +353,7 @@ def _values(told: Explained, at: int) -> dict[str, Any]:
         },
         "synthesized_us": told.made_s[at] * 1e6 if at in told.made_s else None,
         "verdict": one.verdict,
+        "wrong_results": one.row.wrong_results,
         "waiting": None
         if waiting is None
         else {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from exec.benchmark.breakdown import Breakdown
+from probes.wording import plural
 from synth.collective import Kind
 
 __all__ = ["Measurement", "Report", "Row", "Spread"]
@@ -74,13 +75,21 @@ class Row:
         """The measurement that stands for the row: out of place where that was measured."""
         return self.out_of_place or self.in_place
 
+    @property
+    def wrong_results(self) -> str:
+        """How many elements were wrong in which placement; empty where none was."""
+        placements = {"out of place": self.out_of_place, "in place": self.in_place}
+        found = {name: one.wrong for name, one in placements.items() if one is not None and one.wrong}
+        return ", ".join(f"{plural(count, 'wrong element')} {name}" for name, count in found.items())
+
 
 @dataclass(frozen=True)
 class Report:
     """A table of rows and where it was measured; of the environment only what ``machine`` names.
 
     ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
-    missing, where the run did not come to its end.
+    missing, where the run did not come to its end. ``corrupt`` says what is known of wrong results beyond the
+    rows; ``notes`` say what was guessed when a file of another tool was read.
     """
 
     ranks: int
@@ -95,6 +104,18 @@ class Report:
     average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
     machine: dict[str, str] = field(default_factory=dict)
     interrupted: str = ""
+    corrupt: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wrong_results(self) -> list[str]:
+        """Every row with wrong results, and ``corrupt``; empty where all results are right or unchecked."""
+        found = [
+            f"{row.collective} of {row.size_bytes} bytes ({row.dtype}): {wrong}"
+            for row in self.rows
+            if (wrong := row.wrong_results)
+        ]
+        return found + ([self.corrupt] if self.corrupt else [])
 
     def problems(self) -> list[str]:
         """Every number that nothing measured can have, as ``path: what is wrong``."""

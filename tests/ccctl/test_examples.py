@@ -56,7 +56,10 @@ def nccl_log(hosts, gpu):
         for rank in range(8 * hosts)
     )
     time_us = 5000 if hosts == 1 else 22000
-    return ranks + NCCL.splitlines()[1] + f"\n  1073741824 268435456 float sum -1 {time_us} 0 0 0\n"
+    algbw = 1073741824 / time_us / 1e3
+    busbw = algbw * 2 * (8 * hosts - 1) / (8 * hosts)
+    row = f"  1073741824 268435456 float sum -1 {time_us} {algbw:.2f} {busbw:.2f} 0\n"
+    return f"{ranks}{NCCL.splitlines()[1]}\n{row}"
 
 
 def slow_report(report):

@@ -55,6 +55,7 @@ figure,li,tr{break-inside:avoid}h2,h3,.source,figcaption{break-after:avoid}.scro
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _WORDS = {
+    "dead": "dead host",
     "wrong": "wrong result",
     "slow": "slow",
     "unproven": "not proven",

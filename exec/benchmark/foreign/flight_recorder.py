@@ -1,16 +1,14 @@
 """Dumps of PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE): late ranks, and durations of calls.
 
-Each rank writes a file, ``nccl_trace_rank_3``, as a pickle or as JSON. A pickle can run any code: the
-unpickler here refuses every name but those of PyTorch's plain lists. Entries of the same process group and
+Each rank writes a file, ``nccl_trace_rank_3``, as a pickle or as JSON. A pickle can run any code, so
+``plain_pickle`` reads it, which holds plain data alone. Entries of the same process group and
 sequence number are one call. Durations are recorded only with TORCH_NCCL_ENABLE_TIMING=1; they begin when the
 rank's own kernel starts, as those of NCCL's Inspector do.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from pathlib import PurePath
 from typing import Any
 
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
+from exec.benchmark.foreign.plain_pickle import load_plain
 from exec.benchmark.foreign.timed_calls import TimedCall
 from probes.errors import DataError
 from synth.collective import Kind
@@ -61,6 +60,8 @@ _KINDS: dict[str, Kind] = {
 }
 # A job of many groups may have thousands of entries in which ranks wait.
 _MOST_LAGS = 64
+_MOST_RANKS, _MOST_DIMENSIONS, _MOST_BYTES = 1_000_000, 64, 1 << 60
+_MOST_MS = 1e15
 _WAITING = frozenset({"scheduled", "started"})
 # Collectives whose input may have another size on each rank.
 _UNEVEN = ("gather", "scatter", "all_to_all")
@@ -81,18 +82,6 @@ class Call:
     state: str
     seconds: float | None
     members: tuple[int, ...]
-
-
-class _Plain(pickle.Unpickler):
-    """Reads lists, dicts, strings and numbers; refuses every name but PyTorch's lists of numbers."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch.jit._pickle" and name in ("build_intlist", "build_doublelist", "build_boollist"):
-            return list
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
-
-    def persistent_load(self, _pid: Any) -> Any:
-        raise pickle.UnpicklingError("a tensor is no plain data")
 
 
 def is_flight_pickle(content: bytes) -> bool:
@@ -152,8 +141,8 @@ def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
 def _document(content: bytes, source: str) -> dict[str, Any]:
     try:
         pickled = content[:1] == b"\x80"
-        document = _Plain(io.BytesIO(content)).load() if pickled else json.loads(content)
-    except Exception as error:  # A damaged pickle can raise anything.
+        document = load_plain(content) if pickled else json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise DataError(
             source, [f"expected a dump of PyTorch's flight recorder, plain data alone: {error}"]
         ) from error
@@ -177,7 +166,7 @@ def _members(value: Any) -> tuple[int, ...]:
 
 
 def _rank_of(document: dict[str, Any], source: str) -> int:
-    if isinstance(rank := document.get("rank"), int):
+    if isinstance(rank := document.get("rank"), int) and 0 <= rank < _MOST_RANKS:
         return rank
     named = _NAMED.search(PurePath(source).name)
     if named is None:
@@ -204,7 +193,7 @@ def _call(entry: dict[str, Any], rank: int, members: Mapping[str, tuple[int, ...
         name=str(entry.get("profiling_name", "")),
         size_bytes=_size(entry),
         state=str(entry.get("state", "")),
-        seconds=duration * 1e-3 if isinstance(duration, (int, float)) and duration > 0 else None,
+        seconds=duration * 1e-3 if isinstance(duration, (int, float)) and 0 < duration < _MOST_MS else None,
         members=members.get(name, ()),
     )
 
@@ -215,9 +204,10 @@ def _size(entry: dict[str, Any]) -> int:
     kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(sizes or ())
     total = 0
     for shape, kind in zip(sizes if isinstance(sizes, list) else (), kinds, strict=False):
-        if isinstance(shape, list) and all(isinstance(one, int) and one >= 0 for one in shape):
-            total += prod(shape) * _BYTES.get(str(kind), 1)
-    return total
+        dimensions = shape if isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS else [None]
+        if all(isinstance(one, int) and 0 <= one < _MOST_BYTES for one in dimensions):
+            total += prod(dimensions) * _BYTES.get(str(kind), 1)
+    return min(total, _MOST_BYTES)
 
 
 def late_ranks(calls: Iterable[Call], dumped: Iterable[int]) -> list[Lag]:

@@ -8,21 +8,33 @@ from itertools import islice
 __all__ = ["without_tags"]
 
 _MOST_SHAPES = 16
+_BLANKS = r"[ \t]*"
+# Only such tags cannot be part of a number or a name.
+_BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 
 
-def without_tags(text: str, comment: str) -> str:
-    """The text without what stands before ``#`` in lines of ``comment``, a regular expression.
+def without_tags(text: str, comment: str, *, everywhere: bool = False) -> str:
+    """Return the text without what stands before ``#`` in lines of ``comment``, a regular expression.
 
     Other lines lose a tag that differs in its numbers alone: ranks, times of day. Digits and blanks are no
-    tag by themselves, because rows begin like that. O(text).
+    tag by themselves, because rows begin like that. ``everywhere``: tags inside lines that begin with a
+    number go, too, as where a launcher writes one before each part of a row. O(text).
     """
     begins = re.findall(rf"^([^#\n]+)#[ \t]*(?:{comment})", text, re.MULTILINE)
     shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))
     some = "|".join(islice(shapes, _MOST_SHAPES))
-    return re.sub(rf"^(?:{some})", "", text, flags=re.MULTILINE) if some else text
+    if not some:
+        return text
+    text = re.sub(rf"^(?:{some})", "", text, flags=re.MULTILINE)
+    if not everywhere:
+        return text
+    inside = re.compile(
+        "|".join(shape for shape in islice(shapes, _MOST_SHAPES) if shape.startswith(_BRACKET)) or "$^"
+    )
+    return re.sub(r"^[ \t]*[0-9].*$", lambda line: inside.sub(" ", line[0]), text, flags=re.MULTILINE)
 
 
 def _shape(tag: str) -> str:
     """Tags like this one as a regular expression; blanks may pad a number, or be missing at the end."""
     words = [re.sub(r"[0-9]+", "[0-9]+", re.escape(word)) for word in tag.split()]
-    return r"[ \t]*" + r"[ \t]+".join(words) + r"[ \t]?"
+    return _BLANKS + r"[ \t]+".join(words) + r"[ \t]?"

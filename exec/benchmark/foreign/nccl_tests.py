@@ -1,4 +1,6 @@
-"""What nccl-tests or rccl-tests wrote, as a report: the table, or the JSON (-J; its environment is not read).
+"""Reports of what nccl-tests or rccl-tests wrote: tables, JSON (-J), lines of JSON (-Z).
+
+The environment that -J writes is not read.
 
 The formats are those of https://github.com/NVIDIA/nccl-tests (src/common.cu, src/util.cu) since 2016, which
 at first had no columns ``redop`` and ``root`` where a collective has none, and of
@@ -7,17 +9,39 @@ https://github.com/ROCm/rccl-tests. Lines may carry tags of a launcher or a log 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from exec.benchmark.foreign.line_tags import without_tags
+from exec.benchmark.foreign.nccl_rows import (
+    MOST_RANKS,
+    Cells,
+    Factor,
+    TableRow,
+    factor_of,
+    kinds_of,
+    ranks_of,
+    table_row,
+)
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from probes.errors import DataError
 from probes.numbers import decimal, whole
+from probes.wording import plural
 from synth.collective import Kind
 
-__all__ = ["is_nccl_json", "is_nccl_text", "parse_nccl_json", "parse_nccl_text"]
+__all__ = [
+    "is_nccl_json",
+    "is_nccl_text",
+    "is_rccl_lines",
+    "parse_nccl_json",
+    "parse_nccl_text",
+    "parse_rccl_lines",
+]
 
 _NAMED: dict[str, Kind] = {
     "all_reduce": "all_reduce",
@@ -31,22 +55,28 @@ _NAMED: dict[str, Kind] = {
     "scatter": "scatter",
     "sendrecv": "all_to_next",
 }
+# rccl-tests -Z has other names.
+_RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
 _RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?")
 _COMMENT = r"nThread|Rank\s|size\s+count"
-_NAMES = re.compile(r"^#?\s*(size\s+count\s.*?)\btime\b.*algbw", re.MULTILINE)
-_TEST = re.compile(r"\b(\w+?)_perf\b")
-_ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*\s+[\w.]+\s+-?[0-9.]+\s+[0-9.]")
+_BEGINS = re.compile(r"^.*#\s*nThread\b", re.MULTILINE)
+_TEST = re.compile(r"^(?!.*\bconcluded\b).*?\b(\w+?)_perf\b", re.MULTILINE)
 _WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
 _ITERATIONS = re.compile(r"\biters:\s*([0-9]{1,9})\s")
+_OUT_OF_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*([0-9]+)\s*(\w*)", re.MULTILINE)
+_FAILURE = re.compile(r"^.*\b(?:Test|NCCL|RCCL|CUDA|HIP) (?:\w+ )?(?:failure|error)\b.*$", re.MULTILINE)
+_ENDS = re.compile(r"^#\s*(?:Out of bounds values|Avg bus bandwidth)", re.MULTILINE)
+_ERRORS = re.compile(r"^#?\s*size\s+count\s.*\berror\s*$", re.MULTILINE)
 _MOST = 1e15
-_ALONE, _DETAILED = 4, 8
-_HEAD = ("size", "count", "type", "redop", "root")
 
 
 def is_nccl_text(text: str) -> bool:
-    """Whether a text has rows of nccl-tests below its header."""
-    return "algbw" in text and any(_ROW.match(line) for line in without_tags(text, _COMMENT).splitlines())
+    """Whether a text has the header of nccl-tests, or rows whose bandwidth follows from size and time."""
+    text = without_tags(text, _COMMENT)
+    if "algbw" in text and ("# nThread" in text or _RANK.search(text)):
+        return True
+    return any(isinstance(table_row(line), TableRow) for line in text.splitlines())
 
 
 def is_nccl_json(document: object) -> bool:
@@ -54,59 +84,299 @@ def is_nccl_json(document: object) -> bool:
     return isinstance(document, dict) and "results" in document and "nccl_version" in document
 
 
-def parse_nccl_text(text: str, source: str) -> Report:
-    """The report of a table; the collective is the one named in it, else what its columns admit.
+def parse_nccl_text(
+    text: str, source: str, ranks: Callable[[], int] | None = None, kind: Kind | None = None
+) -> Report:
+    """Return the report of a table, or of several runs one after the other.
 
-    Raises DataError where it names no ranks or no row can be read.
+    ``ranks`` gives the number of ranks where the text does not tell it, and ``kind`` the collective. Raises
+    DataError where no row can be read, and where the number of ranks or the collective is contradictory.
     """
-    text = without_tags(text, _COMMENT)
-    named_ranks = _RANK.findall(text)
-    hosts = {rank: host for rank, host, _ in named_ranks}
-    if len(hosts) < len(named_ranks):
+    runs = _runs(without_tags(text, _COMMENT, everywhere=True), source)
+    reports = [_reported(run, source, ranks, kind) for run in runs if run.rows]
+    if not reports:
+        raise DataError(source, [_why_empty(runs[0])], hint="The test hung, crashed or was cut off there.")
+    first = reports[0]
+    others = {(one.ranks, one.hosts) for one in reports} - {(first.ranks, first.hosts)}
+    if others:
+        told = ", ".join(f"line {run.line}: {one.ranks}" for run, one in zip(runs, reports, strict=False))
         raise DataError(
             source,
-            [f"{len(named_ranks)} ranks call themselves {', '.join(hosts)}: these are runs apart"],
-            hint="nccl-tests needs MPI=1 when it is built.",
+            [f"these are {len(reports)} runs on different ranks ({told})"],
+            hint="Give each run in a file of its own.",
         )
-    lines = [line.split() for line in text.splitlines() if _ROW.match(line)]
-    if not hosts or not lines:
-        raise DataError(source, ["expected the ranks (# Rank …) and rows of nccl-tests"])
-    named = next((_NAMED[name] for name in _TEST.findall(text) if name in _NAMED), None)
-    header = _NAMES.search(text)
-    head = tuple(header[1].split()) if header else _HEAD
-    if not {*_HEAD[:3]} <= {*head} <= {*_HEAD}:
-        raise DataError(source, [f"header: expected columns of {' '.join(_HEAD)}, found {' '.join(head)}"])
-    rows = [_row(cells, head, named, len(hosts), source) for cells in lines]
-    warmup = re.search(_WARMUP, text)
-    iterations = re.search(_ITERATIONS, re.sub(_WARMUP, "", text))
-    return _report(
-        list(hosts.values()),
-        rows,
-        "RCCL" if "rccl" in text.lower() else "NCCL",
-        int(warmup[1]) if warmup else 0,
-        int(iterations[1]) if iterations else 0,
-        [gpu for _, _, gpu in named_ranks],
+    empty = [_why_empty(run) for run in runs if not run.rows]
+    return replace(
+        first,
+        rows=tuple(row for one in reports for row in one.rows),
+        notes=tuple(dict.fromkeys(note for one in reports for note in one.notes)),
+        corrupt="; ".join(one.corrupt for one in reports if one.corrupt),
+        interrupted="; ".join([one.interrupted for one in reports if one.interrupted] + empty),
     )
 
 
-def parse_nccl_json(document: Mapping[str, Any], source: str) -> Report:
-    """The report of a JSON document of version 2 or 3; raises DataError naming the entry that is wrong."""
+@dataclass(frozen=True)
+class _Run:
+    """One run of a test: where it begins, its text, its rows; ``opening`` is all up to its last row.
+
+    The command that started it stands in ``opening``, before its header, if it is there at all.
+    """
+
+    line: int
+    opening: str
+    text: str
+    rows: tuple[TableRow, ...]
+    broken: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        """The test that the run or the command line before it names last; empty where neither does."""
+        return next((name for name in _TEST.findall(self.opening)[::-1] if name in _NAMED), "")
+
+
+def _runs(text: str, source: str) -> list[_Run]:
+    """The runs of a log, in order; raises DataError for runs that wrote into each other."""
+    begins = [match.start() for match in _BEGINS.finditer(text)] or [0]
+    edges = [*begins, len(text)]
+    runs = []
+    before = text[: begins[0]]
+    for start, end in pairwise(edges):
+        part = text[start:end]
+        line = text.count("\n", 0, start) + 1
+        read = [(line + at, table_row(words)) for at, words in enumerate(part.splitlines())]
+        rows = [(at, row) for at, row in read if isinstance(row, TableRow)]
+        broken = tuple(f"line {at}: {row}" for at, row in read if isinstance(row, str))
+        last = rows[-1][0] - line + 1 if rows else 1
+        lines = part.splitlines()
+        opening = before + "\n".join(lines[:last] if rows else lines)
+        runs.append(_Run(line, opening, part, tuple(row for _, row in rows), broken))
+        before = "\n".join(lines[last:]) + "\n" if rows else ""
+    ranks = [rank for rank, _, _ in _RANK.findall(text)]
+    apart = len(runs) > 1 and any(not run.rows for run in runs[:-1]) and runs[-1].rows
+    if (apart and _repeats(runs[-1].rows)) or any(_twice(run) for run in runs):
+        raise DataError(
+            source,
+            [f"{len(ranks)} ranks call themselves {', '.join(dict.fromkeys(ranks))}: these are runs apart"],
+            hint="nccl-tests needs MPI=1 when it is built.",
+        )
+    return runs
+
+
+def _twice(run: _Run) -> bool:
+    """Whether a rank is listed more than once."""
+    ranks = [rank for rank, _, _ in _RANK.findall(run.text)]
+    return len({*ranks}) < len(ranks)
+
+
+def _repeats(rows: Sequence[TableRow]) -> bool:
+    """Whether every size occurs more than once."""
+    sizes = Counter((row.size_bytes, row.dtype, row.redop, row.root) for row in rows)
+    return bool(sizes) and min(sizes.values()) > 1
+
+
+def _why_empty(run: _Run) -> str:
+    """Say what a run without rows has instead."""
+    if run.broken:
+        return f"no row can be read: {run.broken[0]}"
+    ranks = len(_RANK.findall(run.text))
+    failed = _FAILURE.search(run.text)
+    why = f": {failed[0].strip()[:160]}" if failed else ""
+    return f"line {run.line}: the header of a run on {plural(ranks, 'rank')}, and no row{why}"
+
+
+def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered: Kind | None) -> Report:
+    """The report of one run that has rows."""
+    listed = _RANK.findall(run.text)
+    numbers = sorted(int(rank) for rank, _, _ in listed)
+    complete = bool(numbers) and numbers == [*range(len(numbers))] and not _left_out(run.text)
+    factor = factor_of(run.rows)
+    known = _NAMED.get(run.named) or answered
+    ranks = _ranks(run, source, len(numbers) if complete else None, factor, known, asked)
+    kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
+    if not complete:
+        notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
+    hosts = dict.fromkeys(host for _, host, _ in listed) if complete and len(numbers) == ranks else {}
+    plain = re.sub(_WARMUP, "", run.text)
+    warmup, iterations = _WARMUP.search(run.text), _ITERATIONS.search(plain)
+    bounds = [(int(count), word) for count, word in _OUT_OF_BOUNDS.findall(run.text)]
+    failed = sum(max(count, word.upper().startswith("FAIL")) for count, word in bounds)
+    right = bool(bounds) and not failed
+    rows = tuple(_row(row, kind, errors=bool(_ERRORS.search(run.text)), right=right) for row in run.rows)
+    corrupt = f"{plural(failed, 'value')} out of bounds" if failed else ""
+    return replace(
+        _report(
+            list(hosts),
+            rows,
+            "RCCL" if "rccl" in (run.opening + run.text).lower() else "NCCL",
+            int(warmup[1]) if warmup else 0,
+            int(iterations[1]) if iterations else 0,
+            [gpu for _, _, gpu in listed],
+        ),
+        ranks=ranks,
+        notes=tuple(notes),
+        corrupt=corrupt,
+        interrupted=_interrupted(run),
+    )
+
+
+def _left_out(text: str) -> bool:
+    """Whether somebody left out lines of the list of ranks."""
+    return bool(re.search(r"^#?[ \t]*(?:\.{3,}|…)[ \t]*$", text, re.MULTILINE))
+
+
+def _interrupted(run: _Run) -> str:
+    """Why rows are missing or were not read; empty where the run came to its end."""
+    found = list(run.broken[:1])
+    if not _ENDS.search(run.text) and (failed := _FAILURE.search(run.text)):
+        found.append(f"the test ended with {failed[0].strip()[:160]!r}")
+    if len(run.broken) > 1:
+        found.append(f"{plural(len(run.broken) - 1, 'more row')} alike")
+    return "; ".join(found)
+
+
+def _ranks(
+    run: _Run,
+    source: str,
+    listed: int | None,
+    factor: Factor | None,
+    known: Kind | None,
+    asked: Callable[[], int] | None,
+) -> int:
+    """How many ranks ran: as listed, else as asked; both must fit the factor. Raises DataError."""
+
+    def fits(ranks: int) -> bool:
+        if factor is None:
+            return True
+        return factor.fits(known, ranks) if known else bool(kinds_of(run.rows, factor, ranks))
+
+    if listed is not None and fits(listed):
+        return listed
+    if asked is not None and fits(ranks := asked()):
+        return ranks
+    told = "its ranks are not listed, or not all"
+    if listed is not None:
+        told = f"it lists {plural(listed, 'rank')}"
+    contradiction = ""
+    if factor is not None:
+        contradiction = (
+            f", and busbw / algbw of {(factor.least + factor.most) / 2:.4g} says {_said(run, factor, known)}"
+        )
+    raise DataError(
+        source,
+        [f"line {run.line}: {told}{contradiction}"],
+        hint="Name the network on which they ran, with as many ranks: dgx-a100:16, switch:128 …",
+    )
+
+
+def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
+    """The numbers of ranks that a factor admits, by collective."""
+    found = []
+    for kind in [known] if known else kinds_of(run.rows, factor, None):
+        admitted = ranks_of(kind, factor)
+        if not admitted:
+            continue
+        span = f"{admitted[0]}" if len(admitted) == 1 else f"{admitted[0]} to {admitted[-1]}"
+        found.append(
+            f"{span} ranks for {kind}" if len(admitted) < MOST_RANKS - 2 else f"any number for {kind}"
+        )
+    return " or ".join(found) or "that of no collective with these columns"
+
+
+def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tuple[Kind, list[str]]:
+    """The collective that the columns admit, and a note that it was not named; raises DataError."""
+    found = kinds_of(run.rows, factor, ranks)
+    if not found:
+        raise DataError(
+            source,
+            [f"line {run.line}: on {plural(ranks, 'rank')} no collective has these columns and bandwidths"],
+            hint="Name the collective of the test.",
+        )
+    note = f"no test is named: its columns are those of {found[0]}"
+    if len(found) > 1:
+        note += f", and also of {', '.join(found[1:])} (name the collective to say which it was)"
+    return found[0], [note]
+
+
+def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None = None) -> Report:
+    """Return the report of a JSON document of version 2 or 3.
+
+    ``kind`` is the collective where the document names none. Raises DataError naming the entry that is wrong.
+    """
     at = "config"
     try:
         config = document["config"]
         hosts = [str(device["hostname"]) for device in config["devices"]]
         gpus = [str(device.get("device_info", "")) for device in config["devices"]]
-        named = _named(document)
-        rows = []
+        known = _named(document) or kind
+        rows, placements = [], []
         for number, entry in enumerate(document["results"]):
             at = f"results[{number}]"
-            rows.append(_json_row(entry, named, len(hosts)))
+            row, measured = _json_row(entry)
+            rows.append(row)
+            placements.append(measured)
         at = "config"
         library = _version(_count(document["nccl_version"]))
         iterations, warmup = (_count(config.get(name, 0)) for name in ("iterations", "warmup_iters"))
+        bounds = document.get("out_of_bounds")
+        failed = _count(bounds.get("count", 0)) if isinstance(bounds, dict) else 0
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
-    return _report(hosts, rows, library, warmup, iterations, gpus)
+    run = _Run(1, "", "", tuple(rows), ())
+    named, notes = (known, []) if known else _inferred(run, source, factor_of(rows), len(hosts))
+    made = [
+        _made(named, (row.size_bytes, row.count, row.dtype, row.redop, row.root), *measured)
+        for row, measured in zip(rows, placements, strict=True)
+    ]
+    report = _report(hosts, made, library, warmup, iterations, gpus)
+    corrupt = f"{plural(failed, 'value')} out of bounds" if failed else ""
+    return replace(report, notes=tuple(notes), corrupt=corrupt)
+
+
+def is_rccl_lines(text: str) -> bool:
+    """Whether a text has lines of ``rccl-tests -Z json``."""
+    return any(_line_entry(line) for line in text.splitlines()[:1000])
+
+
+def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
+    """Return the report of lines of JSON, one for each size and placement; raises DataError naming the line.
+
+    They do not say on which hosts the ranks were; ``ranks`` must give as many as the lines have.
+    """
+    found: dict[tuple[Kind, tuple[int, int, str, str, int]], dict[bool, Measurement]] = {}
+    gpus: set[int] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        if (entry := _line_entry(line)) is None:
+            continue
+        try:
+            kind = _RCCL_NAMES[str(entry["name"]).lower()]
+            head = (_count(entry["size"]), 0, str(entry["type"]), str(entry.get("redop", "none")), -1)
+            cells = Cells(*(str(entry[name]) for name in ("time", "algBw", "busBw", "#wrong")))
+            gpus.add(_count(entry["gpus"] if "gpus" in entry else entry["ranks"], 1))
+            found.setdefault((kind, head), {})[bool(_count(entry["inPlace"]))] = _measured(cells)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                source, [f"line {number}: expected a row of rccl-tests -Z json: {error!r}"]
+            ) from error
+    told = " and ".join(map(str, sorted(gpus)))
+    if len(gpus) != 1 or ranks is None or ranks() not in gpus:
+        raise DataError(
+            source,
+            [f"rows of rccl-tests -Z json do not say on which hosts their {told} GPUs are"],
+            hint=f"Name the network of {told} GPUs, for example switch:{told}.",
+        )
+    rows = [_made(kind, head, both.get(False), both.get(True)) for (kind, head), both in found.items()]
+    return replace(_report([], rows, "RCCL", 0, 0, []), ranks=gpus.pop())
+
+
+def _line_entry(line: str) -> dict[str, Any] | None:
+    """A line of ``rccl-tests -Z json`` as a dictionary; None for any other."""
+    if len(line) > 4096 or not line.lstrip().startswith("{") or '"busBw"' not in line:
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and "inPlace" in entry else None
 
 
 def _report(
@@ -131,42 +401,25 @@ def _report(
     )
 
 
-def _row(cells: Sequence[str], head: Sequence[str], named: Kind | None, ranks: int, source: str) -> Row:
-    try:
-        told = dict(zip(head, cells, strict=False))
-        size, count, dtype, redop = (
-            _count(told["size"]),
-            _count(told["count"]),
-            told["type"],
-            told.get("redop", "none"),
-        )
-        root = _count(told.get("root", "-1"), -1)
-        rest = cells[len(head) :]
-        # With -I each placement is followed by four columns on how its iterations differ.
-        width = _DETAILED if len(rest) >= 2 * _DETAILED else _ALONE
-        out = _measurement(rest[:_ALONE])
-        in_place = _measurement(rest[width : width + _ALONE]) if len(rest) >= width + _ALONE else None
-    except (ValueError, IndexError, KeyError) as error:
-        raise DataError(source, [f"row {' '.join(cells)!r}: {error}"]) from error
-    kind = named or _guessed(redop, root, out, ranks)
-    return _made(kind, (size, count, dtype, redop, root), out, in_place)
+def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
+    """A row of a report; ``errors``: its last column holds differences, which ``right`` says are small."""
+
+    def measured(cells: Cells | None) -> Measurement | None:
+        if cells is None:
+            return None
+        found = _measured(cells)
+        # Wrong data are then known of the whole run only.
+        return replace(found, wrong=0 if right else None) if errors and found.wrong is not None else found
+
+    head = (row.size_bytes, row.count, row.dtype, row.redop, row.root)
+    return _made(kind, head, measured(row.out_of_place), measured(row.in_place))
 
 
-def _measurement(cells: Sequence[str]) -> Measurement:
-    time_s = _value(cells[0]) * 1e-6
-    wrong = None if cells[3] == "N/A" else int(_value(cells[3]))
-    return Measurement(time_s, time_s, time_s, -1, _value(cells[1]), _value(cells[2]), wrong)
-
-
-def _guessed(redop: str, root: int, found: Measurement, ranks: int) -> Kind:
-    """The collective that columns admit: older versions of nccl-tests do not say which was measured."""
-    if root >= 0:
-        return "broadcast" if redop == "none" else "reduce"
-    if redop == "none":
-        return "all_gather"
-    factor = found.busbw_gbs / found.algbw_gbs if found.algbw_gbs else 2.0
-    # Of all_reduce 2 (n - 1) / n, of reduce_scatter half that: below their mean it is the latter.
-    return "reduce_scatter" if factor < 1.5 * (ranks - 1) / ranks else "all_reduce"
+def _measured(cells: Cells) -> Measurement:
+    """One placement as numbers; raises ValueError."""
+    time_s = _value(cells.time) * 1e-6
+    wrong = int(_value(cells.wrong)) if cells.checked else None
+    return Measurement(time_s, time_s, time_s, -1, _value(cells.algbw), _value(cells.busbw), wrong)
 
 
 def _made(
@@ -191,15 +444,26 @@ def _made(
     )
 
 
-def _json_row(entry: Mapping[str, Any], named: Kind | None, ranks: int) -> Row:
-    placements = [_json_measurement(entry, name) for name in ("out_of_place", "in_place")]
-    shown = placements[0] or placements[1]
+def _json_row(
+    entry: Mapping[str, Any],
+) -> tuple[TableRow, tuple[Measurement | None, Measurement | None]]:
+    """An entry as a row of a table, and its measurements out of place and in place."""
+    measured = _json_measurement(entry, "out_of_place"), _json_measurement(entry, "in_place")
+    out, inner = (_json_cells(entry.get(name)) for name in ("out_of_place", "in_place"))
+    shown = out or inner
     if shown is None:
         raise ValueError("neither out_of_place nor in_place")
-    redop, root = str(entry["redop"]), _count(entry["root"], -1)
-    kind = named or _guessed(redop, root, shown, ranks)
-    head = (_count(entry["size"]), _count(entry["count"]), str(entry["type"]), redop, root)
-    return _made(kind, head, *placements)
+    root = _count(entry["root"], -1)
+    head = _count(entry["size"]), _count(entry["count"]), str(entry["type"]), str(entry["redop"]), root
+    return TableRow(*head, shown, inner), measured
+
+
+def _json_cells(found: Mapping[str, Any] | None) -> Cells | None:
+    if found is None:
+        return None
+    wrong = "N/A" if found["nwrong"] is None else str(found["nwrong"])
+    time = found["time"] if "time" in found else found["cpu_time"]
+    return Cells(str(time), str(found["alg_bw"]), str(found["bus_bw"]), wrong)
 
 
 def _json_measurement(entry: Mapping[str, Any], name: str) -> Measurement | None:

@@ -36,6 +36,7 @@ _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 # Before version 7 the type was not printed: reductions were of floats, all else of characters.
 _TYPES = {"MPI_FLOAT": "float32", "MPI_INT": "int32", "MPI_CHAR": "int8"}
 _MOST_S = 1e9
+_MOST_NAMED = 4
 
 
 def is_osu_text(text: str) -> bool:
@@ -66,6 +67,7 @@ def parse_osu_text(text: str, source: str, ranks: int) -> Report:
         named = _TYPE.search(table)
         dtype = _TYPES.get(named[1], named[1]) if named else _usual_type(kind)
         rows += [_row(line, kind, dtype, ranks, source) for line in table.splitlines() if _ROW.match(line)]
+    failed = _failed(text)
     versions = {title[3] for title in titles if title[3]}
     return Report(
         ranks=ranks,
@@ -76,7 +78,17 @@ def parse_osu_text(text: str, source: str, ranks: int) -> Report:
         iterations=0,
         rows=tuple(rows),
         average="average",
+        corrupt=f"validation failed: {', '.join(failed[:_MOST_NAMED])}" if failed else "",
     )
+
+
+def _failed(text: str) -> list[str]:
+    """The rows whose results were wrong: with ``-c`` their last column says Fail."""
+    return [
+        f"line {number}, size {line.split()[0]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if _ROW.match(line) and line.split()[-1].lower().startswith("fail")
+    ]
 
 
 def _usual_type(kind: Kind) -> str:

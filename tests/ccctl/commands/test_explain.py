@@ -83,6 +83,46 @@ def test_ci_fails_below_what_was_asked_for(well, run_ccctl, tmp_path, asked, sta
     assert ("failed" in text.read_text()) == bool(status)
 
 
+def test_wrong_results_come_first_and_fail(well, run_ccctl, tmp_path):
+    first = well.read_text()
+    wrong = first.replace("0  8100.0", "96  8100.0", 1)
+    assert wrong != first
+    well.write_text(wrong)
+    done = run_ccctl("explain", well, "--network", "dgx-a100", "--junit", tmp_path / "out.xml")
+    assert done.returncode == 1
+    told = done.stdout.splitlines()
+    assert told[2].startswith("Wrong results, whose speed means nothing: all_reduce of 1G: 96 wrong elements")
+    assert "Verdict: normal" not in done.stdout
+    suite = ElementTree.fromstring((tmp_path / "out.xml").read_bytes()).find("testsuite")
+    assert suite.get("failures") == "1"
+    well.write_text(first + "# Out of bounds values : 4 FAILED\n")
+    done = run_ccctl("explain", well, "--network", "dgx-a100", "--json")
+    assert (done.returncode, json.loads(done.stdout)["findings"]) == (1, ["4 values out of bounds"])
+
+
+def test_validation_of_osu_that_failed_fails(run_ccctl, tmp_path):
+    (tmp_path / "osu.txt").write_text(
+        "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)  Validation\n"
+        "1024 12.00 Pass\n1048576 350.50 Fail\n"
+    )
+    done = run_ccctl("explain", "osu.txt", "--network", "switch:4", "--bandwidth", "10GB/s")
+    assert done.returncode == 1
+    assert "validation failed: line 4, size 1048576" in done.stdout
+
+
+def test_the_verdict_is_about_all_rows(run_ccctl, tmp_path):
+    (tmp_path / "n.log").write_text(log([(1 << 26, 4000.0), (1 << 27, 8000.0), (1 << 30, 8100.0)]))
+    done = run_ccctl("explain", "n.log", "--network", "dgx-a100")
+    assert "Not normal: very low: 2 of 3 rows (64M to 128M)." in done.stdout
+
+
+def test_the_report_says_what_explain_says(run_ccctl, tmp_path):
+    (tmp_path / "n.log").write_text(log([(1 << 30, 16200.0)]))
+    done = run_ccctl("report", "n.log")
+    slow = "slow: n.log: all_reduce of 1G is low: 116.0 GB/s busbw of at most 300.0 on dgx-a100"
+    assert slow in done.stdout
+
+
 def test_every_row_from_a_size_on_counts(well, run_ccctl):
     done = run_ccctl("explain", well, "--network", "dgx-a100", "--at-least", "50%", "--from", "8K")
     assert done.returncode == 1

@@ -10,16 +10,21 @@ LOG = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H10
 #  Rank  1 Group  0 Pid  18 on  gpu01 device  1 [0000:08:00] NVIDIA H100
 # all_reduce_perf
 #  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
-   1024    256  float    sum    -1    {small}    0.05    0.05       0    21.00    0.05    0.05       0
-   1048576 262144 float  sum    -1    {large}    0.05    0.05       0    21.00    0.05    0.05       0
+   1024    256  float    sum    -1    {small}    {slow:.2f}    {slow:.2f}       0
+   1048576 262144 float  sum    -1    {large}    {fast:.2f}    {fast:.2f}       {wrong}
 """
+
+
+def log(small, large, wrong=0):
+    """The table of a setting: microseconds of a small and of a large size."""
+    return LOG.format(small=small, large=large, slow=1.024 / small, fast=1048.576 / large, wrong=wrong)
 
 
 @pytest.fixture
 def logs(tmp_path):
     """Two tables of nccl-tests, one faster for small sizes, one for large ones."""
-    (tmp_path / "tree.log").write_text(LOG.format(small=10.0, large=900.0))
-    (tmp_path / "ring.log").write_text(LOG.format(small=20.0, large=300.0))
+    (tmp_path / "tree.log").write_text(log(10.0, 900.0))
+    (tmp_path / "ring.log").write_text(log(20.0, 300.0))
     return ("tree:ll:4=tree.log", "ring:simple:16=ring.log")
 
 
@@ -39,6 +44,14 @@ def test_open_mpi_is_measured_and_its_rules_are_written(run_ccctl, tmp_path):
     rows = json.loads(done.stdout)["collectives"]["all_reduce"]
     assert {1024, 8192} <= {row["size_bytes"] for row in rows}
     assert all(row["time_s"] > 0 and row["untouched_s"] > 0 for row in rows)
+
+
+def test_a_setting_with_wrong_results_is_not_tuned_by(run_ccctl, logs, tmp_path):
+    (tmp_path / "ring.log").write_text(log(20.0, 300.0, wrong=96))
+    done = run_ccctl("tune", "--for", "nccl", *logs, "-o", "tuner.csv")
+    assert done.returncode == 1
+    assert "ring.log: all_reduce of 1048576 bytes (float32): 96 wrong elements out of place" in done.stderr
+    assert not (tmp_path / "tuner.csv").exists()
 
 
 def test_tables_of_nccl_tests_become_a_tuner_file(run_ccctl, logs, tmp_path):

@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, parse_nccl_json, parse_nccl_text
+from exec.benchmark.foreign.nccl_tests import (
+    is_nccl_json,
+    is_nccl_text,
+    is_rccl_lines,
+    parse_nccl_json,
+    parse_nccl_text,
+    parse_rccl_lines,
+)
 from probes.errors import DataError
 
 HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
@@ -21,7 +28,7 @@ HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iter
 FOOT = """# Out of bounds values : 0 OK
 # Avg bus bandwidth    : 120.5
 """
-ALL_REDUCE = "  33554432  8388608  float  sum  -1  200.0  160.00  160.00  0  201.0  159.00  159.00  3\n"
+ALL_REDUCE = "  33554432  8388608  float  sum  -1  200.0  167.77  167.77  0  201.0  166.94  166.94  3\n"
 DETAILED = (
     "  1024  256  half  sum  -1  20.0  0.05  0.05  0  19.0  31.0  30.0  4.2"
     "  22.0  0.04  0.04  N/A  20.0  33.0  32.0  5.1\n"
@@ -69,7 +76,7 @@ def test_a_table_is_read_with_its_ranks_and_both_placements():
         "sum",
     )
     assert row.out_of_place.time_s == pytest.approx(200e-6)
-    assert (row.out_of_place.busbw_gbs, row.out_of_place.wrong, row.in_place.wrong) == (160.0, 0, 3)
+    assert (row.out_of_place.busbw_gbs, row.out_of_place.wrong, row.in_place.wrong) == (167.77, 0, 3)
     assert row.out_of_place.spread is None
 
 
@@ -84,18 +91,25 @@ def test_a_table_with_statistics_of_iterations_keeps_the_placements_apart():
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
-        ("float sum -1 10.0 100.0 100.0", "all_reduce"),
-        ("float sum -1 10.0 100.0 50.0", "reduce_scatter"),
-        ("float none -1 10.0 100.0 50.0", "all_gather"),
-        ("float none 0 10.0 100.0 100.0", "broadcast"),
-        ("float sum 0 10.0 100.0 100.0", "reduce"),
+        ("float sum -1 10.0 100.0 100.0 0 10.0 100.0 100.0 0", "all_reduce"),
+        ("float sum -1 10.0 100.0 50.0 0 10.0 100.0 50.0 0", "reduce_scatter"),
+        ("float sum -1 10.0 100.0 100.0 0 10.0 100.0 100.0 N/A", "all_to_next"),
+        ("float none -1 10.0 100.0 50.0 0 10.0 100.0 50.0 0", "all_gather"),
+        ("float none -1 10.0 100.0 50.0 0 10.0 100.0 50.0 N/A", "all_to_all"),
+        ("float none 0 10.0 100.0 100.0 0 10.0 100.0 100.0 0", "broadcast"),
+        ("float sum 0 10.0 100.0 100.0 0 10.0 100.0 100.0 0", "reduce"),
+        ("float 10.0 100.0 50.0 0 10.0 100.0 50.0 N/A", "all_to_all"),
     ],
 )
 def test_the_columns_tell_the_collective_and_a_name_overrules_them(cells, kind):
-    line = f"  1024  256  {cells}  0\n"
-    assert parse_nccl_text(HEAD + line, "x").rows[0].collective == kind
-    named = "# Collective test starting: alltoall_perf\n"
-    assert parse_nccl_text(named + HEAD + line, "x").rows[0].collective == "all_to_all"
+    line = f"  1000000  250000  {cells}\n"
+    report = parse_nccl_text(HEAD + line, "x")
+    assert report.rows[0].collective == kind
+    assert f"no test is named: its columns are those of {kind}" in report.notes[0]
+    factors = {"100.0 50.0": "alltoall", "100.0 100.0": "all_reduce"}
+    test = next(name for digits, name in factors.items() if digits in cells)
+    named = parse_nccl_text(f"# Collective test starting: {test}_perf\n" + HEAD + line, "x")
+    assert (named.rows[0].collective, named.notes) == ("all_to_all" if test == "alltoall" else test, ())
 
 
 def test_runs_apart_are_not_taken_for_one_of_all():
@@ -140,15 +154,19 @@ def test_a_time_that_is_no_number_is_refused(word):
 
 
 OLD = """# nThread 1 nGpus 8 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
-#   Rank  0 Pid   4242 on     gpu01 device  0 [0x07] Tesla V100-SXM2-32GB
-#   Rank  1 Pid   4242 on     gpu01 device  1 [0x0a] Tesla V100-SXM2-32GB
-#
+RANKS#
 #                                               out-of-place                       in-place
 #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
 #        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
    134217728      33554432   float     sum   6913.0   19.42   16.99  2e-07   6917.1   19.40   16.98  2e-07
    268435456      67108864   float     sum    13882   19.34   16.92  2e-07    13881   19.34   16.92  2e-07
-"""
+""".replace(
+    "RANKS",
+    "".join(
+        f"#   Rank  {rank} Pid   4242 on     gpu01 device  {rank} [0x0{rank}] Tesla V100-SXM2-32GB\n"
+        for rank in range(8)
+    ),
+)
 
 
 def test_a_table_without_a_column_of_roots_is_read_by_its_header():
@@ -161,9 +179,9 @@ def test_a_table_without_a_column_of_roots_is_read_by_its_header():
 def test_a_table_of_an_all_gather_had_no_operator_either():
     header = "#  bytes\n#  size count type time algbw busbw error time algbw busbw error\n"
     ranks = "".join(line + "\n" for line in OLD.splitlines() if "Rank" in line)
-    row = "  8388608  1048576  float  212.5  19.73  9.86  0e+00  210.2  19.95  9.98  0e+00\n"
+    row = "  8388608  1048576  float  212.5  39.48  34.54  0e+00  210.2  39.91  34.92  0e+00\n"
     (found,) = parse_nccl_text(ranks + header + row, "x").rows
-    assert (found.collective, found.redop, found.in_place.algbw_gbs) == ("all_gather", "none", 19.95)
+    assert (found.collective, found.redop, found.in_place.algbw_gbs) == ("all_gather", "none", 39.91)
 
 
 TAGS = {
@@ -201,10 +219,127 @@ def test_rccl_is_told_from_nccl():
     assert parse_nccl_text(HEAD + ALL_REDUCE, "x").library == "NCCL"
 
 
-def test_a_header_without_what_is_needed_is_refused():
-    bad = HEAD.replace("redop  root", "kind  root") + ALL_REDUCE
-    with pytest.raises(DataError, match="found size count type kind root"):
-        parse_nccl_text(bad, "x")
+BIG = "  1073741824  268435456  float  sum  -1  46911  22.89  45.42  0  46889  22.90  45.44  0\n"
+
+
+GATHERED = "  33554432  8388608  float  none  -1  200.0  167.77  83.89  0  201.0  166.94  83.47  0\n"
+
+
+def test_rows_whose_cells_are_blank_are_read_by_arithmetic():
+    blank = "  33554432  4194304  float            2700.0   12.43    6.21  0  2700.0   12.43    6.21    0\n"
+    (row,) = parse_nccl_text(HEAD + blank, "x").rows
+    assert (row.redop, row.root, row.out_of_place.time_s) == ("none", -1, pytest.approx(2700e-6))
+
+
+def test_a_row_that_contradicts_itself_is_left_out_and_named():
+    wrong = ALL_REDUCE.replace("167.77", "16.77")
+    report = parse_nccl_text(HEAD + ALL_REDUCE + wrong, "x")
+    assert len(report.rows) == 1
+    assert report.interrupted == "line 11: size / time is not its algbw"
+    with pytest.raises(DataError, match="line 10: size / time is not its algbw"):
+        parse_nccl_text(HEAD + wrong, "x")
+
+
+@pytest.mark.parametrize("cut", [30, 40, 52, 70])
+def test_a_row_that_is_cut_off_is_named(cut):
+    report = parse_nccl_text(HEAD + ALL_REDUCE + ALL_REDUCE[:cut], "x")
+    whole = len(ALL_REDUCE[:cut].split()) >= 9
+    assert len(report.rows) == 1 + whole
+    assert report.interrupted == ("" if whole else "line 11: the row is cut off")
+
+
+def test_ranks_that_are_left_out_are_told_by_the_bandwidths():
+    elided = (
+        HEAD.replace("#  Rank  1", "...\n#  Rank  9") + "# Collective test starting: all_reduce_perf\n" + BIG
+    )
+    with pytest.raises(
+        DataError, match=r"not listed, or not all, and .* of 1\.984 says 1\d\d to 1\d\d ranks"
+    ):
+        parse_nccl_text(elided, "x")
+    report = parse_nccl_text(elided, "x", lambda: 128)
+    assert (report.ranks, report.hosts) == (128, ())
+    with pytest.raises(DataError, match="1\\.984"):
+        parse_nccl_text(elided, "x", lambda: 64)
+
+
+def test_ranks_that_contradict_the_bandwidths_are_asked_for():
+    with pytest.raises(DataError, match=r"it lists 2 ranks, and busbw / algbw of 1\.984"):
+        parse_nccl_text(HEAD + BIG, "x")
+    assert parse_nccl_text(HEAD + BIG, "x", lambda: 128).ranks == 128
+
+
+def test_several_runs_are_read_one_after_the_other():
+    broadcast = ALL_REDUCE.replace("sum  -1", "none  0")
+    report = parse_nccl_text(HEAD + ALL_REDUCE + FOOT + HEAD + broadcast + FOOT, "x")
+    assert [row.collective for row in report.rows] == ["all_reduce", "broadcast"]
+    named = "$ all_gather_perf -g 2\n" + HEAD + GATHERED + FOOT + "$ alltoall_perf\n" + HEAD + GATHERED + FOOT
+    assert [row.collective for row in parse_nccl_text(named, "x").rows] == ["all_gather", "all_to_all"]
+    with pytest.raises(DataError, match=r"2 runs on different ranks \(line 1: 2, line 13: 8\)"):
+        parse_nccl_text(HEAD + ALL_REDUCE + FOOT + OLD, "x")
+
+
+def test_a_header_without_rows_is_called_that():
+    assert is_nccl_text(HEAD)
+    with pytest.raises(DataError, match="line 1: the header of a run on 2 ranks, and no row"):
+        parse_nccl_text(HEAD, "x")
+    failed = HEAD + "gpu01: Test NCCL failure common.cu:958 'unhandled cuda error'\n"
+    with pytest.raises(DataError, match="no row: gpu01: Test NCCL failure"):
+        parse_nccl_text(failed, "x")
+    report = parse_nccl_text(HEAD + ALL_REDUCE + HEAD, "x")
+    assert "line 11: the header of a run on 2 ranks, and no row" in report.interrupted
+
+
+def test_tags_inside_rows_are_cut_off():
+    tagged = "".join(f"[0] {line}\n" for line in (HEAD + ALL_REDUCE).splitlines())
+    tagged = tagged.replace("sum  -1", "sum  -1[0] ").replace("167.77  0", "167.77  0[0] ")
+    assert parse_nccl_text(tagged, "x") == parse_nccl_text(HEAD + ALL_REDUCE, "x")
+
+
+def test_rows_alone_are_read_with_the_ranks_that_are_asked_for():
+    assert is_nccl_text(ALL_REDUCE)
+    assert parse_nccl_text(ALL_REDUCE, "x", lambda: 2).rows[0].collective == "all_reduce"
+    with pytest.raises(DataError, match="not listed"):
+        parse_nccl_text(ALL_REDUCE, "x")
+
+
+@pytest.mark.parametrize(
+    ("row", "foot", "wrong"),
+    [
+        (ALL_REDUCE, "", ["all_reduce of 33554432 bytes (float32): 3 wrong elements in place"]),
+        (ALL_REDUCE.replace("  3\n", "  0\n"), FOOT, []),
+        (
+            ALL_REDUCE.replace("  3\n", "  N/A\n"),
+            FOOT.replace("0 OK", "4 FAILED"),
+            ["4 values out of bounds"],
+        ),
+    ],
+)
+def test_wrong_results_are_told(row, foot, wrong):
+    assert parse_nccl_text(HEAD + row + foot, "x").wrong_results == wrong
+
+
+LINE = (
+    '{{"#wrong":"{wrong}","algBw":{alg},"busBw":{bus},"gpus":4,"inPlace":{placed},'
+    '"name":"AllReduce","redop":"sum","size":1024,"time":20.0,"type":"float"}}\n'
+)
+
+
+def test_lines_of_json_are_read():
+    lines = LINE.format(wrong=0, alg=0.0512, bus=0.0768, placed=0)
+    lines += LINE.format(wrong=7, alg=0.0512, bus=0.0768, placed=1)
+    assert is_rccl_lines(lines) and not is_rccl_lines(ALL_REDUCE)
+    report = parse_rccl_lines(lines, "x", lambda: 4)
+    (row,) = report.rows
+    assert (report.ranks, row.collective, row.out_of_place.wrong, row.in_place.wrong) == (
+        4,
+        "all_reduce",
+        0,
+        7,
+    )
+    with pytest.raises(DataError, match="which hosts their 4 GPUs"):
+        parse_rccl_lines(lines, "x", lambda: 8)
+    with pytest.raises(DataError, match="line 3"):
+        parse_rccl_lines(lines + LINE.format(wrong="x", alg=1, bus=1, placed=0), "x", lambda: 4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""Rows of nccl-tests' tables: which cell is which, and which collective and how many ranks they fit.
+
+Blank cells shift the columns of a row, so a cell's meaning follows from arithmetic: a row is accepted where
+size / time is algbw within the printed digits. busbw / algbw is a factor of the collective and the number of
+ranks (nccl-tests, doc/PERFORMANCE.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+from exec.benchmark.runner import busbw_factor
+from probes.numbers import decimal, whole
+from synth.collective import Kind
+
+__all__ = ["MOST_RANKS", "Cells", "Factor", "TableRow", "factor_of", "kinds_of", "ranks_of", "table_row"]
+
+MOST_RANKS = 65_536
+_MOST = 1e15
+_ALONE, _DETAILED = 4, 8
+_BEGIN = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*(\s|$)")
+# (collective, reduces, has a root, is checked in place by nccl-tests), the likeliest first.
+_TESTS: tuple[tuple[Kind, bool, bool, bool], ...] = (
+    ("all_reduce", True, False, True),
+    ("reduce_scatter", True, False, True),
+    ("all_to_next", True, False, False),
+    ("all_gather", False, False, True),
+    ("all_to_all", False, False, False),
+    ("broadcast", False, True, True),
+    ("reduce", True, True, True),
+    ("gather", False, True, True),
+    ("scatter", False, True, True),
+)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One placement of a row as it was printed: microseconds, GB/s, and wrong elements ("N/A": unchecked)."""
+
+    time: str
+    algbw: str
+    busbw: str
+    wrong: str
+
+    @property
+    def checked(self) -> bool:
+        """Whether the results were compared with what is right."""
+        return self.wrong.upper() != "N/A"
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of a table; ``in_place`` is None where the row ends before it."""
+
+    size_bytes: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    out_of_place: Cells
+    in_place: Cells | None
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The range of busbw / algbw that printed digits leave."""
+
+    least: float
+    most: float
+
+    def fits(self, kind: Kind, ranks: int) -> bool:
+        """Whether a collective on so many ranks has this factor."""
+        return self.least <= busbw_factor(kind, ranks) <= self.most
+
+
+def table_row(line: str) -> TableRow | str | None:
+    """Read one line: a row, why it cannot be one though it begins like one, or None for any other line."""
+    if not _BEGIN.match(line):
+        return None
+    cells = line.split()
+    size, count = whole(cells[0][:40], 0), whole(cells[1][:40], 0)
+    if size is None or count is None:
+        return "expected a size and a count"
+    if len(cells) < 3 + _ALONE - 1:
+        return "the row is cut off"
+    for at in range(3, min(6, len(cells))):
+        if len(cells) < at + _ALONE - 1 or not _fits(size, cells[at], cells[at + 1]):
+            continue
+        between = _between(cells[3:at])
+        if between is None:
+            continue
+        rest = cells[at:]
+        # With -I each placement is followed by four columns on how its iterations differ.
+        width = _DETAILED if len(rest) >= 2 * _DETAILED else _ALONE
+        out = _cells(rest[:_ALONE])
+        if out is None:
+            return "the row is cut off"
+        return TableRow(size, count, cells[2], *between, out, _cells(rest[width : width + _ALONE]))
+    if len(cells) < 3 + 2 + _ALONE:
+        return "the row is cut off"
+    return "size / time is not its algbw"
+
+
+def _between(words: Sequence[str]) -> tuple[str, int] | None:
+    """(operator, root) of the cells between type and time; None where they are neither."""
+    redop, root = "none", -1
+    for at, word in enumerate(words):
+        number = whole(word[:20], -1)
+        if number is not None and at == len(words) - 1:
+            root = number
+        elif number is None and at == 0 and not re.match(r"[-+.0-9]", word):
+            redop = word
+        else:
+            return None
+    return redop, root
+
+
+def _cells(words: Sequence[str]) -> Cells | None:
+    """One placement; None where its words are missing or no numbers."""
+    if len(words) < _ALONE or any(decimal(word[:40], 0.0, _MOST) is None for word in words[:3]):
+        return None
+    if words[3].upper() != "N/A" and decimal(words[3][:40], 0.0, _MOST) is None:
+        return None
+    return Cells(*words[:_ALONE])
+
+
+def _fits(size_bytes: int, time: str, algbw: str) -> bool:
+    """Whether size / time is algbw, as far as the printed digits tell."""
+    time_us, rate_gbs = decimal(time[:40], 0.0, _MOST), decimal(algbw[:40], 0.0, _MOST)
+    if time_us is None or rate_gbs is None:
+        return False
+    if not size_bytes or not time_us:
+        return not rate_gbs
+    slack_us, slack_gbs = _digit(time), _digit(algbw)
+    most = size_bytes / max(time_us - slack_us, 1e-9) / 1e3
+    least = size_bytes / (time_us + slack_us) / 1e3
+    return least - slack_gbs <= rate_gbs <= most + slack_gbs
+
+
+def _digit(printed: str) -> float:
+    """What one unit of the last printed digit is worth."""
+    mantissa, _, exponent = printed.lower().partition("e")
+    scale = 10.0 ** max(-30, min(30, int(exponent))) if re.fullmatch(r"[-+]?[0-9]{1,3}", exponent) else 1.0
+    return float(10.0 ** -len(mantissa.partition(".")[2][:30])) * scale
+
+
+def factor_of(rows: Iterable[TableRow]) -> Factor | None:
+    """The factor that the rows share, from those with most digits; None where no row tells it."""
+    ranges = [
+        Factor(max(0.0, bus - bus_digit) / (alg + alg_digit), (bus + bus_digit) / (alg - alg_digit))
+        for row in rows
+        for one in (row.out_of_place, row.in_place)
+        if one is not None
+        for alg, bus in [(float(one.algbw), float(one.busbw))]
+        for alg_digit, bus_digit in [(_digit(one.algbw), _digit(one.busbw))]
+        if alg > 20 * alg_digit
+    ]
+    if not ranges:
+        return None
+    narrow = min(ranges, key=lambda one: one.most - one.least)
+    least, most = narrow.least, narrow.most
+    for one in ranges:
+        if one.least <= most and one.most >= least:
+            least, most = max(least, one.least), min(most, one.most)
+    return Factor(least, most)
+
+
+def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
+    """The collectives that the columns admit, the likeliest first; on ``ranks``, or any number of them.
+
+    nccl-tests does not check all_to_all and sendrecv in place; that tells them apart where it checked at all.
+    """
+    reduces = any(row.redop != "none" for row in rows)
+    rooted = any(row.root >= 0 for row in rows)
+    checked = [row for row in rows if row.out_of_place.checked and row.in_place is not None]
+    in_place = {row.in_place.checked for row in checked if row.in_place is not None}
+    return [
+        kind
+        for kind, adds, has_root, checks in _TESTS
+        if (adds, has_root) == (reduces, rooted)
+        and (not in_place or checks in in_place)
+        and (factor is None or (factor.fits(kind, ranks) if ranks else bool(ranks_of(kind, factor))))
+    ]
+
+
+def ranks_of(kind: Kind, factor: Factor) -> range:
+    """The numbers of ranks on which a collective has this factor; all of them where it is 1 on any."""
+    if busbw_factor(kind, 2) == busbw_factor(kind, 3):
+        return range(2, MOST_RANKS + 1) if factor.fits(kind, 2) else range(0)
+    # The factor is c (n - 1) / n, which grows with n.
+    whole_factor = 2 * busbw_factor(kind, 2)
+    least, most = (
+        min(MOST_RANKS + 1.0, whole_factor / (whole_factor - edge))
+        if edge < whole_factor
+        else MOST_RANKS + 1.0
+        for edge in (factor.least, factor.most)
+    )
+    return range(max(2, ceil(least - 1e-9)), min(MOST_RANKS, floor(most + 1e-9)) + 1)
