@@ -236,6 +236,9 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
         problems = [f"{path}: expected a number of at most 63 bits" for path in long_numbers]
         if not problems and hasattr(cls, "problems"):
             problems = [f"body.{problem}" for problem in body.problems()]
+        # Schedules under construction have none yet; what is said of a written one is in percent of a bound.
+        if not problems and not getattr(getattr(body, "outcome", None), "bounds", True):
+            problems = ["body.outcome.bounds: expected one or more"]
     except msgspec.ValidationError:
         problems = mismatches(document, cls, "body")
     if not problems:

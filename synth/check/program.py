@@ -57,6 +57,8 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
     """``judge``, with the least depth of FIFOs, and whether all ranks end with the same bits."""
     if found := shape(program):
         return Verdict(tuple(found))
+    if not program.steps and program.input_chunks:
+        return Verdict(("the program has no steps, and its file does not say what the results must be",))
     links = links_of(program)
     fits = least_depth(links)
     ran = walk(program, depth)

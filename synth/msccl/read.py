@@ -77,8 +77,8 @@ def _program(elements: Elements, found: list[str]) -> Program:
     per_loop = _number(algo, "nchunksperloop", found, int(sizes[:, :2].max(initial=0)))
     known = kind != "custom"
     wanted = _collective(kind, ranks, per_loop, _number(algo, "root", found, 0), sizes, found)
-    # Whatever the file says, no executor runs such a collective in place.
-    apart = known and wanted.keeps_apart
+    # Files without the attribute outofplace are of tools that wrote inplace of any collective.
+    apart = known and wanted.keeps_apart and "outofplace" not in algo
     protocol = _PROTOCOLS.get(algo.get("proto", "Simple").lower())
     if protocol is None:
         found.append(f"proto: expected Simple, LL or LL128, found {algo['proto']!r}")

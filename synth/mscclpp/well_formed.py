@@ -263,14 +263,22 @@ def _operand(plan: Plan, gpu: Gpu, block: Threadblock, operand: Operand, letter:
             return "expected a remote buffer"
         if operand.remote >= len(ids):
             return f"remote buffer {operand.remote}, the threadblock has {len(ids)} over {kind}"
-        remote = gpu.remote_buffers[ids[operand.remote]]
+        number = ids[operand.remote]
+        if number >= len(gpu.remote_buffers):
+            return f"remote buffer {number}, the rank has {len(gpu.remote_buffers)}"
+        remote = gpu.remote_buffers[number]
+        if remote.rank >= len(plan.gpus):
+            return f"remote buffer {number} is of rank {remote.rank}, the plan has {len(plan.gpus)} ranks"
         buffer, owner = remote.buffer, plan.gpus[remote.rank]
     else:
         if operand.switch < 0:
             return "expected a switch channel"
         if operand.switch >= len(block.switch):
             return f"switch channel {operand.switch}, the threadblock has {len(block.switch)}"
-        buffer, owner = gpu.switch[block.switch[operand.switch]].buffer, gpu
+        number = block.switch[operand.switch]
+        if number >= len(gpu.switch):
+            return f"switch channel {number}, the rank has {len(gpu.switch)}"
+        buffer, owner = gpu.switch[number].buffer, gpu
     if letter in "LR" and buffer != "s":
         return f"packets lie in scratch, found {buffer}"
     end = operand.index + operand.size

@@ -22,6 +22,7 @@ import numpy as np
 
 from probes.columns import Floats, Indices, Ints, floats, ints, offsets, spans
 from probes.errors import UsageError
+from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links
 
@@ -199,6 +200,8 @@ class SymmetricNetwork:
         found = []
         if not self.sizes or min(self.sizes) < 1 or self.ranks < 2:
             return ["sizes: expected numbers ≥ 1 that multiply to 2 or more"]
+        if self.ranks > MOST_RANKS:
+            return [f"sizes: expected at most {MOST_RANKS} ranks, found {self.ranks}"]
         if list(self.axes) != sorted({axis for axis in self.axes if 0 <= axis < len(self.sizes)}):
             return [f"axes: expected rising numbers from 0 to {len(self.sizes) - 1}"]
         if self.ranks_per_host < 1:

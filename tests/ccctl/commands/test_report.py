@@ -90,3 +90,13 @@ def test_what_cannot_be_is_told(arguments, status, said, run_ccctl):
     done = run_ccctl("report", *arguments)
     assert done.returncode == status
     assert said in done.stderr
+
+
+def test_a_schedule_without_bounds_is_refused_with_its_path(run_ccctl, samples, tmp_path):
+    codec.write(str(tmp_path / "s.json"), "schedule", samples["schedule"])
+    content = json.loads((tmp_path / "s.json").read_text())
+    content["body"]["outcome"]["bounds"] = []
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    done = run_ccctl("report", "s.json", "-o", "r.html")
+    assert "Traceback" not in done.stderr
+    assert "body.outcome.bounds: expected one or more" in (tmp_path / "r.html").read_text()

@@ -281,3 +281,22 @@ def test_a_name_that_no_xml_may_hold_is_written_without_what_is_forbidden(sample
 def test_the_largest_limit_of_a_size_is_read_again(samples, most):
     text = write_xml(replace(samples["program"], min_bytes=(1 << 63) - 1, max_bytes=most))
     assert read_xml(text, "large").min_bytes == (1 << 63) - 1
+
+
+def test_a_file_that_says_in_place_of_what_cannot_run_so_is_refused():
+    claimed = PAIR.replace('coll="broadcast"', 'coll="alltoall"')
+    claimed = claimed.replace('nchunksperloop="1"', 'nchunksperloop="2"')
+        'nchunksperloop="1"', 'nchunksperloop="2"'
+    )
+    claimed = claimed.replace('inplace="0"', 'inplace="1" outofplace="0"')
+    with pytest.raises(DataError, match="all_to_all cannot run in place"):
+        read_xml(claimed.encode(), "claimed")
+
+
+def test_a_program_without_steps_proves_nothing():
+    empty = (
+        '<algo name="x" coll="custom" inplace="0"><gpu id="0" i_chunks="0" o_chunks="0" s_chunks="0"/>'
+        '<gpu id="1" i_chunks="0" o_chunks="0" s_chunks="0"/></algo>'
+    )
+    (finding,) = judge(read_xml(empty.encode(), "empty"))
+    assert "no steps" in finding

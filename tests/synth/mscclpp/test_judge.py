@@ -185,3 +185,11 @@ def test_a_pipeline_repeats_its_operations():
     assert findings(document) == []
     operations(document)[3]["iter_context"]["num_chunks"] = 2
     assert "its operands have 1 chunks, the pipeline runs over 2" in findings(document)[0]
+
+
+@pytest.mark.parametrize("rank", [2, 128])
+def test_a_remote_buffer_of_a_rank_that_is_not_there_is_named(rank):
+    document = pair_plan()
+    document["gpus"][0]["remote_buffers"][0]["rank"] = rank
+    found = judge_plan(read_plan(document, "plan.json"))
+    assert any(f"is of rank {rank}, the plan has 2 ranks" in finding for finding in found)

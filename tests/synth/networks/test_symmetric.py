@@ -141,3 +141,9 @@ def test_translations_are_a_group() -> None:
 def test_what_is_no_network_is_refused(wrong: dict[str, object], says: str) -> None:
     found = replace(folded("torus:4x3"), **wrong)  # type: ignore[arg-type] # a case of the table
     assert any(says in problem for problem in found.problems())
+
+
+@pytest.mark.parametrize("size", [1 << 17, 10**9, 2**31, 2**62])
+def test_more_ranks_than_fit_are_refused_before_they_are_made(size: int) -> None:
+    large = replace(symmetric_family("switch:6"), sizes=(size,))
+    assert large.problems() == [f"sizes: expected at most 65536 ranks, found {size}"]
