@@ -286,8 +286,6 @@ def test_the_largest_limit_of_a_size_is_read_again(samples, most):
 def test_a_file_that_says_in_place_of_what_cannot_run_so_is_refused():
     claimed = PAIR.replace('coll="broadcast"', 'coll="alltoall"')
     claimed = claimed.replace('nchunksperloop="1"', 'nchunksperloop="2"')
-        'nchunksperloop="1"', 'nchunksperloop="2"'
-    )
     claimed = claimed.replace('inplace="0"', 'inplace="1" outofplace="0"')
     with pytest.raises(DataError, match="all_to_all cannot run in place"):
         read_xml(claimed.encode(), "claimed")
