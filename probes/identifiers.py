@@ -9,6 +9,7 @@ __all__ = [
     "cpu_list",
     "cpu_mask",
     "cpu_numbers",
+    "first_number",
     "is_cpu_list",
     "is_hidden",
     "nccl_guid",
@@ -65,6 +66,13 @@ def cpu_numbers(listed: str) -> list[int]:
     """The CPU numbers of the kernel's list form: "0-2,5" is 0, 1, 2, 5."""
     runs = [part.partition("-") for part in listed.split(",") if part]
     return [cpu for first, _, last in runs for cpu in range(int(first), int(last or first) + 1)]
+
+
+def first_number(listed: str) -> int | None:
+    """The lowest number of a list in the kernel's form; None for an empty list and for any other text."""
+    if not listed or not is_cpu_list(listed):
+        return None
+    return min(int(part.partition("-")[0]) for part in listed.split(","))
 
 
 def cpu_mask(listed: str) -> str:

@@ -15,7 +15,7 @@ from probes.wording import plural
 
 __all__ = ["complete"]
 
-_TABLE = "table"
+_TABLE, _ASSUMED = "table", "assumed"
 _Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
 
 
@@ -28,7 +28,7 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
         host = _with_only_node(before)
         host = replace(host, gpus=_gpus(host), nics=tuple(sorted(host.nics, key=_order)))
         host = replace(host, fabric=tuple(_with_speed(link, host, tables) for link in host.fabric))
-        findings += _doubts(host, tables)
+        findings += [*_doubts(host, tables), *_assumed_speeds(host)]
         notes += [*_kept_away(host), *_partitioned(host)]
         hosts.append(replace(host, nics=tuple(_plausible(nic, tables) for nic in host.nics)))
     return Topology(tuple(hosts), tuple(findings), tuple(notes))
@@ -99,7 +99,7 @@ def _with_speed(link: FabricLink, host: Host, tables: Bandwidths) -> FabricLink:
     if link.kind == "c2c" or link.gbs is not None or link.state == "down":
         return link
     generation = tables.fabric(link.kind, gpu.arch if gpu else "", link.version)
-    methods = {**link.method_of, "gbs": _TABLE}
+    methods = {**link.method_of, "gbs": _TABLE if generation.wire_gbs else _ASSUMED}
     if generation.version and not link.version:
         return replace(
             link, gbs=generation.gbs, version=generation.version, method_of={**methods, "version": _TABLE}
@@ -155,6 +155,19 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
         if total > most:
             text = f"{total} {own[0].kind} links, of {most} that such a GPU can have"
             yield Finding("too-many-links", f"{host.name}/{gpu.bus_id}", text)
+
+
+def _assumed_speeds(host: Host) -> Iterator[Finding]:
+    """Links whose speed neither a source nor the tables tell."""
+    for kind, name, source in (
+        ("nvlink", "an NVLink", "add what nvidia-smi nvlink -s prints"),
+        ("xgmi", "an xGMI link", "add the topology that RCCL writes to the file of NCCL_TOPO_DUMP_FILE"),
+    ):
+        links = [link for link in host.fabric if link.kind == kind and link.method_of.get("gbs") == _ASSUMED]
+        if links:
+            gpus = plural(len({link.source for link in links}), "GPU")
+            text = f"no source tells the speed of {name} of its {gpus}: {links[0].gbs:g} GB/s is assumed"
+            yield Finding("assumed-speed", host.name, f"{text}; {source}")
 
 
 def _links_down(host: Host) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from probes.numbers import whole
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected
 from probes.paths.path_type import PathType
@@ -34,7 +35,8 @@ _ABILITIES = {
     "p2p_nvlink": "reach each other over NVLink",
 }
 _NAMES = {"nvlink": "NVLink", "xgmi": "xGMI link", "c2c": "C2C link"}
-_NO_NVLINK = ("sm_89", "sm_120", "sm_121")
+_OLDEST_WITH_NVLINK = 60
+_NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "sm_121")
 
 
 def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Bandwidths) -> list[str]:
@@ -54,7 +56,8 @@ def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Band
 
 def nvlink_of(gpu: Gpu) -> str:
     """ "none", "bridge" or "board": how GPUs of this model come to NVLink; "" where that is not known."""
-    if gpu.arch in _NO_NVLINK:
+    number = whole(gpu.arch.removeprefix("sm_"))
+    if gpu.arch in _NO_NVLINK or (number is not None and number < _OLDEST_WITH_NVLINK):
         return "none"
     kinds = (kind for kind, patterns in _models().items() if any(one.search(gpu.name) for one in patterns))
     return next(kinds, "")
@@ -164,11 +167,18 @@ def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterato
             yield f"they share no PCIe switch: {', '.join(above)}"
     numas = [numa_of(device, devices) for device in (a, b)]
     if path == "SYS":
-        where = f"{label(a)} is on NUMA node {numas[0]}, {label(b)} on {numas[1]}"
-        yield f"{where}: traffic crosses the link between CPUs"
+        known = [
+            f"{label(device)} is on NUMA node {numa}"
+            for device, numa in zip((a, b), numas, strict=True)
+            if numa is not None
+        ]
+        where = f"{', '.join(known)}: " if known else ""
+        yield f"{where}traffic crosses the link between CPUs"
     for device, numa in zip((a, b), numas, strict=True):
         if path == "?" and numa is None:
-            yield f"of {label(device)} no source tells the NUMA node, nor a bridge above it that both share"
+            yield f"no source tells the NUMA node of {label(device)}, nor a bridge above it that both share"
+        elif path == "SYS" and numa is None:
+            yield f"no source tells the NUMA node of {label(device)}"
 
 
 def _of_links(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:

@@ -14,7 +14,8 @@ from itertools import combinations
 from pathlib import PurePath
 
 from probes.errors import DataError
-from probes.numbers import whole
+from probes.identifiers import first_number, is_cpu_list
+from probes.smi.nvlink_status import LinkStatus, link_statuses
 from probes.smi.text import CPUS, NODE, Grid, decoded, grids
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, Topology
 
@@ -22,7 +23,6 @@ __all__ = ["METHOD", "read"]
 
 METHOD = "smi"
 _MOST_LINKS = 18
-_CPU_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,4096}")
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
 _HINT = "ccctl reads NCCL's topology XML, hwloc's XML, and what nvidia-smi topo -m and -p2p print."
 
@@ -47,15 +47,20 @@ def read(content: bytes, source: str) -> Topology:
     """
     if not content.strip():
         raise DataError(source, ["the file is empty"], hint=_HINT)
-    found, legend = grids(decoded(content), source)
+    text = decoded(content)
+    found, legend = grids(text, source)
     if not found:
-        text = "expected XML of NCCL or hwloc, or a matrix of nvidia-smi, found neither"
-        if _ROW.search(decoded(content)):
-            text = "expected the line that names the columns (GPU0 GPU1 …) above the rows, found rows alone"
-        raise DataError(source, [text], hint=_HINT)
+        problem = "expected XML of NCCL or hwloc, or a matrix of nvidia-smi, found neither"
+        if _ROW.search(text):
+            problem = (
+                "expected the line that names the columns (GPU0 GPU1 …) above the rows, found rows alone"
+            )
+        raise DataError(source, [problem], hint=_HINT)
     stem, pairs = PurePath(source).stem, _machines(found)
     names = [stem if len(pairs) == 1 else f"{stem}-{number}" for number in range(len(pairs))]
-    readings = [_host(name, pair, legend) for name, pair in zip(names, pairs, strict=True)]
+    # Which of several machines a list of links is of, the text does not say.
+    statuses = link_statuses(text) if len(pairs) == 1 else {}
+    readings = [_host(name, pair, legend, statuses) for name, pair in zip(names, pairs, strict=True)]
     notes = [
         f"{name}: {note}"
         for name, pair in zip(names, pairs, strict=True)
@@ -85,9 +90,9 @@ def _gpus(grid: Grid) -> list[str]:
     return [device for device in grid.devices if device.startswith("GPU")]
 
 
-def _host(name: str, pair: _Pair, legend: Mapping[str, str]) -> Host:
+def _host(name: str, pair: _Pair, legend: Mapping[str, str], statuses: Mapping[int, LinkStatus]) -> Host:
     first = pair.grids[0]
-    gpus = tuple(_gpu(device, first, pair.p2p) for device in _gpus(first))
+    gpus = tuple(_gpu(device, first, pair.p2p, statuses) for device in _gpus(first))
     nics = [_key(device, legend) for device in first.devices if not device.startswith("GPU")]
     return Host(
         name=name,
@@ -97,7 +102,7 @@ def _host(name: str, pair: _Pair, legend: Mapping[str, str]) -> Host:
         nics=tuple(
             Nic(nic, METHOD, physical=True, rdma_device="" if nic.startswith("NIC") else nic) for nic in nics
         ),
-        fabric=tuple(_links(pair.paths)) if pair.paths else (),
+        fabric=tuple(_links(pair.paths, statuses)) if pair.paths else (),
         matrices=tuple(_matrix(grid, legend) for grid in pair.grids),
     )
 
@@ -115,7 +120,7 @@ def _matrix(grid: Grid, legend: Mapping[str, str]) -> Matrix:
     return Matrix("p2p" if grid.is_p2p else "path", devices, cells, METHOD)
 
 
-def _gpu(device: str, grid: Grid, p2p: Grid | None) -> Gpu:
+def _gpu(device: str, grid: Grid, p2p: Grid | None, statuses: Mapping[int, LinkStatus]) -> Gpu:
     said = grid.further.get(device, {})
     cpus, node = said.get(CPUS, ""), said.get(NODE, "")
     peers: tuple[str, ...] = ()
@@ -123,13 +128,18 @@ def _gpu(device: str, grid: Grid, p2p: Grid | None) -> Gpu:
         peers = tuple(
             other.lower() for other, word in zip(p2p.devices, p2p.rows[device], strict=True) if word == "OK"
         )
+    index = int(device.removeprefix("GPU"))
+    status = statuses.get(index, LinkStatus("", "", None))
     return Gpu(
         bus_id=device.lower(),
         method=METHOD,
-        index=int(device.removeprefix("GPU")),
+        index=index,
         vendor="nvidia",
-        cpus=cpus if _CPU_LIST.fullmatch(cpus) else "",
-        numa=whole(node, 0, 1 << 16),
+        name=status.name,
+        uuid=status.uuid,
+        cpus=cpus if is_cpu_list(cpus) else "",
+        # Grace lists its own node first, then the nodes of the GPUs' memory.
+        numa=first_number(node),
         peers=peers,
     )
 
@@ -140,14 +150,16 @@ def _nodes(gpus: Iterable[Gpu]) -> Iterator[NumaNode]:
     yield from (NumaNode(index, METHOD, cpus=nodes[index]) for index in sorted(nodes))
 
 
-def _links(grid: Grid) -> Iterator[FabricLink]:
+def _links(grid: Grid, statuses: Mapping[int, LinkStatus]) -> Iterator[FabricLink]:
     for device in _gpus(grid):
         counts = {
             other.lower(): int(word[2:])
             for other, word in zip(grid.devices, grid.rows[device], strict=True)
             if word.startswith("NV")
         }
-        first = FabricLink(device.lower(), "nvswitch", "switch", "nvlink", 1, METHOD, state="up")
+        status = statuses.get(int(device.removeprefix("GPU")))
+        gbs = status.gbs if status else None
+        first = FabricLink(device.lower(), "nvswitch", "switch", "nvlink", 1, METHOD, gbs=gbs, state="up")
         if sum(counts.values()) > _MOST_LINKS:
             yield replace(first, count=max(counts.values()))
         else:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from probes.detection import merge
 from probes.errors import DataError
+from probes.paths.bandwidth import load
 from probes.paths.path_type import Paths
+from probes.paths.reasons import reasons
 from probes.smi import matrix as smi
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies/smi"
@@ -64,7 +66,7 @@ def test_a_real_file_gives_its_gpus_nics_links_and_nodes(name):
     counted = (len(host.gpus), len(host.physical_nics), host.fabric_links(), len(host.numa))
     assert counted == EXPECTED[name]
     assert found.problems() == []
-    assert found.findings == ()
+    assert {finding.what for finding in found.findings} == ({"assumed-speed"} if host.fabric else set())
     assert {record.method for record in (*host.gpus, *host.nics, *host.fabric)} == {"smi"}
 
 
@@ -110,7 +112,8 @@ def test_a_recent_drivers_matrix_with_escapes_legend_and_three_columns():
     assert [(gpu.index, gpu.numa) for gpu in host.gpus] == [(0, 0), (1, 1)]
     assert (between(host, "GPU0", "mlx5_3"), between(host, "GPU1", "mlx5_0")) == ("PIX", "PXB")
     assert host.fabric_links() == 4
-    assert found.notes == found.findings == ()
+    assert found.notes == ()
+    assert [finding.what for finding in found.findings] == ["assumed-speed"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_p2p_words_are_kept_and_ok_is_a_peer():
 
 
 def test_both_matrices_of_one_machine_are_one_host_and_two_of_a_kind_two():
-    paths, p2p = matrix([["X", "NV2"], ["NV2", "X"]]), matrix([["X", "OK"], ["OK", "X"]])
+    paths, p2p = matrix([["X", "NV2"], ["NV2", "X"]]), matrix([["X", "CNS"], ["CNS", "X"]])
     host = host_of(paths + "\n" + p2p)
     assert ([m.what for m in host.matrices], host.gpus[0].peers) == (["path", "p2p"], ("gpu1",))
     assert [h.name for h in read(paths + paths).hosts] == ["box-0", "box-1"]
@@ -191,7 +194,7 @@ def test_rows_of_nics_may_be_missing_at_the_end_and_rows_of_gpus_not():
         assert (between(host, "GPU0", "NIC0"), between(host, "GPU1", "NIC1")) == ("PIX", "PXB")
         assert between(host, "NIC0", "NIC1") == ("SYS" if len(rest and rest[0]) > 9 else "?")
         assert any("missing" in note for note in found.notes)
-        assert found.findings == ()
+        assert {finding.what for finding in found.findings} == {"assumed-speed"}
     for rest in (lines[:2], [lines[0], *lines[2:5]], [*lines[:3], lines[4]]):
         with pytest.raises(DataError, match="found none for"):
             read("\n".join(rest))
@@ -335,3 +338,63 @@ def test_any_text_is_read_whole_or_refused(text):
 def test_the_number_of_a_device_is_short_and_in_ascii(name):
     with pytest.raises(DataError):
         smi.read(f"\t{name}\tCPU Affinity\n{name}\t X \t0-99999999999\n".encode(), "x")
+
+
+GRACE = (
+    "GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\n"
+    "GPU0 X NV18 0-71 0,2-9 2\n"
+    "GPU1 NV18 X 72-143 1,10-17 10\n"
+)
+
+
+def test_a_list_of_numa_nodes_places_the_gpu_on_the_lowest():
+    host = host_of(GRACE)
+    assert [gpu.numa for gpu in host.gpus] == [0, 1]
+    assert [(node.index, node.cpus) for node in host.numa] == [(0, "0-71"), (1, "72-143")]
+
+
+@pytest.mark.parametrize("listed", ["0-3,8,16-19", "8,0-3", "0"])
+def test_every_list_of_the_kernels_form_is_read(listed):
+    text = f"GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X SYS {listed} {listed}\nGPU1 SYS X 4-7 1\n"
+    host = host_of(text)
+    assert (host.gpus[0].numa, host.gpus[0].cpus) == (0, listed)
+
+
+def test_a_path_between_devices_of_unknown_nodes_names_no_node():
+    text = "GPU0 NIC0 CPU Affinity NUMA Affinity\nGPU0 X SYS 0-3 0\nNIC0 SYS X\n"
+    host = host_of(text)
+    said = reasons(host, host.gpus[0], host.nics[0], "SYS", load())
+    assert not any("None" in sentence for sentence in said)
+    assert "no source tells the NUMA node of NIC0" in said
+
+
+LINKS = (
+    "GPU 0: NVIDIA Thing (UUID: GPU-0a)\n\t Link 0: 14.062 GB/s\n\t Link 1: 14.062 GB/s\n"
+    "GPU 1: NVIDIA Thing (UUID: GPU-1b)\n\t Link 0: 14.062 GB/s\n\t Link 1: <inactive>\n"
+)
+
+
+@pytest.mark.parametrize("text", [LINKS + matrix([["X", "NV2"], ["NV2", "X"]]), None])
+def test_the_speed_of_links_is_what_nvlink_status_prints(text):
+    found = read(text or matrix([["X", "NV2"], ["NV2", "X"]]) + LINKS.replace("\n", "\r\n"))
+    (host,) = found.hosts
+    assert [link.gbs for link in host.fabric] == [14.062, 14.062]
+    assert [(gpu.name, gpu.uuid) for gpu in host.gpus] == [
+        ("NVIDIA Thing", "GPU-0a"),
+        ("NVIDIA Thing", "GPU-1b"),
+    ]
+    assert found.findings == ()
+
+
+def test_a_speed_that_nobody_tells_is_called_assumed():
+    found = read(matrix([["X", "NV2"], ["NV2", "X"]]))
+    assert {link.method_of["gbs"] for link in found.hosts[0].fabric} == {"assumed"}
+    (finding,) = found.findings
+    assert finding.what == "assumed-speed"
+    assert "20 GB/s is assumed; add what nvidia-smi nvlink -s prints" in finding.text
+
+
+def test_a_matrix_of_paths_without_nvlinks_says_that_there_are_none():
+    assert read(matrix([["X", "NODE"], ["NODE", "X"]])).findings == ()
+    (finding,) = read(matrix([["X", "CNS"], ["CNS", "X"]])).findings
+    assert finding.what == "nvlinks-unknown"
