@@ -191,7 +191,7 @@ Hostfile = Annotated[
     typer.Option(
         "--hostfile",
         metavar="FILE",
-        help="Hosts, one a line: name, name:4 or name slots=4.",
+        help="Hosts, one a line: name, name:4, name slots=4 or name 4; slots of one host add up.",
         rich_help_panel=RANKS,
     ),
 ]

@@ -1,11 +1,13 @@
-"""Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or a hostfile of mpirun's kind.
+"""Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or the hostfile of a launcher.
 
 A name may hold several brackets (``a[1-3,7]-b[0-1]`` is eight hosts, the last bracket turning
-fastest); a width given by leading zeros is kept. The slots of a host follow a colon, one if absent.
+fastest); a width given by leading zeros is kept. The slots of a host follow a colon or Slurm's ``*``, one if
+absent. Hosts are names or IPv4 addresses: ``mpirun`` reads the colons of an IPv6 address as slots.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Iterator
@@ -23,7 +25,11 @@ _MOST_LETTERS = 253
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_MOST_LETTERS - 1}}}")
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _COUNT = re.compile(r"[0-9]{1,9}")
-_SLOTS = re.compile(r"(?:slots|max_slots|max-slots)=([0-9]{1,9})")
+# What Open MPI, Torque and LAM call the slots of a host, and at most how many it may have.
+_SLOTS = re.compile(r"(slots|count|cpus?|np|max[_-]slots|slots[_-]max)=([0-9]{1,9})")
+_EQUALS = re.compile(r"\s*=\s*")
+_SIGN = re.compile("[:*]")
+_LINES = "Each line reads: name, name:4, name slots=4 or name 4."
 # More digits than a range takes are letters.
 _DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
 # The letters of a name, and for each place between them the numbers that stand there.
@@ -52,10 +58,11 @@ def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots,
     found: list[HostSlots] = []
     total = 0
     for part in _split(text):
-        names, colon, count = part.strip().partition(":")
-        if colon and not (_COUNT.fullmatch(count) and int(count) > 0):
+        _refuse_addresses(part.strip())
+        names, sign, count = _parted(part.strip())
+        if sign and not (_COUNT.fullmatch(count) and int(count) > 0):
             raise UsageError(
-                f"expected a positive number of slots after {quoted(names)}:, found {quoted(count)}"
+                f"expected a positive number of slots after {quoted(names)}{sign}, found {quoted(count)}"
             )
         entries = [HostSlots(name, int(count or slots)) for name in expand(names, most)]
         found += entries
@@ -63,6 +70,12 @@ def parse(text: str, most: int = MOST_RANKS, slots: int = 1) -> tuple[HostSlots,
         if total > most:
             raise UsageError(f"expected at most {most} slots in all, found {quoted(text)}")
     return _merged(found)
+
+
+def _parted(part: str) -> tuple[str, str, str]:
+    """The names of a part, the sign after them ("" where there is none) and what says their slots."""
+    sign = _SIGN.search(part)
+    return (part[: sign.start()], sign[0], part[sign.end() :]) if sign else (part, "", "")
 
 
 def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
@@ -102,13 +115,17 @@ def fold(names: Iterable[str]) -> str:
 
 
 def read_hostfile(path: str) -> tuple[HostSlots, ...]:
-    """The hosts of a file with one a line: ``name``, ``name slots=4`` or ``name:4``; # starts a comment."""
+    """The hosts of a file with one a line, as Open MPI, MPICH, Slurm, Torque and LSF write them.
+
+    ``name``, ``name:4``, ``name slots=4 max-slots=8``, ``name np=4``, ``name 4``; ``#`` starts a comment.
+    A host on several lines has the slots of them all. Raises DataError with every line that is none of these.
+    """
     lines = read_text(path).splitlines()
     found: list[HostSlots] = []
     problems: list[str] = []
     slots = 0
     for number, line in enumerate(lines, start=1):
-        content = line.partition("#")[0].split()
+        content = _EQUALS.sub("=", line.partition("#")[0]).split()
         if not content:
             continue
         try:
@@ -124,19 +141,53 @@ def read_hostfile(path: str) -> tuple[HostSlots, ...]:
     if not found and not problems:
         problems.append("expected one host a line, found none")
     if problems:
-        raise DataError(path, problems, hint="Each line reads: name, name:4 or name slots=4.")
+        raise DataError(path, problems, hint=_LINES)
     return _merged(found)
 
 
 def _hostfile_line(words: list[str]) -> tuple[HostSlots, ...]:
     entries = parse(words[0])
+    counts, limits = _counts(words)
+    if _SIGN.search(words[0]):
+        counts.append(entries[0].slots)
+    if len(set(counts)) > 1:
+        raise UsageError(f"{quoted(words[0])} has {' and '.join(map(str, counts))} slots: say one of them")
+    slots = min([*counts, *limits], default=1)
+    if counts and slots < counts[0]:
+        raise UsageError(f"{quoted(words[0])} has {counts[0]} slots, and at most {slots}")
+    return tuple(HostSlots(entry.host, slots) for entry in entries)
+
+
+def _counts(words: list[str]) -> tuple[list[int], list[int]]:
+    """(slots, most slots) that the words after the name of a host give it."""
+    counts: list[int] = []
+    limits: list[int] = []
     for word in words[1:]:
-        slots = _SLOTS.fullmatch(word)
-        if slots is None or int(slots[1]) < 1:
+        named = _SLOTS.fullmatch(word)
+        alone = _COUNT.fullmatch(word) if len(words) == 2 else None
+        count = int(named[2] if named else alone[0] if alone else 0)
+        if count < 1:
             raise UsageError(f"expected slots=N after {quoted(words[0])}, found {quoted(word)}")
-        if word.startswith("slots"):
-            entries = tuple(HostSlots(entry.host, int(slots[1])) for entry in entries)
-    return entries
+        (limits if named and "max" in named[1] else counts).append(count)
+    return counts, limits
+
+
+def _refuse_addresses(part: str) -> None:
+    """Raise UsageError for an IPv6 address and for a user's name, each with what to write instead."""
+    inside = part[1:].partition("]")[0] if part.startswith("[") else part
+    try:
+        ipaddress.IPv6Address(inside)
+    except ValueError:
+        if "@" in part:
+            raise UsageError(
+                f"expected a host alone, found {quoted(part)}",
+                hint="Name the user of a host in ~/.ssh/config: Host gpu*, User name.",
+            ) from None
+        return
+    raise UsageError(
+        f"expected the name of a host, found the IPv6 address {quoted(inside)}",
+        hint="Give the address a name in /etc/hosts or the DNS, and write that.",
+    )
 
 
 def _split(text: str) -> Iterator[str]:
@@ -179,6 +230,10 @@ def _span_names(inside: str, pattern: str, most: int) -> list[str]:
         first, last = span[1], span[2] or span[1]
         if int(last) < int(first):
             raise UsageError(f"the range {part} of {quoted(pattern)} runs backwards")
+        if last.startswith("0") and len(last) > len(first):
+            raise UsageError(
+                f"the ends of the range {part} of {quoted(pattern)} have {len(first)} and {len(last)} digits"
+            )
         if len(names) + int(last) - int(first) >= most:
             raise _too_many(pattern, most)
         width = len(first) if first.startswith("0") else 0

@@ -18,6 +18,7 @@ from probes.errors import DataError, MissingInputError, UsageError
         ("n[098-101]", {"n098": 1, "n099": 1, "n100": 1, "n101": 1}),
         ("a, b:2", {"a": 1, "b": 2}),
         ("a,b,a:2", {"a": 3, "b": 1}),
+        ("gpu[1-2]*4", {"gpu1": 4, "gpu2": 4}),
         ("10.77.0.1:2", {"10.77.0.1": 2}),
         ("rack1.[1-2].example.org", {"rack1.1.example.org": 1, "rack1.2.example.org": 1}),
     ],
@@ -62,6 +63,17 @@ def test_a_node_set_stands_for_its_hosts(text, hosts):
         ("a" * 254, "up to 253 letters"),
         ("a" + "[1-2]" * 16 + "[1]" * 10000, "up to 253 letters"),
         ("a\x1b[2J", "without its ]"),
+        ("n[1-010]", "1 and 3 digits"),
+        ("n[0-007]", "1 and 3 digits"),
+        ("a*0", "positive number of slots after 'a'*"),
+        ("me@gpu1", "expected a host alone, found 'me@gpu1'"),
+        ("me@gpu1:4", "expected a host alone"),
+        ("2001:db8::5", "found the IPv6 address '2001:db8::5'"),
+        ("::1", "found the IPv6 address '::1'"),
+        ("[fe80::1]:4", "found the IPv6 address 'fe80::1'"),
+        ("gpu1,[2001:db8::5]", "found the IPv6 address '2001:db8::5'"),
+        ("fe80::1%eth0", "found the IPv6 address 'fe80::1%eth0'"),
+        ("[fe80::1%eth0]:2", "found the IPv6 address 'fe80::1%eth0'"),
     ],
 )
 def test_a_node_set_that_cannot_be_read_is_refused(text, said):
@@ -92,12 +104,47 @@ def test_a_range_counts_up_with_its_width(first, more, zeros):
         ("# ours\n\na:2  # two\n b slots=3 max_slots=8\n", [HostSlots("a", 2), HostSlots("b", 3)]),
         ("gpu[01-02] slots=8", [HostSlots("gpu01", 8), HostSlots("gpu02", 8)]),
         ("a\na\n", [HostSlots("a", 2)]),
+        ("a slots=2\nb\na slots=3\n", [HostSlots("a", 5), HostSlots("b", 1)]),
+        (
+            "a max-slots=4\nb max_slots=2\nc slots_max=3",
+            [HostSlots(*x) for x in (("a", 4), ("b", 2), ("c", 3))],
+        ),
+        ("a slots = 4 max_slots = 8\n", [HostSlots("a", 4)]),
+        ("a cpu=2\nb np=3\nc count=4\n", [HostSlots(*x) for x in (("a", 2), ("b", 3), ("c", 4))]),
+        ("a 4\nb*2\n", [HostSlots("a", 4), HostSlots("b", 2)]),
+        ("a:4 slots=4\n", [HostSlots("a", 4)]),
+        ("\ufeffa:4 \r\n\r\nb slots=2\t\r\n", [HostSlots("a", 4), HostSlots("b", 2)]),
     ],
 )
 def test_a_hostfile_names_hosts_line_by_line(tmp_path, content, hosts):
     path = tmp_path / "hosts"
     path.write_text(content)
     assert list(read_hostfile(str(path))) == hosts
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a slots=0", "found 'slots=0'"),
+        ("a slots=-2", "found 'slots=-2'"),
+        ("a max-slots=0", "found 'max-slots=0'"),
+        ("a 0", "found '0'"),
+        ("a:4 slots=2", "2 and 4 slots"),
+        ("a slots=4 slots=2", "4 and 2 slots"),
+        ("a slots=4 max-slots=2", "has 4 slots, and at most 2"),
+        ("a b", "expected slots=N after 'a', found 'b'"),
+        ("a 4 all.q@a", "found '4'"),
+        ("root@a slots=4", "expected a host alone"),
+        ("[fe80::1]:4", "IPv6 address"),
+        ("2001:db8::5 slots=4", "IPv6 address"),
+    ],
+)
+def test_a_line_of_a_hostfile_that_says_no_number_of_slots_is_refused(tmp_path, line, said):
+    path = tmp_path / "hosts"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError) as caught:
+        read_hostfile(str(path))
+    assert said in caught.value.problems[0]
 
 
 def test_every_wrong_line_of_a_hostfile_is_told(tmp_path):

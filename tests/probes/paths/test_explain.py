@@ -231,7 +231,7 @@ def test_one_name_with_its_host_is_enough_for_both():
         ("NVIDIA GeForce RTX 3090", "sm_86", "bridge"), ("Tesla V100-PCIE-16GB", "sm_70", "none"),
         ("Tesla V100-SXM2-16GB", "sm_70", "board"), ("NVIDIA A40", "sm_86", "bridge"),
         ("B200", "sm_100", "board"), ("Tesla K40m", "", "none"), ("Tesla M2070", "sm_20", "none"),
-        ("NVIDIA RTX A4000", "", "none"), ("NVIDIA RTX A4500", "", "bridge"), ("NVIDIA RTX A6000", "", "bridge"),
+        ("NVIDIA RTX A4000", "", "none"), ("RTX A4500", "", "bridge"), ("RTX A6000", "", "bridge"),
         ("Quadro RTX 4000", "", "none"), ("Quadro RTX 8000", "", "bridge"), ("NVIDIA GB10", "", "none"),
         ("NVIDIA GeForce RTX 2070 SUPER", "", "bridge"), ("NVIDIA H100 80GB HBM3", "", "board"),
         ("GeForce RTX 5090", "sm_120", "none"), ("NVIDIA GH200 480GB", "sm_90", "board"), ("", "", ""),

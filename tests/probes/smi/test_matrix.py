@@ -161,7 +161,7 @@ def test_p2p_words_are_kept_and_ok_is_a_peer():
 
 
 def test_both_matrices_of_one_machine_are_one_host_and_two_of_a_kind_two():
-    paths, p2p = matrix([["X", "NV2"], ["NV2", "X"]]), matrix([["X", "CNS"], ["CNS", "X"]])
+    paths, p2p = matrix([["X", "NV2"], ["NV2", "X"]]), matrix([["X", "OK"], ["OK", "X"]])
     host = host_of(paths + "\n" + p2p)
     assert ([m.what for m in host.matrices], host.gpus[0].peers) == (["path", "p2p"], ("gpu1",))
     assert [h.name for h in read(paths + paths).hosts] == ["box-0", "box-1"]
