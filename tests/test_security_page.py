@@ -13,7 +13,7 @@ def sentences():
     """The items of the page's lists, and the rows of its table."""
     found = []
     for line in PAGE.read_text().splitlines():
-        if line.startswith("- ") or re.match(r"\| (?!what \|)", line):
+        if line.startswith("- ") or re.match(r"\| (?!what )", line):
             found.append(line)
         elif line.startswith("  "):
             found[-1] += line

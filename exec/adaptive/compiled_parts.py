@@ -11,13 +11,13 @@ rank compiled what that takes. `LateContexts` follows which versions have.
 from __future__ import annotations
 
 import itertools
-import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from exec.adaptive.messages import JOINABLE, Request
+from exec.records import decode, encode
 from exec.relays.late_bases import late_bases
 from synth.program import Program
 from synth.relays.partial import Phase, fastest_late_phase, partial_phase
@@ -104,12 +104,12 @@ def late_parts(schedules: Mapping[Request, Schedule]) -> Iterator[tuple[PartKey,
 
 def packed(value: Any) -> bytes:
     """A value that is sent to all ranks, in few bytes."""
-    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)
+    return zlib.compress(encode(value), 1)
 
 
 def unpacked(content: bytes) -> Any:
-    """What was packed, by a rank of this job: its messages are authenticated before."""
-    return pickle.loads(zlib.decompress(content))
+    """Return what was packed; raises ValueError for bytes that nobody packed."""
+    return decode(zlib.decompress(content))
 
 
 class LateContexts:

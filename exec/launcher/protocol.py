@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import pickle
 import shutil
 import socket
 import sys
@@ -20,6 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
+from exec.records import UnsendableError, decode, encode, share_functions_of
 from exec.sockets.channel import Channel, key_of_wires
 from exec.sockets.mesh import Meeting, Whereabouts
 from exec.sockets.reach import first_to_answer
@@ -94,9 +94,9 @@ class Hello:
 class Job:
     """What every rank calls: ``function(comm, arguments, progress)`` of "package.module:function".
 
-    ``arguments`` are pickled, and read only when a rank has ``path`` among the folders of its modules.
-    ``meeting`` is for a rank that is started while the others are at work; ``spares``, the last of the
-    ``ranks``, are those that are not there at the start.
+    ``arguments`` are a message of `exec.records`. A rank reads them once ``path`` is among the folders of
+    its modules. ``meeting`` is for a rank that is started while the others are at work. ``spares``, the last
+    of the ``ranks``, are those that are not there at the start.
     """
 
     task: str
@@ -110,7 +110,9 @@ class Job:
     def opened(self) -> tuple[Callable[..., Any], Any]:
         """The function and its arguments, both found on ``path`` after what this process finds by itself."""
         sys.path += [folder for folder in self.path if folder not in sys.path]
-        return function_of(self.task), pickle.loads(self.arguments)
+        function = function_of(self.task)
+        share_functions_of(self.task.partition(":")[0])
+        return function, decode(self.arguments)
 
 
 class JobForRanks:
@@ -119,7 +121,7 @@ class JobForRanks:
     Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
     the death of a rank does not end it, and a lost rank is started again up to ``rejoin`` times. ``spares``,
     the last of ``ranks``, are started once the others are at work. Raises UsageError where the arguments
-    cannot be pickled.
+    are no records.
     """
 
     def __init__(
@@ -137,20 +139,23 @@ class JobForRanks:
         self.ranks, self.wires, self.survive, self.rejoin = ranks, wires, survive, rejoin
         self.spares, self.at_start = spares, ranks - len(spares)
         self._part = getattr(arguments, "of_rank", None)
-        content = b"" if self._part else _pickled(arguments)
+        content = b"" if self._part else _encoded(arguments)
         self._whole = Job(task, content, ranks, path, wires, spares=spares)
 
     def of_rank(self, rank: int, meeting: Meeting | None = None) -> Job:
         """What goes to one rank; ``meeting`` where it is started again."""
         job = replace(self._whole, meeting=meeting)
-        return job if self._part is None else replace(job, arguments=_pickled(self._part(rank)))
+        return job if self._part is None else replace(job, arguments=_encoded(self._part(rank)))
 
 
-def _pickled(arguments: object) -> bytes:
+def _encoded(arguments: object) -> bytes:
     try:
-        return pickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # whatever the __reduce__ of a caller's class raises
-        raise UsageError(f"arguments: they cannot be pickled for the ranks: {error}") from error
+        return encode(arguments)
+    except UnsendableError as error:
+        raise UsageError(
+            f"arguments: they cannot be sent to the ranks: {error}",
+            hint="Ranks get numbers, texts, bytes, lists, dictionaries, arrays of NumPy, and dataclasses.",
+        ) from error
 
 
 def function_of(task: str) -> Callable[..., Any]:
@@ -266,7 +271,7 @@ class Failure:
 def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
     """An expected error as its class, message and attributes: subclasses differ in their constructors.
 
-    Attributes that cannot be pickled stay behind; None also where the class cannot.
+    Attributes that cannot be sent stay behind; None also where the class cannot.
     """
     if not isinstance(error, CcctlError) or not _can_be_sent(type(error)):
         return None
@@ -276,8 +281,8 @@ def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, 
 
 def _can_be_sent(value: object) -> bool:
     try:
-        pickle.loads(pickle.dumps(value))
-    except Exception:  # whatever the __reduce__ of a caller's class raises
+        decode(encode(value))
+    except (UnsendableError, ValueError):
         return False
     return True
 

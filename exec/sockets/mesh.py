@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import os
-import pickle
 import queue
 import selectors
 import socket
@@ -25,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from exec.records import decode, encode
 from exec.sockets.channel import Channel
 from exec.sockets.detours import Arrivals, Passed, Sent
 from exec.sockets.greeter import Greeter
@@ -181,7 +181,7 @@ class Mesh:
             self._deliver(peer, topic, payload)
             return
         if peer in self._sent and peer not in self.lost:
-            self._send(peer, pickle.dumps((topic, payload), pickle.HIGHEST_PROTOCOL))
+            self._send(peer, encode((topic, payload)))
 
     def probe(self, peer: int) -> None:
         """Have something under way to ``peer``, so that its host must answer if the connection carries."""
@@ -668,7 +668,11 @@ class Mesh:
 
     def _take(self, peer: int, number: int, content: bytes) -> None:
         for one in self._arrivals[peer].take(number, content):
-            topic, payload = pickle.loads(one)
+            try:
+                topic, payload = decode(one)
+            except ValueError:
+                _log.exception(f"rank {self.rank}: rank {peer} sent what is no message")
+                continue
             if topic == _MET:
                 with self._changed:
                     self._met[peer] = payload

@@ -6,13 +6,14 @@ run's key and where each rank listens; all that follows goes over the ranks' own
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from exec.sockets.group import Group, join
+from exec.sockets.key_agreement import agree
 from probes.errors import UsageError
 
 __all__ = ["Shutdown", "Store", "of_rank_0", "rendezvous"]
@@ -58,7 +59,8 @@ def of_rank_0(store: Store, rank: int, size: int, make: Callable[[], _T | None])
 def rendezvous(store: Store, rank: int, size: int) -> Group:
     """The group of all ranks that use ``store``; collective.
 
-    Who can read the store can read the key of the connections, as is so of gloo's addresses there.
+    The key of the connections is agreed on over the store, and never lies in it. Where all ranks have the
+    same CCCTL_SECRET, whoever can write the store cannot learn the key either.
     """
     rounds = 0
 
@@ -68,8 +70,8 @@ def rendezvous(store: Store, rank: int, size: int) -> Group:
         store.set(f"ccctl/{rounds}/{rank}", said.hex())
         return [bytes.fromhex(store.get(f"ccctl/{rounds}/{other}").decode()) for other in range(size)]
 
-    own = secrets.token_bytes(32) if rank == 0 else b""
-    return join(rank, size, exchange, exchange(own)[0])
+    key = agree(rank, size, exchange, os.environ.get("CCCTL_SECRET", "").encode())
+    return join(rank, size, exchange, key)
 
 
 class Shutdown:

@@ -1,6 +1,5 @@
 """What one rank does between its wires and its task."""
 
-import pickle
 import socket
 import sys
 import threading
@@ -10,6 +9,7 @@ import pytest
 
 from exec.launcher import worker
 from exec.launcher.protocol import Exchange, Exchanged, Finished, Job, Release, Returned, Started, Status
+from exec.records import encode
 from exec.sockets.channel import Channel
 from probes.errors import UnavailableError
 
@@ -36,7 +36,7 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
     monkeypatch.setattr(worker, "_group", lambda rank, job, reporter, key: wires)
     reporter = worker.Reporter(own)
     beating = threading.Thread(target=reporter.beat)
-    job = Job(f"{__name__}:task", pickle.dumps(None), 2, wires="sockets")
+    job = Job(f"{__name__}:task", encode(None), 2, wires="sockets")
     serving = threading.Thread(target=worker._serve, args=(job, 0, reporter, b""))
     CALLED.clear()
     try:

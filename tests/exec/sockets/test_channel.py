@@ -1,4 +1,4 @@
-"""Messages that bear no right MAC are refused, and nothing of them is unpickled."""
+"""Messages that bear no right MAC are refused, and no message is ever unpickled."""
 
 import contextlib
 import pickle
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exec.sockets.channel as channel_module
 from exec.sockets.channel import ANSWER_BYTES, BrokenMessage, Challenge, Channel, greet, key_of_wires
 
 KEY = bytes(range(32))
@@ -23,6 +24,16 @@ class Harm:
 
     def __reduce__(self):
         return Path.touch, (self.path,)
+
+
+class Loose(Channel):
+    """An end that knows the key and sends pickles."""
+
+    def _framed(self, message):
+        content = pickle.dumps(message)
+        mac = channel_module._mac_of(self._keys[0], self._sent, content)
+        self._sent += 1
+        return channel_module._HEADER.pack(len(content), mac) + content
 
 
 @pytest.fixture
@@ -83,35 +94,49 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_not_sent_so_is_refused_and_not_unpickled(ends, tmp_path, way):
+def test_what_was_not_sent_so_is_refused_and_not_read(ends, way):
     sender, inlet, outlet, receiver = ends
     harmless = 1 if way == "it is repeated" else 0
-    one = frame(sender, inlet, Harm(tmp_path / "one") if not harmless else "harmless")
-    two = frame(sender, inlet, Harm(tmp_path / "two"))
+    one = frame(sender, inlet, "one" if not harmless else "harmless")
+    two = frame(sender, inlet, "two")
     for piece in WAYS[way](one, two):
         if piece == "back":
-            receiver.send(Harm(tmp_path / "back"))
+            receiver.send("back")
             piece = outlet.recv(1 << 20)
         elif piece == "other":
             other, taken = socket.socketpair()
             with other, taken:
-                piece = frame(Channel(other, b"c" * 32, b"c" * 32), taken, Harm(tmp_path / "other"))
+                piece = frame(Channel(other, b"c" * 32, b"c" * 32), taken, "other")
         outlet.sendall(piece)
     if harmless:
         assert receiver.arrived() == ["harmless"]
     for _ in range(2):
         with pytest.raises(BrokenMessage):
             receiver.arrived()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("left", [1, 39, 41])
-def test_a_message_that_is_cut_off_is_not_unpickled(ends, tmp_path, left):
+def test_a_message_that_is_cut_off_is_not_read(ends, left):
     sender, inlet, outlet, receiver = ends
-    outlet.sendall(frame(sender, inlet, Harm(tmp_path / "harm"))[:left])
+    outlet.sendall(frame(sender, inlet, "whole")[:left])
     outlet.close()
     with pytest.raises(EOFError):
         receiver.receive()
+
+
+def test_a_detached_connection_carries_plain_bytes(ends):
+    sender, inlet, _, _ = ends
+    sender.detach().sendall(b"elements")
+    assert inlet.recv(100) == b"elements"
+
+
+def test_whoever_knows_the_key_has_no_code_run(tmp_path):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        receiver = Channel(theirs, b"b" * 32, b"a" * 32)
+        Loose(ours, b"a" * 32, b"b" * 32).send(Harm(tmp_path / "harm"))
+        with pytest.raises(BrokenMessage, match="no message"):
+            receiver.receive()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,365 @@
+"""Values as bytes between the processes of a run: typed records, which hold data and no code.
+
+A message is MessagePack of nested lists. A list begins with a number for its type: plain containers, arrays,
+and records by the name of their class and their fields. Records are dataclasses, named tuples, enumerations
+and expected errors. Decoding sets fields and calls no constructor, so a forged message can give wrong data
+and no more. Classes are looked up in ccctl's own packages, and in modules that this process has imported
+already; functions in the former, and in those that ``share_functions_of`` names. A record that a message
+holds twice is sent once.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import enum
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import cache
+from pathlib import PurePath
+from types import FunctionType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from probes.errors import CcctlError
+
+__all__ = ["UnsendableError", "decode", "encode", "share_functions_of"]
+
+_OWN = frozenset({"ccctl", "exec", "probes", "synth"})
+# Modules outside, whose functions may be named in messages: those of tasks that this process was started for.
+_shared_modules: set[str] = set()
+_MOST_DEPTH = 200
+# MessagePack's byte strings end at 4 GiB.
+_PIECE_BYTES = 1 << 30
+_INT64 = 1 << 63
+_PLAIN = (type(None), bool, float, str, bytes)
+_KINDS_OF_ARRAYS = "biufcSUmM"
+# What reading bytes that nobody encoded can raise.
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+    ImportError,
+)
+(
+    _LIST,
+    _TUPLE,
+    _DICT,
+    _SET,
+    _FROZENSET,
+    _INTEGER,
+    _COMPLEX,
+    _FRACTION,
+    _ARRAY,
+    _SCALAR,
+    _PATH,
+    _CLASS,
+    _FUNCTION,
+    _ENUM,
+    _NAMED_TUPLE,
+    _RECORD,
+    _ERROR,
+    _AGAIN,
+    _BYTEARRAY,
+    _RANGE,
+    _BUILTIN_ERROR,
+) = range(21)
+
+
+class UnsendableError(TypeError):
+    """A value has no form as a record."""
+
+
+class _Unreadable(ValueError):  # noqa: N818 - a reason, which becomes the text of a ValueError
+    pass
+
+
+def encode(value: object) -> bytes:
+    """Return ``value`` as a message; raises UnsendableError for what is neither plain data nor a record."""
+    return msgspec.msgpack.encode(_Encoding().node(value, 0))
+
+
+def decode(content: bytes) -> Any:
+    """Return the value of a message; raises ValueError for bytes that are none."""
+    try:
+        return _Decoding().value(msgspec.msgpack.decode(content))
+    except _MALFORMED as error:
+        raise ValueError(f"no message of ccctl: {error}") from error
+
+
+def share_functions_of(module: str) -> None:
+    """Let messages name functions of a module, which this process was told to run by whoever started it."""
+    _shared_modules.add(module)
+
+
+class _Encoding:
+    """One message: which records and arrays are in it already."""
+
+    def __init__(self) -> None:
+        # By identity: (the value, which keeps its identity; its number).
+        self._sent: dict[int, tuple[object, int]] = {}
+
+    def node(self, value: Any, depth: int) -> Any:
+        cls = type(value)
+        if cls in _PLAIN:
+            return value
+        if cls is int:
+            return value if -_INT64 <= value < _INT64 else [_INTEGER, hex(value)]
+        if depth > _MOST_DEPTH:
+            raise UnsendableError(f"values inside each other more than {_MOST_DEPTH} deep, or in themselves")
+        if (again := self._sent.get(id(value))) is not None:
+            return [_AGAIN, again[1]]
+        if cls in _CONTAINERS:
+            return [_CONTAINERS[cls], *self._nodes(value, depth)]
+        if cls is dict:
+            return [_DICT, *self._nodes((part for pair in value.items() for part in pair), depth)]
+        node = self._special(value, depth)
+        if node[0] in _SHARED:
+            self._sent[id(value)] = (value, len(self._sent))
+        return node
+
+    def _nodes(self, values: Iterable[Any], depth: int) -> list[Any]:
+        return [self.node(one, depth + 1) for one in values]
+
+    def _special(self, value: Any, depth: int) -> list[Any]:
+        cls: Any = type(value)
+        if isinstance(value, np.ndarray):
+            return _array(value)
+        if isinstance(value, np.generic):
+            return [_SCALAR, value.dtype.str, value.tobytes()]
+        if isinstance(value, enum.Enum):
+            return [_ENUM, _name(cls), self.node(value.value, depth + 1)]
+        if isinstance(value, tuple) and hasattr(cls, "_fields"):
+            return [_NAMED_TUPLE, _name(cls), *self._nodes(value, depth)]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [getattr(value, name) for name in _fields(cls)]
+            return [_RECORD, _name(cls), *self._nodes(fields, depth)]
+        # mpi4py wraps the errors of tasks together with a text.
+        if isinstance(value, Exception) and value.args and isinstance(value.args[0], Exception):
+            return self._special(value.args[0], depth)
+        if isinstance(value, CcctlError):
+            return [_ERROR, _name(cls), *self._nodes((value.args, value.__dict__), depth)]
+        if _is_record(value):
+            return [_CLASS, _name(value)]
+        if isinstance(value, BaseException):
+            known = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+            words = [one if type(one) in (str, int, float) else str(one) for one in value.args]
+            return [_BUILTIN_ERROR, known.__name__, *words]
+        if isinstance(value, FunctionType) and _is_shared(value.__module__):
+            return [_FUNCTION, _name(value)]
+        simple = _SIMPLE.get(cls) or (_path if isinstance(value, PurePath) else None)
+        if simple is None:
+            told = f"{cls.__module__}.{cls.__qualname__}"
+            raise UnsendableError(f"{told}: expected plain values, arrays of numbers, or dataclasses")
+        return simple(value)
+
+
+def _array(value: Any) -> list[Any]:
+    if (value.dtype.kind not in _KINDS_OF_ARRAYS and value.dtype.names is None) or value.dtype.hasobject:
+        raise UnsendableError(f"an array of {value.dtype}: expected numbers")
+    content = np.ascontiguousarray(value).tobytes()
+    pieces = [content]
+    if len(content) > _PIECE_BYTES:
+        pieces = [content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES)]
+    described: Any = (
+        value.dtype.str if value.dtype.names is None else [list(one) for one in value.dtype.descr]
+    )
+    return [_ARRAY, described, value.flags.writeable, list(value.shape), *pieces]
+
+
+def _path(value: PurePath) -> list[Any]:
+    return [_PATH, str(value)]
+
+
+_CONTAINERS: dict[Any, int] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
+_SHARED = frozenset({_ARRAY, _NAMED_TUPLE, _RECORD})
+_SIMPLE: dict[type, Callable[[Any], list[Any]]] = {
+    Fraction: lambda value: [_FRACTION, hex(value.numerator), hex(value.denominator)],
+    complex: lambda value: [_COMPLEX, value.real, value.imag],
+    bytearray: lambda value: [_BYTEARRAY, bytes(value)],
+    range: lambda value: [_RANGE, value.start, value.stop, value.step],
+}
+
+
+class _Decoding:
+    """One message: the records and arrays that were in it so far."""
+
+    def __init__(self) -> None:
+        self._sent: list[Any] = []
+
+    def value(self, node: Any) -> Any:
+        if type(node) is not list:
+            if type(node) is dict:
+                raise _Unreadable("a map")
+            return node
+        kind, *parts = node
+        if kind == _RECORD:
+            made = self._record(*parts)
+        elif kind == _ARRAY:
+            made = _array_of(*parts)
+        elif kind == _NAMED_TUPLE:
+            cls = _class(parts[0])
+            if not (issubclass(cls, tuple) and len(getattr(cls, "_fields", ())) == len(parts) - 1):
+                raise _Unreadable(f"{parts[0]} is no such named tuple")
+            made = tuple.__new__(cls, self._values(parts[1:]))
+        else:
+            reader = _READERS.get(kind)
+            if reader is None:
+                raise _Unreadable(f"type {kind!r}")
+            return reader(self, parts)
+        self._sent.append(made)
+        return made
+
+    def _values(self, nodes: list[Any]) -> list[Any]:
+        return [self.value(one) for one in nodes]
+
+    def _again(self, parts: list[Any]) -> Any:
+        (number,) = parts
+        if type(number) is not int or not 0 <= number < len(self._sent):
+            raise _Unreadable(f"value {number!r} again")
+        return self._sent[number]
+
+    def _record(self, name: str, *nodes: Any) -> Any:
+        cls = _class(name)
+        if not hasattr(cls, "__dataclass_fields__") or len(_fields(cls)) != len(nodes):
+            raise _Unreadable(f"{name} is no such dataclass")
+        made: Any = object.__new__(cls)
+        for field, node in zip(_fields(cls), nodes, strict=True):
+            object.__setattr__(made, field, self.value(node))
+        return made
+
+    def _error(self, parts: list[Any]) -> CcctlError:
+        cls = _class(parts[0])
+        arguments, attributes = self._values(parts[1:])
+        if not issubclass(cls, CcctlError) or type(arguments) is not tuple or type(attributes) is not dict:
+            raise _Unreadable(f"{parts[0]} is no expected error")
+        made: CcctlError = cls.__new__(cls, *arguments)
+        made.__dict__.update(attributes)
+        return made
+
+    def _builtin_error(self, parts: list[Any]) -> BaseException:
+        name, *words = parts
+        cls = getattr(builtins, name)
+        if not issubclass(cls, BaseException) or any(type(one) is list for one in words):
+            raise _Unreadable(f"{name} is no error of Python")
+        made: BaseException = cls.__new__(cls, *words)
+        made.args = tuple(words)
+        return made
+
+    def _member(self, parts: list[Any]) -> enum.Enum:
+        cls = _class(parts[0])
+        if not issubclass(cls, enum.Enum):
+            raise _Unreadable(f"{parts[0]} is no enumeration")
+        found: enum.Enum = cls(self.value(parts[1]))
+        return found
+
+    def _dict(self, parts: list[Any]) -> dict[Any, Any]:
+        values = self._values(parts)
+        return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes) -> Any:
+    dtype = np.dtype([tuple(one) for one in described] if type(described) is list else described)
+    if dtype.hasobject:
+        raise _Unreadable("an array of objects")
+    content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if any(type(one) is not int or one < 0 for one in shape) or math.prod(shape) * dtype.itemsize != len(
+        content
+    ):
+        raise _Unreadable(f"an array of {shape} {dtype} in {len(content)} bytes")
+    made = np.ndarray(shape, dtype, bytearray(content) if writeable else content)
+    return made
+
+
+_READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
+    _LIST: _Decoding._values,
+    _TUPLE: lambda it, parts: tuple(it._values(parts)),
+    _DICT: _Decoding._dict,
+    _SET: lambda it, parts: set(it._values(parts)),
+    _FROZENSET: lambda it, parts: frozenset(it._values(parts)),
+    _INTEGER: lambda it, parts: int(parts[0], 16),
+    _COMPLEX: lambda it, parts: complex(*map(float, parts)),
+    _FRACTION: lambda it, parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
+    _SCALAR: lambda it, parts: _array_of(parts[0], False, [], parts[1])[()],
+    _PATH: lambda it, parts: _path_of(parts[0]),
+    _CLASS: lambda it, parts: _class_of(parts[0]),
+    _FUNCTION: lambda it, parts: _function(parts[0]),
+    _ENUM: _Decoding._member,
+    _ERROR: _Decoding._error,
+    _BUILTIN_ERROR: _Decoding._builtin_error,
+    _AGAIN: _Decoding._again,
+    _BYTEARRAY: lambda it, parts: bytearray(parts[0]) if type(parts[0]) is bytes else it._again([None]),
+    _RANGE: lambda it, parts: range(*parts),
+}
+
+
+def _class_of(name: str) -> Any:
+    return _class(name)
+
+
+def _is_shared(module: str) -> bool:
+    return module.partition(".")[0] in _OWN or module in _shared_modules
+
+
+def _path_of(text: str) -> PurePath:
+    from pathlib import Path
+
+    return Path(text)
+
+
+@cache
+def _fields(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _name(found: Any) -> str:
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+def _found(name: str) -> Any:
+    """What ``package.module:qualified.name`` names, where it may be looked up."""
+    if type(name) is not str:
+        raise _Unreadable("a name that is no text")
+    module, _, path = name.partition(":")
+    if module.partition(".")[0] in _OWN:
+        found: Any = (
+            importlib.import_module(module) if all(map(str.isidentifier, module.split("."))) else None
+        )
+    else:
+        found = sys.modules.get(module)
+    for part in path.split("."):
+        found = found.__dict__.get(part) if isinstance(found, type) else getattr(found, part, None)
+    return found
+
+
+def _is_record(found: Any) -> bool:
+    """Whether it is a class that holds data alone."""
+    return isinstance(found, type) and (
+        dataclasses.is_dataclass(found)
+        or issubclass(found, enum.Enum | CcctlError)
+        or (issubclass(found, tuple) and hasattr(found, "_fields"))
+    )
+
+
+@cache
+def _class(name: str) -> Any:
+    """The class of this name that holds data alone; raises ValueError for any other."""
+    found = _found(name)
+    if not _is_record(found) or _name(found) != name:
+        raise _Unreadable(f"{name[:200]} is no record")
+    return found
+
+
+def _function(name: str) -> Callable[..., Any]:
+    found = _found(name) if _is_shared(str(name).partition(":")[0]) else None
+    if not isinstance(found, FunctionType) or _name(found) != name:
+        raise _Unreadable(f"{str(name)[:200]} is no function of ccctl")
+    return found

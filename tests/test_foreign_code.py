@@ -1,0 +1,47 @@
+"""Every place of the product that could run code out of data, with the reason why it may stand there."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("ccctl", "exec", "probes", "synth", "examples")
+# Modules that turn bytes into code or objects, and calls that do.
+MODULES = {"multiprocessing", "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "code"}
+CALLS = {"exec", "eval", "compile", "__import__"}
+METHODS = {("yaml", "load"), ("torch", "load"), ("np", "load"), ("numpy", "load")}
+# By file: what it uses, and why that may be.
+KNOWN = {
+    "ccctl/arguments/dsl_file.py": (
+        {"exec", "compile"},
+        "a file in the chunk language is the user's program",
+    ),
+    "ccctl/arguments/npy.py": ({"np.load"}, "with allow_pickle=False: arrays of numbers alone"),
+    "synth/kernels/compiled.py": ({"pickle"}, "compiled loops, from folders that only their owner can write"),
+    "synth/portfolio/worker_pool.py": ({"multiprocessing"}, "pipes that child processes inherit"),
+    "exec/launcher/watchdog.py": ({"multiprocessing"}, "waits for sockets, and reads nothing"),
+    "exec/adaptive/replanner.py": ({"multiprocessing"}, "a pipe that a child process inherits"),
+}
+
+
+def uses(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from MODULES & {one.name.partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            yield from MODULES & {(node.module or "").partition(".")[0]}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
+            yield node.func.id
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if (name, node.func.attr) in METHODS:
+                yield f"{name}.{node.func.attr}"
+
+
+def test_every_place_that_could_run_foreign_code_is_known():
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    found = {path.relative_to(ROOT).as_posix(): set(uses(path)) for path in paths}
+    assert {path: used for path, used in found.items() if used} == {
+        path: used for path, (used, _) in KNOWN.items()
+    }
