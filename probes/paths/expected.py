@@ -46,13 +46,18 @@ class Expected:
         if isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("NVL", "NVB", "C2C"):
             return self._over_fabric(path, a, b)
         way = _narrowest(path, self._pci_parts(path, a, b))
-        if isinstance(a, Gpu) and isinstance(b, Gpu):
+        if isinstance(a, Gpu) or isinstance(b, Gpu):
             return max(way, self._over_cpus(path, a, b), key=lambda way: way.gbs or 0)
         return way
 
+    def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
+        """The way over PCIe and what it carries, whatever else joins the two."""
+        path = self._paths.over_pci(a, b)
+        return _narrowest(path, self._pci_parts(path, a, b))
+
     def over_peer(self, gpu: Gpu, nic: Nic) -> Way | None:
         """The way to a NIC over NVLink and a GPU that is near it (PXN); None where it is near itself."""
-        if self._paths.between(gpu, nic) in ("PIX", "PXB"):
+        if self._paths.between(gpu, nic) in ("PIX", "PXB", "C2C"):
             return None
         ways = []
         for peer in self._host.gpus:
@@ -76,12 +81,24 @@ class Expected:
         ]
         return max(middles, key=lambda way: way.gbs or 0, default=Way(path, None))
 
-    def _over_cpus(self, path: PathType, a: Gpu, b: Gpu) -> Way:
-        """Over links that each GPU has to its CPU (POWER, Grace), and between the CPUs."""
-        ends = [self._bundle(gpu, "cpu") for gpu in (a, b)]
+    def _over_cpus(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Way:
+        """Over links that each GPU has to its CPU (POWER, Grace), between the CPUs, and over a NIC's PCIe."""
+        if path in ("PIX", "PXB"):
+            return Way(path, None)
+        ends = [
+            self._bundle(end, "cpu") if isinstance(end, Gpu) else list(self._nic_parts(end)) for end in (a, b)
+        ]
         if not all(ends):
             return Way(path, None)
         return _narrowest(path, [*ends[0], *ends[1], *self._cpu_parts(path, a, b)])
+
+    def _nic_parts(self, nic: Nic) -> Iterator[tuple[float, str]]:
+        for device in chain(nic.bus_id, self._devices):
+            gbs = self.pcie_gbs(device)
+            if gbs is not None:
+                yield gbs, f"PCIe link of {device.bus_id}"
+        if nic.speed_mbit:
+            yield nic.speed_mbit / 8000, f"the speed of {nic.name}"
 
     def _direct(self, a: Gpu, b: Gpu) -> list[tuple[float, str]]:
         ends = [

@@ -9,7 +9,7 @@ from probes.topology import Gpu, Host, Nic
 
 __all__ = ["nearest_nic", "nic_kind"]
 
-_NEAR_TO_FAR = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PHB", "NODE", "SYS", "?")
+_NEAR_TO_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "?")
 
 
 def nearest_nic(host: Host, gpu: Gpu) -> Nic | None:

@@ -2,11 +2,12 @@
 
 The PCI tree and the fabric's links are believed before what a tool states (``Host.matrices``), and
 that before NUMA nodes alone. From near to far: LOC the device itself; NVL NVLink or xGMI, directly or
-through NVSwitches; NVB NVLink over one GPU in between; C2C the chip-to-chip link of one CPU; PIX at
-most one PCIe switch; PXB several; PXN over NVLink to a GPU that is near the NIC; PHB the host bridge;
-NODE several host bridges of one NUMA node; SYS from NUMA node to NUMA node; NET from host to host; "?"
-where the topology does not say. PXN and NET are ways that a library may take (``probes/paths/expected.py``),
-not what lies between two devices of a host.
+through NVSwitches; NVB NVLink over one GPU in between; C2C a GPU's chip-to-chip link to its CPU, and
+from there to another GPU's or to a NIC (NCCL calls that P2C); PIX at most one PCIe switch; PXB several;
+PXN over NVLink to a GPU that is near the NIC; PHB the host bridge; NODE several host bridges of one NUMA
+node; SYS from NUMA node to NUMA node; NET from host to host; "?" where the topology does not say. PXN and
+NET are ways that a library may take (``probes/paths/expected.py``), not what lies between two devices of
+a host.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MEANING: Mapping[PathType, str] = {
     "LOC": "the device itself",
     "NVL": "NVLink or xGMI",
     "NVB": "NVLink over one GPU in between",
-    "C2C": "chip-to-chip link of one CPU",
+    "C2C": "chip-to-chip link of a GPU to its CPU",
     "PIX": "at most one PCIe switch",
     "PXB": "several PCIe switches",
     "PXN": "NVLink to a GPU that is near the NIC",
@@ -56,6 +57,7 @@ class Paths:
         self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
         self._switched: set[str] = set()
         self._cpu_of: dict[str, str] = {}
+        self._with_c2c = {link.source for link in host.fabric if link.kind == "c2c" and link.state != "down"}
         self._matrices = [matrix for matrix in host.matrices if matrix.what == "path"]
         for link in host.fabric:
             self._add(link)
@@ -66,7 +68,9 @@ class Paths:
             return "LOC"
         if isinstance(a, Gpu) and isinstance(b, Gpu):
             return self._over_fabric(a.bus_id, b.bus_id) or self.over_pci(a, b)
-        return self.over_pci(a, b)
+        path = self.over_pci(a, b)
+        has_c2c = type(a) is not type(b) and not self._with_c2c.isdisjoint((a.bus_id, b.bus_id))
+        return "C2C" if has_c2c and path in ("PHB", "NODE") else path
 
     def over_pci(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType:
         """The way over PCIe, whatever else joins the two."""

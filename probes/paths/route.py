@@ -39,7 +39,7 @@ def steps_between(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables
         return [Step(label(a), a.bus_id)]
     if isinstance(a, Gpu) and isinstance(b, Gpu) and path in ("NVL", "NVB", "C2C"):
         return _over_fabric(host, a, b, path, tables)
-    return _over_pci(host, a, b, tables)
+    return _over_pci(host, a, b, path, tables)
 
 
 def _over_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -> list[Step]:
@@ -88,9 +88,20 @@ def _wires(links: list[FabricLink], gpu: Gpu, tables: Bandwidths) -> Step:
     return Step(f"{count} x {name}", "", said)
 
 
-def _over_pci(host: Host, a: Gpu | Nic, b: Gpu | Nic, tables: Bandwidths) -> list[Step]:
+def _to_cpu(host: Host, end: Gpu | Nic, up: list[PciDevice], tables: Bandwidths) -> list[Step]:
+    """From a GPU over its chip-to-chip links to the CPU, and from a NIC over PCIe."""
+    if isinstance(end, Gpu):
+        own = [link for link in host.fabric if link.source == end.bus_id and link.kind == "c2c"]
+        return [Step(label(end), end.bus_id), _wires(own, end, tables)]
+    devices = functions(host)
+    return [_part(device, end, devices, tables) for device in up] or [Step(label(end), end.bus_id)]
+
+
+def _over_pci(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Bandwidths) -> list[Step]:
     devices = functions(host)
     up, down = chain(a.bus_id, devices), chain(b.bus_id, devices)
+    if path == "C2C":
+        return [*_to_cpu(host, a, up, tables), *reversed(_to_cpu(host, b, down, tables))]
     shared = {device.bus_id for device in up} & {device.bus_id for device in down}
     common = next((device for device in up if device.bus_id in shared), None)
     here = [device for device in up if device.bus_id not in shared]

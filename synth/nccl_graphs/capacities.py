@@ -29,9 +29,9 @@ _NEAR_TO_FAR: tuple[PathType, ...] = (
     "LOC",
     "NVL",
     "NVB",
-    "C2C",
     "PIX",
     "PXB",
+    "C2C",
     "PXN",
     "PHB",
     "NODE",
@@ -191,6 +191,12 @@ class _Ways:
         up, down = chain(a.bus_id, self._devices), chain(b.bus_id, self._devices)
         shared = {device.bus_id for device in up} & {device.bus_id for device in down}
         known = False
+        if path == "C2C":
+            ends = (("up", a), ("down", b))
+            up, down = ([] if isinstance(end, Gpu) else found for end, found in ((a, up), (b, down)))
+            for way, gpu in ((way, end) for way, end in ends if isinstance(end, Gpu)):
+                yield ("C2C links of", gpu.bus_id, way), self._to_cpu(gpu), 1.0
+                known = True
         for way, devices in (("up", up), ("down", down)):
             for device in devices:
                 gbs = None if device.bus_id in shared else self._expected.pcie_gbs(device)
@@ -203,9 +209,8 @@ class _Ways:
             if rates:
                 yield ("NUMA nodes", *nodes), min(rates), 1.0
         if not known:
-            ends = [device.bus_id or key for device, key in ((a, "a"), (b, "b"))]
-            yield ("PCIe link of", ends[0], "up"), _UNKNOWN_GBS, factor
-            yield ("PCIe link of", ends[1], "down"), _UNKNOWN_GBS, factor
+            yield ("PCIe link of", a.bus_id or "a", "up"), _UNKNOWN_GBS, factor
+            yield ("PCIe link of", b.bus_id or "b", "down"), _UNKNOWN_GBS, factor
 
     def _direct(self, a: Gpu, b: Gpu) -> float:
         """GB/s of the links between two GPUs, as the end with fewer of them says."""
@@ -218,6 +223,16 @@ class _Ways:
             for one, other in ((a, b), (b, a))
         ]
         return min((gbs for gbs in ends if gbs), default=0.0)
+
+    def _to_cpu(self, gpu: Gpu) -> float:
+        return (
+            sum(
+                link.count * (link.gbs or 0)
+                for link in self._host.fabric
+                if link.source == gpu.bus_id and link.kind == "c2c" and link.state != "down"
+            )
+            or _UNKNOWN_GBS
+        )
 
     def _switched(self, gpu: Gpu) -> float:
         return sum(

@@ -91,9 +91,14 @@ class _Ways:
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic, name: str) -> list[tuple[str, float]]:
         """(port, GB/s) of the path from a to b, in order; none over NVLink. ``name`` is the host's."""
-        if self._paths.between(a, b) in ("LOC", "NVL", "NVB", "C2C"):
+        path = self._paths.between(a, b)
+        if path in ("LOC", "NVL", "NVB"):
             return []
-        up, down = chain(a.bus_id, self._devices), chain(b.bus_id, self._devices)
+        # A GPU with a chip-to-chip link goes over that instead of its own PCIe link.
+        up, down = (
+            [] if path == "C2C" and isinstance(end, Gpu) else chain(end.bus_id, self._devices)
+            for end in (a, b)
+        )
         shared = {device.bus_id for device in up} & {device.bus_id for device in down}
         found = list(self._wires(up, shared, name, "up"))
         nodes = [numa_of(device, self._devices) for device in (a, b)]

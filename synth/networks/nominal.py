@@ -7,13 +7,14 @@ of different hosts meet through each one's nearest NIC, a port that its GPUs sha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from probes.errors import UsageError
-from probes.paths.bandwidth import Bandwidths, load
+from probes.paths.bandwidth import load
+from probes.paths.expected import Expected
 from probes.paths.nearest_nic import nearest_nic
-from probes.topology import FabricLink, Gpu, Host, Nic, Topology
+from probes.topology import Gpu, Host, Nic, Topology
 from synth.network import Link, Network, build
 
 __all__ = ["from_topology"]
@@ -22,6 +23,8 @@ __all__ = ["from_topology"]
 _NVLINK_ALPHA_S = 0.7e-6
 _PCIE_ALPHA_S = 1.2e-6
 _NIC_ALPHA_S = 1.7e-6
+# Assumed where no part of a path is known: 16 lanes of PCIe 4.0, and 10 Gbit/s as NCCL does.
+_UNKNOWN_PCIE_GBS, _UNKNOWN_NIC_GBS = 24.0, 1.25
 
 
 @dataclass(frozen=True)
@@ -46,25 +49,34 @@ def from_topology(topology: Topology, name: str = "topology", *, hold_alpha: boo
             hint="Measure the processes of this machine instead: ccctl profile -n 4 -o profile.json",
         )
     tables = load()
+    expected = {host.name: Expected(host, tables) for host in topology.hosts}
     links = [
-        link for src in ranks for dst in ranks if src is not dst for link in _links(src, dst, tables, name)
+        link for src in ranks for dst in ranks if src is not dst for link in _links(src, dst, expected, name)
     ]
     return build(name, [rank.host.name for rank in ranks], links, hold_alpha=hold_alpha)
 
 
-def _links(src: _Rank, dst: _Rank, tables: Bandwidths, name: str) -> Iterator[Link]:
+def _links(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) -> Iterator[Link]:
     if src.host is not dst.host:
-        yield _over_nics(src, dst, name)
+        yield _over_nics(src, dst, expected, name)
         return
-    rate = _direct_gbs(src, dst, tables)
-    if rate:
-        yield _link(src, dst, _NVLINK_ALPHA_S, rate)
+    ways = expected[src.host.name]
+    way = ways.between(src.gpu, dst.gpu)
+    if way.path == "NVL" and way.gbs:
+        direct = any(
+            (link.source, link.target) in ((a.bus_id, b.bus_id) for a, b in _both(src, dst))
+            for link in src.host.fabric
+        )
+        yield _link(src, dst, _NVLINK_ALPHA_S, way.gbs, "" if direct else "NVLink")
         return
-    rate = min(_switch_gbs(src, tables), _switch_gbs(dst, tables))
-    if rate:
-        yield _link(src, dst, _NVLINK_ALPHA_S, rate, "NVLink")
-        return
-    yield _link(src, dst, _PCIE_ALPHA_S, min(_pcie_gbs(src, tables), _pcie_gbs(dst, tables)), "PCIe")
+    if way.path in ("NVL", "NVB"):
+        # Over a GPU in between a library may relay, but a copy goes over PCIe.
+        way = ways.over_pci(src.gpu, dst.gpu)
+    yield _link(src, dst, _PCIE_ALPHA_S, way.gbs or _UNKNOWN_PCIE_GBS, "PCIe")
+
+
+def _both(a: _Rank, b: _Rank) -> tuple[tuple[Gpu, Gpu], tuple[Gpu, Gpu]]:
+    return (a.gpu, b.gpu), (b.gpu, a.gpu)
 
 
 def _link(src: _Rank, dst: _Rank, alpha_s: float, gbs: float, port: str = "") -> Link:
@@ -72,41 +84,17 @@ def _link(src: _Rank, dst: _Rank, alpha_s: float, gbs: float, port: str = "") ->
     return Link(src.number, dst.number, alpha_s, 1e-9 / gbs, ports)
 
 
-def _over_nics(src: _Rank, dst: _Rank, name: str) -> Link:
-    if src.nic is None or dst.nic is None:
-        alone = src if src.nic is None else dst
-        raise UsageError(f"{name}: host {alone.host.name} has no NIC to reach other hosts by")
-    speeds = [nic.speed_mbit for nic in (src.nic, dst.nic) if nic.speed_mbit]
-    gbs = min(speeds, default=10_000) / 8000
+def _over_nics(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) -> Link:
+    rates: list[float] = []
+    for rank in (src, dst):
+        if rank.nic is None:
+            raise UsageError(f"{name}: host {rank.host.name} has no NIC to reach other hosts by")
+        way = expected[rank.host.name].between(rank.gpu, rank.nic)
+        rates += [way.gbs] if way.gbs else []
+    assert src.nic is not None and dst.nic is not None
     ports = (
         f"{src.host.name} {src.nic.name} egress",
         f"{dst.host.name} {dst.nic.name} ingress",
     )
+    gbs = min(rates, default=_UNKNOWN_NIC_GBS)
     return Link(src.number, dst.number, _NIC_ALPHA_S, 1e-9 / gbs, ports)
-
-
-def _direct_gbs(src: _Rank, dst: _Rank, tables: Bandwidths) -> float:
-    return sum(
-        link.count * _gbs(link, src.gpu, tables)
-        for link in src.host.fabric
-        if link.kind != "c2c" and link.source == src.gpu.bus_id and link.target == dst.gpu.bus_id
-    )
-
-
-def _switch_gbs(rank: _Rank, tables: Bandwidths) -> float:
-    return sum(
-        link.count * _gbs(link, rank.gpu, tables)
-        for link in rank.host.fabric
-        if link.target_kind == "switch" and link.source == rank.gpu.bus_id
-    )
-
-
-def _gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float:
-    return link.gbs or tables.fabric(link.kind, gpu.arch).gbs
-
-
-def _pcie_gbs(rank: _Rank, tables: Bandwidths) -> float:
-    device = next((pci for pci in rank.host.pci if pci.bus_id == rank.gpu.bus_id), None)
-    speed = (device.max_speed_gts or device.speed_gts) if device else None
-    width = (device.max_width or device.width) if device else None
-    return tables.pcie_gbs(speed, width) or tables.pcie_gbs(16.0, None) or 24.0

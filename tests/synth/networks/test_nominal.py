@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from probes.errors import UsageError
-from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, Topology
+from probes.paths.bandwidth import load
+from probes.paths.expected import Expected
+from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice, Topology
 from synth.bounds.bounds import bounds
 from synth.collective import collective
 from synth.networks.nominal import from_topology
@@ -76,3 +80,37 @@ def test_gpus_that_the_driver_withholds_are_no_ranks():
     withheld = Gpu("0000:09:00.0", "test", index=7, usable=False)
     network = from_topology(Topology((Host("a", "test", pci=host.pci, gpus=(*host.gpus, withheld)),)))
     assert network.ranks == 3
+
+
+def test_a_gpu_with_a_chip_to_chip_link_reaches_its_nic_over_it_in_network_and_matrix_alike():
+    pci = (
+        PciDevice("0000:01:00.0", "test", root="a", max_speed_gts=32.0, max_width=4, numa=0),
+        PciDevice("0001:01:00.0", "test", root="b", max_speed_gts=2.5, max_width=16, numa=0),
+    )
+    hosts = tuple(
+        Host(
+            name,
+            "test",
+            pci=pci,
+            gpus=(Gpu("0001:01:00.0", "test", index=0, arch="sm_121", numa=0),),
+            nics=(Nic("ib0", "test", True, bus_id="0000:01:00.0", speed_mbit=200_000, numa=0),),
+            fabric=(FabricLink("0001:01:00.0", "numa0", "cpu", "c2c", 8, "test", gbs=43.0),),
+        )
+        for name in "ab"
+    )
+    way = Expected(hosts[0], load()).between(hosts[0].gpus[0], hosts[0].nics[0])
+    assert (way.path, way.gbs) == ("C2C", 12.0)
+    assert _rates(from_topology(Topology(hosts)))[0, 1] == pytest.approx(12e9)
+
+
+def test_the_network_carries_between_gpus_what_the_matrix_of_the_topology_says():
+    host = _host("a", 4, width=8)
+    far = tuple(replace(one, numa=at // 2, root=f"r{at // 2}") for at, one in enumerate(host.pci))
+    nodes = tuple(NumaNode(at, "test", arch="x86_64", vendor="GenuineIntel", model=85) for at in (0, 1))
+    gpus = tuple(replace(gpu, numa=at // 2) for at, gpu in enumerate(host.gpus))
+    host = replace(host, pci=far, gpus=gpus, numa=nodes)
+    rates = _rates(from_topology(Topology((host,))))
+    ways = Expected(host, load())
+    for a, b in rates:
+        assert rates[a, b] == pytest.approx(1e9 * ways.between(gpus[a], gpus[b]).gbs)
+    assert rates[0, 2] == pytest.approx(1e10)
