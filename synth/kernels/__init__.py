@@ -2,6 +2,9 @@
 
 import os
 
+from synth.kernels.numba_config import leave_file_unread
+
 # Before numba is loaded: where colorama is installed, it would write an escape to the terminal of every rank
 # that ends, and mpirun gives each rank a terminal.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+leave_file_unread()

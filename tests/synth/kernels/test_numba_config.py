@@ -1,0 +1,55 @@
+"""The settings of numba in a working directory do not count; those of the environment do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml")
+
+_ASKED = """
+import sys
+{first}
+import numba
+from numba.core import config
+config.reload_config()
+print(config.DISABLE_JIT, config.OPT, "yaml" in sys.modules and sys.modules["yaml"])
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["import synth.kernels", "import synth.kernels.compiled", "import exec.mpi.reduce"],
+)
+def test_file_of_the_working_directory_is_not_read(first: str, tmp_path: Path) -> None:
+    (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\nopt: '0'\n")
+    assert _answer(first, tmp_path)[0] == "0"
+    assert "_OptLevel(0)" not in _answer(first, tmp_path)[1]
+    assert _answer(first, tmp_path, NUMBA_DISABLE_JIT="1")[0] == "1"
+
+
+def test_yaml_can_be_imported_afterwards(tmp_path: Path) -> None:
+    (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
+    assert _answer("import synth.kernels, yaml; yaml.safe_load('a: 1')", tmp_path)[2].startswith("<module")
+    assert _answer("import synth.kernels, numba, yaml; yaml.safe_load('a: 1')", tmp_path)[0] == "0"
+
+
+def test_numba_that_was_imported_before_reads_it_no_more(tmp_path: Path) -> None:
+    first = "import numba, os; os.chdir(sys.argv[1]); import synth.kernels; os.environ['NUMBA_OPT'] = '2'"
+    (tmp_path / "hostile").mkdir()
+    (tmp_path / "hostile" / ".numba_config.yaml").write_text("disable_jit: 1\n")
+    assert _answer(first, tmp_path, argument="hostile")[0] == "0"
+
+
+def _answer(first: str, folder: Path, argument: str = "", **settings: str) -> list[str]:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **settings}
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", _ASKED.format(first=first), argument],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout.split(maxsplit=2)
