@@ -18,6 +18,7 @@ from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from ccctl.errors import CannotWriteError
+from probes.visible_text import unsteered, unsteered_json, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = [
     "configure",
     "data",
     "detail",
+    "document",
     "doubt",
     "error",
     "flush",
@@ -52,7 +54,8 @@ __all__ = [
 ]
 
 _LONG_WORD = re.compile(r"\S{300,}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Characters of a line at most, and of a cell.
+_MOST_LINE, _MOST_CELL = 10_000, 500
 # Cells of tables up to so many characters are never wrapped.
 _SHORT = 12
 # Words of more characters, such as paths, may be folded where a table is wider than the terminal.
@@ -76,9 +79,18 @@ def configure(*, quiet: bool | None = None, verbose: int | None = None) -> None:
 
 
 def data(text: str) -> None:
-    """What a command found, as text on stdout; ``-q`` silences it."""
+    """Print a line of what a command found on stdout; ``-q`` silences it.
+
+    It stays one line: a newline within it came with a value, and is shown as one.
+    """
     if not _settings["quiet"]:
-        _print(text)
+        _print(visible(text, _MOST_LINE))
+
+
+def document(text: str) -> None:
+    """Print a text of several lines that ccctl brings along, such as a page of help; ``-q`` silences it."""
+    if not _settings["quiet"]:
+        _print(unsteered(text))
 
 
 def prose(text: str) -> None:
@@ -86,8 +98,10 @@ def prose(text: str) -> None:
     if (most := width()) is not None:
         import textwrap
 
-        text = textwrap.fill(text, most, break_long_words=False, break_on_hyphens=False)
-    data(text)
+        for line in textwrap.wrap(visible(text), most, break_long_words=False, break_on_hyphens=False):
+            data(line)
+    else:
+        data(text)
 
 
 def raw(content: bytes) -> None:
@@ -137,7 +151,7 @@ def summary(values: dict[str, Any]) -> None:
     if _doubts:
         values = {**values, "findings": [*values.get("findings", ()), *_doubts]}
         _doubts.clear()
-    _print(json.dumps(values, indent=2, ensure_ascii=False))
+    _print(unsteered_json(json.dumps(values, indent=2, ensure_ascii=False)))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
@@ -212,7 +226,7 @@ def doubt(text: str) -> None:
 
 def error(text: str, hint: str = "") -> None:
     """Why the command failed, and what to do, on stderr; never silenced."""
-    for line in text.splitlines() or [""]:
+    for line in text.split("\n"):
         _message(f"ccctl: {_shortened(line)}", style="red")
     if hint:
         _message(f"hint: {_shortened(hint)}", style="")
@@ -338,7 +352,7 @@ class _Waiting:
 
     def says(self, text: str) -> None:
         with self._lock:
-            self._text = f"{text} …"
+            self._text = f"{visible(text)} …"
             if self._over:
                 return
             if self._drawn:
@@ -412,7 +426,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
             yield self.make_tasks_table(self.tasks)
             most = max(0, screen.size.height - 3)
             for line in list(below())[:most]:
-                yield Text(_shown(line), no_wrap=True, overflow="ellipsis")
+                yield Text(visible(line), no_wrap=True, overflow="ellipsis")
 
     columns = (
         bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
@@ -422,17 +436,17 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
     )
     # Rich would send to stderr what is printed to stdout meanwhile.
     with Drawn(*columns, console=screen, transient=True, redirect_stdout=False, expand=True) as drawn:
-        task = drawn.add_task(_shown(label), total=total)
+        task = drawn.add_task(visible(label), total=total)
         _bars.append(drawn)
 
         class Bar:
             def update(self, done: float, text: str = "") -> None:
-                drawn.update(task, completed=done, description=_shown(f"{label} {text}".strip()))
+                drawn.update(task, completed=done, description=visible(f"{label} {text}".strip()))
 
         class Aside(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 if record.levelno < logging.WARNING:
-                    drawn.update(task, description=_shown(f"{label} {record.getMessage()}"))
+                    drawn.update(task, description=visible(f"{label} {record.getMessage()}"))
 
         logger, aside = logging.getLogger("synth"), Aside()
         logger.addHandler(aside)
@@ -462,7 +476,7 @@ def _write(text: str) -> None:
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    return [["" if cell is None else str(cell) for cell in row] for row in rows]
+    return [["" if cell is None else visible(str(cell), _MOST_CELL) for cell in row] for row in rows]
 
 
 def _rights(cells: list[list[str]], columns: int) -> list[bool]:
@@ -502,7 +516,7 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str, most
     from rich.text import Text
 
     _waiting.over()
-    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    drawn = Table(title=visible(title) or None, box=box.SIMPLE_HEAD, title_justify="left")
     for name, to_right, wrapped, narrow in zip(columns, right, wraps, least, strict=True):
         drawn.add_column(
             name,
@@ -519,18 +533,13 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], title: str, most
 
 def _message(text: str, *, style: str) -> None:
     _waiting.over()
-    text = _shown(text)
+    text = visible(text, _MOST_LINE)
     if not style or not _is_terminal(sys.stderr) or not _colour():
         sys.stderr.write(text + "\n")
         return
     from rich.text import Text
 
     _rich(sys.stderr).print(Text(text, style=style))
-
-
-def _shown(text: str) -> str:
-    """Text as a terminal may get it: what is quoted from files, hosts and programs must not steer it."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _rich(stream: IO[str]) -> Console:

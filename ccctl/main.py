@@ -33,6 +33,7 @@ from ccctl.help_sections import claim, sections
 from ccctl.usage_errors import explained
 from exec.launcher.signals import hear_interrupts, told_to_end
 from probes.numbers import LARGEST
+from probes.visible_text import unsteered
 
 __all__ = ["app", "command_line", "examples", "main", "verbs"]
 
@@ -205,7 +206,7 @@ def _ended() -> int:
 
 
 def _bug() -> int:
-    traceback.print_exc()
+    sys.stderr.write(unsteered(traceback.format_exc()))
     console.error("this is a bug in ccctl", "please report it with the lines above and the command")
     return INTERNAL
 

@@ -12,8 +12,9 @@ CcctlError                 the root: a message, and a hint with what to do next
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from probes.visible_text import visible
 from probes.wording import first_of
 
 __all__ = [
@@ -33,16 +34,21 @@ __all__ = [
 _MOST_LINES = 100
 # Characters of a bad value.
 _SHOWN = 60
+# Characters of a line.
+_MOST_LINE = 10_000
 
 
 class CcctlError(Exception):
     """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do.
 
-    Where an argument of a function is at fault, ``argument`` is its name, and the message begins with it.
+    A message of several lines is given as these lines; a newline within one came with a value and does not
+    break it. Where an argument of a function is at fault, ``argument`` is its name, and the message begins
+    with it.
     """
 
-    def __init__(self, message: str, *, hint: str = "", argument: str = "") -> None:
-        self.message = f"{argument}{message}"
+    def __init__(self, message: str | Iterable[str], *, hint: str = "", argument: str = "") -> None:
+        lines = (message,) if isinstance(message, str) else message
+        self.message = argument + "\n".join(visible(line, _MOST_LINE) for line in lines)
         super().__init__(self.message)
         self.hint = hint
         self.argument = argument
@@ -59,7 +65,7 @@ class DataError(CcctlError):
         self.source = source
         self.problems = tuple(problems)
         told = first_of(self.problems, _MOST_LINES, "problem")
-        super().__init__("\n".join(f"{source}: {problem}" for problem in told), hint=hint)
+        super().__init__([f"{source}: {problem}" for problem in told], hint=hint)
 
 
 class MissingInputError(CcctlError):

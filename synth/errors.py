@@ -24,7 +24,7 @@ class NotProvenError(CcctlError):
 
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
-        super().__init__("\n".join(first_of(findings, _MOST_TOLD, "finding")))
+        super().__init__(first_of(findings, _MOST_TOLD, "finding"))
 
 
 class NotApplicableError(UsageError):

@@ -189,6 +189,4 @@ def refuse_unproven(source: str, findings: Sequence[str]) -> None:
     """Raise FoundProblem, with the first findings of a judge, where there are any."""
     if findings:
         told = [f"{source}: {finding}" for finding in first_of(findings, _ENOUGH, "finding")]
-        raise FoundProblem(
-            "\n".join(told), hint="It is not proven, so nothing is done with it; see ccctl verify."
-        )
+        raise FoundProblem(told, hint="It is not proven, so nothing is done with it; see ccctl verify.")

@@ -24,6 +24,7 @@ from ccctl.artifacts.files import read_input
 from ccctl.errors import DataError
 from probes.files.bounded_read import inflated
 from probes.numbers import LARGEST
+from probes.visible_text import unsteered_json
 
 __all__ = ["KINDS", "Artifact", "body_type", "created", "decode", "encode", "load", "read", "save", "write"]
 
@@ -85,7 +86,10 @@ def encode(kind: str, body: object, inputs: Mapping[str, str] | None = None) -> 
         "inputs": dict(inputs or {}),
         "body": body,
     }
-    return render(msgspec.to_builtins(envelope, enc_hook=to_plain))
+    content = render(msgspec.to_builtins(envelope, enc_hook=to_plain))
+    # What stdout shows of it must not steer a terminal.
+    plain = content.isascii() and b"\x7f" not in content
+    return content if plain else unsteered_json(content.decode()).encode()
 
 
 def write(path: str, kind: str, body: object, inputs: Mapping[str, str] | None = None) -> None:

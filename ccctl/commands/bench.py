@@ -370,7 +370,7 @@ def _judge(report: Report) -> None:
             if peer.wrong:
                 console.warn(f"{label_of(row)}: {name} itself gave {peer.wrong} wrong elements")
     if found:
-        raise FoundProblem("\n".join(found))
+        raise FoundProblem(found)
 
 
 def _judge_change(report: Report, before: Report, tolerance: float, source: str) -> None:
@@ -390,4 +390,4 @@ def _judge_change(report: Report, before: Report, tolerance: float, source: str)
         if change.slower
     ]
     if slower:
-        raise FoundProblem("\n".join(slower))
+        raise FoundProblem(slower)

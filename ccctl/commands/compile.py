@@ -240,7 +240,7 @@ def _write_plan(
         )
     verdict = examine_plan(plan)
     if verdict.findings:
-        raise FoundProblem("\n".join(verdict.findings))
+        raise FoundProblem(verdict.findings)
     for caution in verdict.cautions:
         console.doubt(caution)
     content = write_plan(plan)
@@ -412,7 +412,7 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
     findings = beyond(program, target) if target else []
     if findings:
-        raise FoundProblem("\n".join(findings), hint="Fewer chunks, instances or ranks may fit.")
+        raise FoundProblem(findings, hint="Fewer chunks, instances or ranks may fit.")
 
 
 def _say(program: Program, compile_s: float, json: bool) -> None:

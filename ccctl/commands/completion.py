@@ -46,4 +46,4 @@ def completion(
         raise UsageError(
             f"SHELL: expected one of {', '.join(SHELLS)}, found {shell!r}", hint=meant(shell, SHELLS)
         )
-    console.data(SHELLS[shell].rstrip("\n"))
+    console.document(SHELLS[shell].rstrip("\n"))

@@ -49,7 +49,7 @@ def examples(
     chosen = _chosen(name, found)
     if output == "-":
         for path in chosen.values():
-            console.data(path.read_text(encoding="utf-8").rstrip("\n"))
+            console.document(path.read_text(encoding="utf-8").rstrip("\n"))
         return
     for key, path in chosen.items():
         console.note(str(_copied(path, Path(output) / Path(key).name)))

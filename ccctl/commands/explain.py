@@ -240,7 +240,7 @@ def explain(
     if dump is not None:
         judge(path, dump)
     if told.failures:
-        raise FoundProblem("\n".join(told.failures))
+        raise FoundProblem(told.failures)
     console.next_step(f"ccctl synth --network {network or on.name}")
 
 

@@ -41,4 +41,4 @@ def help(  # noqa: A001 - a command is a function of its name
             at.fail(f"{at.command_path} has no commands of its own, found {name!r}")
         _, found, _ = group.resolve_command(at, [name])
         at = type(at)(found, info_name=name, parent=at, **found.context_settings)
-    console.data(at.get_help())
+    console.document(at.get_help())

@@ -310,4 +310,4 @@ def _judge(report: TrainingReport) -> None:
         if row.mode in _SYNCHRONOUS and not row.equal
     ]
     if wrong:
-        raise FoundProblem("\n".join(wrong))
+        raise FoundProblem(wrong)

@@ -17,6 +17,7 @@ from typing import Any
 from ccctl import console
 from ccctl.artifacts.atomic import write_atomically
 from probes.columns import Floats, Indices
+from probes.visible_text import unsteered_json
 
 __all__ = ["BLOCK", "Slices", "Track", "write_trace"]
 
@@ -61,7 +62,7 @@ def write_trace(
 
 
 def _content(about: Mapping[str, Any], tracks: Iterable[Track], blocks: Iterable[Slices]) -> Iterator[bytes]:
-    head = json.dumps(dict(about), ensure_ascii=False)
+    head = unsteered_json(json.dumps(dict(about), ensure_ascii=False))
     yield f'{{"displayTimeUnit":"ns","otherData":{head},"traceEvents":[\n'.encode()
     between = ""
     for line in chain(_named(tracks), (",\n".join(_events(block)) for block in blocks)):
@@ -85,7 +86,7 @@ def _named(tracks: Iterable[Track]) -> Iterator[str]:
 
 def _metadata(what: str, group: int, track: int, key: str, value: str | int) -> str:
     event = {"ph": "M", "name": what, "pid": group, "tid": track, "args": {key: value}}
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return unsteered_json(json.dumps(event, ensure_ascii=False, separators=(",", ":")))
 
 
 def _events(block: Slices) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ccctl.render.chrome_trace import Slices, Track
+from probes.visible_text import unsteered_json
 
 if TYPE_CHECKING:
     from synth.fusion.model import Model
@@ -36,7 +37,7 @@ def iteration_blocks(model: Model, plans: Mapping[str, FusionPlan]) -> Iterator[
         for kind, item in zip(line.kind.tolist(), line.item.tolist(), strict=True):
             collective = kind >= REDUCE_SCATTER
             what = f"bucket {item}" if collective else model.layers[item]
-            names.append(json.dumps(f"{KINDS[kind]} {what}", ensure_ascii=False)[1:-1])
+            names.append(unsteered_json(json.dumps(f"{KINDS[kind]} {what}", ensure_ascii=False))[1:-1])
             args.append(json.dumps({"bytes": int(size[item])} if collective else {"layer": item}))
         track = 2 * group - 1 + line.on_network
         yield Slices(np.full(len(names), group), track, line.start_s, line.end_s, names, args)

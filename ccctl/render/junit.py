@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
 
+from probes.visible_text import visible
+
 __all__ = ["Case", "junit"]
 
 # What no XML 1.0 document may hold.
@@ -50,4 +52,4 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
 
 
 def _legal(text: str) -> str:
-    return _ILLEGAL.sub("�", text)
+    return _ILLEGAL.sub("�", "\n".join(map(visible, text.split("\n"))))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from probes.visible_text import visible
+
 __all__ = ["cell", "markdown_table"]
+
+# The ampersand comes first: entities would make any other character.
+_ESCAPES = (
+    *(("&", "&amp;"), ("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), (">", "&gt;")),
+    *(("`", "\\`"), ("[", "\\["), ("*", "\\*")),
+)
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int]) -> str:
@@ -16,7 +24,7 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[object]], rig
 
 def cell(value: object) -> str:
     """A value as it stands in a cell: on one line, and with no column or element of its own."""
-    text = " ".join(str(value).split())
-    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("`", "\\`")):
+    text = visible(" ".join(str(value).split()))
+    for old, new in _ESCAPES:
         text = text.replace(old, new)
     return text

@@ -18,6 +18,7 @@ from ccctl import console
 from ccctl.artifacts.atomic import write_atomically
 from ccctl.errors import INTERNAL, INTERRUPTED, CannotWriteError, CcctlError, FoundProblem, exit_status
 from probes.files.bounded_read import read_text
+from probes.visible_text import visible
 
 if TYPE_CHECKING:
     from ccctl.watch.once import Found, Outcome
@@ -27,6 +28,8 @@ __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
 
 _SUCCESS = "ccctl_last_success_timestamp_seconds"
 _WORLD_READABLE = 0o644
+# Characters of a label.
+_MOST_LABEL = 255
 # A watch tells of hosts instead of links where these are more: each is a series that Prometheus keeps.
 _MOST_LINKS = 1024
 
@@ -185,4 +188,4 @@ def _status(error: BaseException) -> int:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return visible(text, _MOST_LABEL).replace("\\", r"\\").replace('"', r"\"")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ccctl.render.chrome_trace import BLOCK, Slices, Track
+from probes.visible_text import unsteered_json
 
 if TYPE_CHECKING:
     from probes.columns import Floats, Indices
@@ -163,4 +164,4 @@ def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -
         told["which_was"] = program.place(int(timing.culprit[row]))
     if len(program.line) and program.line[row] > 0:
         told["statement"] = f"{program.source}:{program.line[row]}"
-    return json.dumps(told, ensure_ascii=False)
+    return unsteered_json(json.dumps(told, ensure_ascii=False))

@@ -261,7 +261,7 @@ class Watchdog:
         _log.warning(f"{lost}")
         self._heard.on_lost(lost)
         if all(other.lost for other in self.ranks.values()):
-            raise LostRankError("\n".join(["no rank is left", *self._who_is_lost()])) from None
+            raise LostRankError(["no rank is left", *self._who_is_lost()]) from None
         for other in self.ranks.values():
             if other.connected:
                 self._tell(other, lost)
@@ -461,7 +461,7 @@ class Watchdog:
         lines = [f"not done within {timeout_s:g} s", *who_waits(self.ranks.values())]
         if len(self.ranks) < self._job.at_start:
             lines.append(self._who_started())
-        raise TimeoutExpired("\n".join(lines))
+        raise TimeoutExpired(lines)
 
     def _check_advance(self, stall_s: float | None) -> None:
         """A run is stalled when no rank tells anything new for a while, though all are heard."""
@@ -475,13 +475,13 @@ class Watchdog:
         rank = culprit(self.ranks.values())
         said = f"nothing came through for {stall_s:g} s"
         lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
-        raise LostRankError("\n".join(lines), hint="Nothing was written.")
+        raise LostRankError(lines, hint="Nothing was written.")
 
     def _lost(self, rank: Rank, how: str, failures: Sequence[str] = ()) -> LostRankError:
         doing = rank.status.step or rank.status.doing
         lines = [f"{rank} {how}" + (f"; it was at: {doing}" if doing else "")]
         return LostRankError(
-            "\n".join([*lines, *failures, *who_waits(self.ranks.values(), but=rank)]),
+            [*lines, *failures, *who_waits(self.ranks.values(), but=rank)],
             hint="Nothing was written.",
         )
 

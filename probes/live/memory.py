@@ -75,7 +75,7 @@ def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: s
                 f"{_gib(room.free_bytes)} are free"
             )
     if short:
-        raise UnavailableError("\n".join(short), hint="Smaller sizes, or fewer ranks a host, take less.")
+        raise UnavailableError(short, hint="Smaller sizes, or fewer ranks a host, take less.")
 
 
 def rooms() -> tuple[Room, ...]:

@@ -102,7 +102,7 @@ def synthesize(
     progress.update(len(tried), len(tried))
     if choice.best is None:
         reasons = dict.fromkeys(attempt.reason for attempt in choice.attempts if attempt.reason)
-        raise UsageError("\n".join(reasons) or f"no method has found a schedule for {request.network.name}")
+        raise UsageError(reasons or f"no method has found a schedule for {request.network.name}")
     best, why = choice.best, choice.why()
     if settle is not None:
         best = settle(_near(best, choice.best_s, found))

@@ -204,7 +204,7 @@ def test_quiet_leaves_errors_what_fails_and_what_was_asked_for_as_data(capsys):
 
 def test_what_is_quoted_does_not_steer_the_terminal(capsys):
     console.error("a\x1b[2Jb\x9b\td\x00", "e\x07")
-    assert capsys.readouterr().err == "ccctl: a\\x1b[2Jb\\x9b\td\\x00\nhint: e\\x07\n"
+    assert capsys.readouterr().err == "ccctl: a\\x1b[2Jb\\x9b\\td\\x00\nhint: e\\x07\n"
 
 
 @pytest.fixture

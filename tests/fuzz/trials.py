@@ -30,6 +30,7 @@ from oracles.schedule import judge as judge_schedule
 
 from ccctl.artifacts import codec
 from ccctl.errors import CcctlError
+from probes.visible_text import unsteered
 
 __all__ = ["Finding", "Mutant", "made", "tried"]
 
@@ -232,6 +233,8 @@ def ends(ended: Ended, command: tuple[str, ...], *, json_out: bool = False) -> l
         finding("silence", f"{command[0]} {ended.status}")
     elif "there is not enough memory on this machine for that" in said:
         finding("memory", " ".join(command[:2]))
+    if ended.stderr != unsteered(ended.stderr) or _steers(ended.stdout):
+        finding("steering", " ".join(command[:1]))
     if "Warning: " in said:
         told = next(line for line in said.splitlines() if "Warning: " in line)[-300:]
         warning = re.search(r"([^\s/]+\.py):(\d+): (\w*Warning): (.*)", told)
@@ -243,6 +246,15 @@ def ends(ended: Ended, command: tuple[str, ...], *, json_out: bool = False) -> l
         except ValueError as error:
             finding("json", f"{command[0]}: {error}"[:80])
     return found
+
+
+def _steers(printed: bytes) -> bool:
+    """Whether text on stdout holds a character that a terminal or a reader of code may be steered by."""
+    try:
+        text = printed.decode()
+    except UnicodeDecodeError:
+        return False  # an array or a picture
+    return text != unsteered(text)
 
 
 def _refused(name: str) -> None:

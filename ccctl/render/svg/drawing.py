@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from probes.visible_text import shortened
 from probes.xml_text import as_content
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 # Okabe and Ito's colours, told apart by people who see fewer of them too; black is kept for text.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c6d31")
 FONT = 12
+# Characters of an entry of a legend at most.
+_MOST_WORDS = 300
 # What a letter takes at most on average, as a part of the height: DejaVu Sans, the widest of the usual ones.
 _LETTER = 0.62
 # Paths of the points of series: a circle, then square, triangle, diamond, triangle on its head, cross.
@@ -214,7 +217,7 @@ def legend(
     parts, x, y = [], left, top
     most = max(8, int((width - left - 40) / (_LETTER * FONT)))
     for sign, words in entries:
-        lines = wrap(words, most) or [""]
+        lines = wrap(shortened(words, _MOST_WORDS), most) or [""]
         needed = 34 + max(map(text_width, lines)) + 14
         if x > left and x + needed > width:
             x, y = left, y + 20

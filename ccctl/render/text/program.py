@@ -37,7 +37,8 @@ def draw(program: Program, lines: int = 32) -> None:
             break
         left -= _block(program, block, left)
     if program.steps > lines:
-        console.data(f"\n… and {program.steps - lines} more steps; --lines {program.steps} shows all")
+        console.data("")
+        console.data(f"… and {program.steps - lines} more steps; --lines {program.steps} shows all")
 
 
 def draw_timing(program: Program, timing: ProgramTiming) -> None:
@@ -64,7 +65,8 @@ def _lanes(program: Program, lines: int) -> None:
     from synth.program import OPS
 
     used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
-    console.data("\nlanes    " + ", ".join(f"{_LETTERS[op]} {op}" for op in used))
+    console.data("")
+    console.data("lanes    " + ", ".join(f"{_LETTERS[op]} {op}" for op in used))
     for block in range(min(lines, program.threadblocks)):
         start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
         lane = "".join(_LETTERS[OPS[op]] for op in program.op[start : min(end, start + _WIDTH)])
@@ -96,8 +98,9 @@ def _block(program: Program, block: int, most: int) -> int:
         for verb, peer in (("sends to", program.tb_send[block]), ("receives from", program.tb_recv[block]))
         if peer >= 0
     ]
+    console.data("")
     console.data(
-        f"\nrank {program.tb_rank[block]}, threadblock {block}, channel {program.tb_channel[block]}: "
+        f"rank {program.tb_rank[block]}, threadblock {block}, channel {program.tb_channel[block]}: "
         f"{', '.join(peers) or 'local'}"
     )
     shown = range(start, min(end, start + most))

@@ -83,7 +83,8 @@ def _timeline(schedule: Schedule, timing: Timing, lines: int) -> None:
     for rows, bit in ((network.src[schedule.link], 1), (network.dst[schedule.link], 2)):
         for rank, begin, end in zip(rows, first, last, strict=True):
             doing[rank, begin : end + 1] |= bit
-    console.data(f"\ntime     0 to {seconds(timing.time_s)}; s sends, r receives, # both, . idle")
+    console.data("")
+    console.data(f"time     0 to {seconds(timing.time_s)}; s sends, r receives, # both, . idle")
     for rank in range(min(lines, network.ranks)):
         console.data(f"rank {rank:<4}{''.join('.sr#'[state] for state in doing[rank])}")
     sends.left_out(network.ranks, lines, "ranks")

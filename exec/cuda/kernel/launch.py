@@ -94,7 +94,7 @@ class Interpreter:
         with self._device.told():
             self._device.stream.synchronize()
         if self._stop[0]:
-            raise LostRankError("\n".join(waiters(self._encoded, self._records)))
+            raise LostRankError(waiters(self._encoded, self._records))
 
     def stop(self) -> None:
         """Make a kernel that waits give up; it then says for whom."""

@@ -135,7 +135,7 @@ class Contexts:
             if moved:
                 since = perf_counter()
             elif perf_counter() - since > limit_s:
-                raise LostRankError("\n".join(self.waiting() or ["a message was never taken"]))
+                raise LostRankError(self.waiting() or ["a message was never taken"])
             else:
                 sleep(_IDLE_S)
         self._streams.synchronize()

@@ -14,6 +14,6 @@ def test_cases_are_counted_and_told():
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
     found = suite.findall("testcase")
     assert [case.get("name") for case in found] == ["a", "b", "c"]
-    assert found[1].find("failure").get("message") == "too <slow>� & late"
+    assert found[1].find("failure").get("message") == "too <slow>\\x00 & late"
     assert found[2].find("skipped").get("message") == "small"
     assert found[0].find("system-out").text == "well"

@@ -63,7 +63,7 @@ def test_what_hosts_send_again_is_a_share(samples):
 def test_labels_are_escaped():
     exposition = Exposition()
     exposition.add("x", "y", 1, host='a"b\\c\nd')
-    assert exposition.render().splitlines()[-1] == 'x{host="a\\"b\\\\c\\nd"} 1'
+    assert exposition.render().splitlines()[-1] == 'x{host="a\\"b\\\\c\\\\nd"} 1'
 
 
 def test_a_success_is_readable_by_all_and_dated(tmp_path):
