@@ -14,8 +14,8 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -125,13 +125,8 @@ class ProcessPool(Generic[Task, Result]):
         self._hand_out()
 
     def _take(self, pipe: Connection) -> None:
-        try:
+        with _worker_at_work():
             number, result, error = pipe.recv()
-        except EOFError as lost:
-            raise UnavailableError(
-                f"a worker of synth on {socket.gethostname()} ended before its work",
-                hint="Out of memory? Fewer workers take less.",
-            ) from lost
         if error is not None:
             raise error
         self.finished[number] = result
@@ -140,7 +135,8 @@ class ProcessPool(Generic[Task, Result]):
     def _hand_out(self) -> None:
         while self._queue and (self._idle or len(self._workers) < self._jobs):
             pipe = self._idle.pop() if self._idle else self._start()
-            pipe.send(self._queue.pop(0))
+            with _worker_at_work():
+                pipe.send(self._queue.pop(0))
 
     def _start(self) -> Connection:
         ours, theirs = self._context.Pipe()
@@ -151,6 +147,21 @@ class ProcessPool(Generic[Task, Result]):
         theirs.close()
         self._workers[ours] = process
         return ours
+
+
+@contextmanager
+def _worker_at_work() -> Iterator[None]:
+    """Say in plain words that a worker has ended; raises UnavailableError.
+
+    What it has not read makes its end of the pipe a reset, and what is sent to it then a broken pipe.
+    """
+    try:
+        yield
+    except (EOFError, OSError) as lost:
+        raise UnavailableError(
+            f"a worker of synth on {socket.gethostname()} ended before its work",
+            hint="Out of memory? Fewer workers take less.",
+        ) from lost
 
 
 def _context() -> ForkServerContext | SpawnContext:
@@ -182,13 +193,16 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     while True:
         try:
             number, task = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             answer: tuple[int, Any, Exception | None] = (number, work(task), None)
         except Exception as error:
             answer = (number, None, error)
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
 
 
 def _follow() -> None:

@@ -9,8 +9,8 @@ ENDS = {
     "Ctrl-C": KeyboardInterrupt(),
     "SIGTERM": SystemExit(143),
     "SIGHUP": SystemExit(129),
-    "rank 2 was killed": LostRankError("rank 2 was killed\nrank 0 waited"),
-    "a bug": ValueError("a bug\nof two lines"),
+    "rank 2 was killed": LostRankError(["rank 2 was killed", "rank 0 waited"]),
+    "a bug": ValueError(["a bug", "of two lines"]),
     "KeyError": KeyError(),
 }
 

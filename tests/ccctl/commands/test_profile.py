@@ -196,7 +196,7 @@ class Interrupted:
 
 ENDS = [
     (LostRankError("rank 1 died", hint="Nothing was written."), "rank 1 died"),
-    (TimeoutExpired("not done within 3 s\nrank 1 waited"), "not done within 3 s"),
+    (TimeoutExpired(["not done within 3 s", "rank 1 waited"]), "not done within 3 s"),
     (UnavailableError("rank 2: not enough memory"), "rank 2: not enough memory"),
     (RankFailed("rank 0 failed\nTraceback"), "rank 0 failed"),
     (KeyboardInterrupt(), "Ctrl-C"),

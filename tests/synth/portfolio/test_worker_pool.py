@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,6 +87,29 @@ def test_a_worker_that_dies_is_told():
     with ProcessPool(1, die) as pool, pytest.raises(UnavailableError, match="ended before its work"):
         pool.submit(3)
         pool.wait()
+
+
+def test_a_worker_that_dies_before_it_has_read_all_is_told():
+    with ProcessPool(1, time.sleep) as pool:
+        pool.submit(HANG_S)
+        ((pipe, process),) = pool._workers.items()
+        # What lies unread where a process dies resets the connection.
+        os.kill(process.pid, signal.SIGSTOP)
+        pipe.send((1, 0.0))
+        process.kill()
+        with pytest.raises(UnavailableError, match="ended before its work"):
+            pool.wait()
+
+
+def test_a_worker_that_died_without_work_is_told_with_the_next_task():
+    with ProcessPool(1, math.factorial) as pool:
+        pool.submit(3)
+        pool.wait()
+        (process,) = pool._workers.values()
+        process.kill()
+        process.join()
+        with pytest.raises(UnavailableError, match="ended before its work"):
+            pool.submit(4)
 
 
 def test_waiting_ends_in_time_and_leaving_ends_the_work():
