@@ -10,7 +10,7 @@ ENDS = {
     "SIGTERM": SystemExit(143),
     "SIGHUP": SystemExit(129),
     "rank 2 was killed": LostRankError(["rank 2 was killed", "rank 0 waited"]),
-    "a bug": ValueError(["a bug", "of two lines"]),
+    "a bug": ValueError("a bug\nof two lines"),
     "KeyError": KeyError(),
 }
 
