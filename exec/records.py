@@ -48,6 +48,7 @@ _MALFORMED = (
     ArithmeticError,
     RecursionError,
     ImportError,
+    SyntaxError,
 )
 (
     _LIST,
@@ -268,8 +269,8 @@ class _Decoding:
 
 def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes) -> Any:
     dtype = np.dtype([tuple(one) for one in described] if type(described) is list else described)
-    if dtype.hasobject:
-        raise _Unreadable("an array of objects")
+    if dtype.hasobject or not dtype.itemsize:
+        raise _Unreadable("an array of objects, or of nothing")
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     if any(type(one) is not int or one < 0 for one in shape) or math.prod(shape) * dtype.itemsize != len(
         content
@@ -335,8 +336,11 @@ def _found(name: str) -> Any:
         )
     else:
         found = sys.modules.get(module)
-    for part in path.split("."):
-        found = found.__dict__.get(part) if isinstance(found, type) else getattr(found, part, None)
+    # Never by getattr: what answers it may act. ``ctypes.cdll`` loads the library of that name.
+    first, *inner = path.split(".")
+    found = vars(found).get(first) if found is not None else None
+    for part in inner:
+        found = vars(found).get(part) if isinstance(found, type) else None
     return found
 
 

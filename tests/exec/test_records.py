@@ -172,6 +172,35 @@ def test_names_of_anything_else_are_refused(kind, name):
             decode(msgspec.msgpack.encode([getattr(records, kind), name, *arguments]))
 
 
+class Trap:
+    """Acts when it is asked for an attribute, as ``ctypes.cdll`` loads a library."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        return None
+
+
+TRAP = Trap()
+
+
+@pytest.mark.parametrize("kind", ["_CLASS", "_FUNCTION", "_ENUM", "_NAMED_TUPLE", "_RECORD", "_ERROR"])
+def test_a_name_in_a_message_asks_no_object_for_an_attribute(kind):
+    for name in (f"{__name__}:TRAP./tmp/library", f"{__name__}:records.sys.path"):
+        with pytest.raises(ValueError, match="no message"):
+            decode(msgspec.msgpack.encode([getattr(records, kind), name]))
+    # pytest itself asks for other names.
+    assert "/tmp/library" not in TRAP.asked
+
+
+@pytest.mark.parametrize("dtype", ["|V0", "|S0", "(,)i4"])
+def test_an_array_of_no_bytes_or_of_no_type_is_refused(dtype):
+    with pytest.raises(ValueError, match="no message"):
+        decode(msgspec.msgpack.encode([records._ARRAY, dtype, False, [1 << 40], b""]))
+
+
 class Harm:
     def __init__(self, path):
         self.path = path
