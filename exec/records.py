@@ -4,8 +4,8 @@ A message is MessagePack of nested lists. A list begins with a number for its ty
 and records by the name of their class and their fields. Records are dataclasses, named tuples, enumerations
 and expected errors. Decoding sets fields and calls no constructor, so a forged message can give wrong data
 and no more. Classes are looked up in ccctl's own packages, and in modules that this process has imported
-already; functions in the former, and in those that ``share_functions_of`` names. A record that a message
-holds twice is sent once.
+already; functions only in those that ``share_functions_of`` names. A value that a message holds twice is
+sent once, but in keys and elements of sets, which are hashed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class _Unreadable(ValueError):  # noqa: N818 - a reason, which becomes the text 
 
 def encode(value: object) -> bytes:
     """Return ``value`` as a message; raises UnsendableError for what is neither plain data nor a record."""
-    return msgspec.msgpack.encode(_Encoding().node(value, 0))
+    try:
+        return msgspec.msgpack.encode(_Encoding().node(value, 0))
+    except UnicodeEncodeError as error:
+        raise UnsendableError(f"a text that is no Unicode: {error}") from error
 
 
 def decode(content: bytes) -> Any:
@@ -107,6 +110,9 @@ class _Encoding:
     def __init__(self) -> None:
         # By identity: (the value, which keeps its identity; its number).
         self._sent: dict[int, tuple[object, int]] = {}
+        self._count = 0
+        # How many keys or sets this place is inside of.
+        self._hashed = 0
 
     def node(self, value: Any, depth: int) -> Any:
         cls = type(value)
@@ -116,23 +122,35 @@ class _Encoding:
             return value if -_INT64 <= value < _INT64 else [_INTEGER, hex(value)]
         if depth > _MOST_DEPTH:
             raise UnsendableError(f"values inside each other more than {_MOST_DEPTH} deep, or in themselves")
-        if (again := self._sent.get(id(value))) is not None:
+        if not self._hashed and (again := self._sent.get(id(value))) is not None:
             return [_AGAIN, again[1]]
         if cls in _CONTAINERS:
-            return [_CONTAINERS[cls], *self._nodes(value, depth)]
-        if cls is dict:
-            return [_DICT, *self._nodes((part for pair in value.items() for part in pair), depth)]
-        node = self._special(value, depth)
+            node = [_CONTAINERS[cls], *self._nodes(value, depth)]
+        elif cls in _SETS:
+            node = [_SETS[cls], *self._hashables(value, depth)]
+        elif cls is dict:
+            keys = self._hashables(value, depth)
+            node = [_DICT, keys, *self._nodes(value.values(), depth)]
+        else:
+            node = self._special(value, depth)
         if node[0] in _SHARED:
-            self._sent[id(value)] = (value, len(self._sent))
+            self._sent[id(value)] = (value, self._count)
+            self._count += 1
         return node
+
+    def _hashables(self, values: Iterable[Any], depth: int) -> list[Any]:
+        """Nodes of values that are hashed: whole each, or few bytes could make hashing take for ever."""
+        self._hashed += 1
+        nodes = self._nodes(values, depth)
+        self._hashed -= 1
+        return nodes
 
     def _nodes(self, values: Iterable[Any], depth: int) -> list[Any]:
         return [self.node(one, depth + 1) for one in values]
 
     def _special(self, value: Any, depth: int) -> list[Any]:
         cls: Any = type(value)
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             return _array(value)
         if isinstance(value, np.generic):
             return [_SCALAR, value.dtype.str, value.tobytes()]
@@ -180,8 +198,9 @@ def _path(value: PurePath) -> list[Any]:
     return [_PATH, str(value)]
 
 
-_CONTAINERS: dict[Any, int] = {list: _LIST, tuple: _TUPLE, set: _SET, frozenset: _FROZENSET}
-_SHARED = frozenset({_ARRAY, _NAMED_TUPLE, _RECORD})
+_CONTAINERS: dict[Any, int] = {list: _LIST, tuple: _TUPLE}
+_SETS: dict[Any, int] = {set: _SET, frozenset: _FROZENSET}
+_SHARED = frozenset({_LIST, _TUPLE, _SET, _FROZENSET, _DICT, _ARRAY, _NAMED_TUPLE, _RECORD})
 _SIMPLE: dict[type, Callable[[Any], list[Any]]] = {
     Fraction: lambda value: [_FRACTION, hex(value.numerator), hex(value.denominator)],
     complex: lambda value: [_COMPLEX, value.real, value.imag],
@@ -195,11 +214,12 @@ class _Decoding:
 
     def __init__(self) -> None:
         self._sent: list[Any] = []
+        self._hashed = 0
 
     def value(self, node: Any) -> Any:
         if type(node) is not list:
-            if type(node) is dict:
-                raise _Unreadable("a map")
+            if type(node) is not int and type(node) not in _PLAIN:
+                raise _Unreadable(f"a {type(node).__name__}")
             return node
         kind, *parts = node
         if kind == _RECORD:
@@ -215,7 +235,9 @@ class _Decoding:
             reader = _READERS.get(kind)
             if reader is None:
                 raise _Unreadable(f"type {kind!r}")
-            return reader(self, parts)
+            made = reader(self, parts)
+            if kind not in _SHARED:
+                return made
         self._sent.append(made)
         return made
 
@@ -224,6 +246,8 @@ class _Decoding:
 
     def _again(self, parts: list[Any]) -> Any:
         (number,) = parts
+        if self._hashed:
+            raise _Unreadable("a value again in a key")
         if type(number) is not int or not 0 <= number < len(self._sent):
             raise _Unreadable(f"value {number!r} again")
         return self._sent[number]
@@ -263,8 +287,14 @@ class _Decoding:
         return found
 
     def _dict(self, parts: list[Any]) -> dict[Any, Any]:
-        values = self._values(parts)
-        return dict(zip(values[::2], values[1::2], strict=True))
+        keys, *values = parts
+        return dict(zip(self._hashables(keys), self._values(values), strict=True))
+
+    def _hashables(self, nodes: list[Any]) -> list[Any]:
+        self._hashed += 1
+        values = self._values(nodes)
+        self._hashed -= 1
+        return values
 
 
 def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes) -> Any:
@@ -284,8 +314,8 @@ _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _LIST: _Decoding._values,
     _TUPLE: lambda it, parts: tuple(it._values(parts)),
     _DICT: _Decoding._dict,
-    _SET: lambda it, parts: set(it._values(parts)),
-    _FROZENSET: lambda it, parts: frozenset(it._values(parts)),
+    _SET: lambda it, parts: set(it._hashables(parts)),
+    _FROZENSET: lambda it, parts: frozenset(it._hashables(parts)),
     _INTEGER: lambda it, parts: int(parts[0], 16),
     _COMPLEX: lambda it, parts: complex(*map(float, parts)),
     _FRACTION: lambda it, parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
@@ -307,7 +337,7 @@ def _class_of(name: str) -> Any:
 
 
 def _is_shared(module: str) -> bool:
-    return module.partition(".")[0] in _OWN or module in _shared_modules
+    return module in _shared_modules
 
 
 def _path_of(text: str) -> PurePath:

@@ -40,6 +40,7 @@ __all__ = [
 PartKey = tuple[Request, tuple[int, ...], bool]
 
 # Of so many ranks, contexts of such requests are made beforehand for each pair that may be late.
+_MOST_PART_BYTES = 1 << 30
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
 # What failed to be compiled is tried again after so long: the process for it has died, and is started again.
 _REST_S = 10.0
@@ -109,7 +110,14 @@ def packed(value: Any) -> bytes:
 
 def unpacked(content: bytes) -> Any:
     """Return what was packed; raises ValueError for bytes that nobody packed."""
-    return decode(zlib.decompress(content))
+    inflating = zlib.decompressobj()
+    try:
+        plain = inflating.decompress(content, _MOST_PART_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"nobody packed this: {error}") from error
+    if not inflating.eof:
+        raise ValueError(f"more than {_MOST_PART_BYTES} bytes, or cut off")
+    return decode(plain)
 
 
 class LateContexts:

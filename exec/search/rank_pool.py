@@ -15,11 +15,16 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from exec.records import share_functions_of
 from probes.errors import UnavailableError
 from probes.progress import SILENT, Progress
 from synth.portfolio.worker_pool import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
+
+# What rank 0 names in its messages: the task of a worker here, and what it does there.
+share_functions_of(__name__)
+share_functions_of("synth.portfolio.size_sweep")
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -33,6 +33,8 @@ _NONCE_BYTES = _MAC_BYTES = 32
 ANSWER_BYTES = _NONCE_BYTES + _MAC_BYTES
 _HEADER = struct.Struct(f">Q{_MAC_BYTES}s")
 # At a time, so that one end that says much does not keep the others waiting.
+# A length is believed up to here before its MAC was seen.
+_MOST_BYTES = 1 << 36
 _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
@@ -202,6 +204,8 @@ class Channel:
     def _take_apart(self) -> None:
         while len(self._buffer) >= _HEADER.size:
             length, mac = _HEADER.unpack_from(self._buffer)
+            if length > _MOST_BYTES:
+                raise BrokenMessage(f"announced a message of {length} bytes")
             if len(self._buffer) - _HEADER.size < length:
                 return
             content = bytes(memoryview(self._buffer)[_HEADER.size : _HEADER.size + length])

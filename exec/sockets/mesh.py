@@ -658,21 +658,25 @@ class Mesh:
             self._broke(peer, channel, how)
             return
         for frame in frames:
-            if isinstance(frame, Passed):
-                self._pass_on(frame)
-            elif isinstance(frame, _NoWay):
-                self._unfit.setdefault(frame.dest, set()).add(peer)
-                self._go_round(frame.dest)
-            else:
-                self._take(peer, *frame)
+            try:
+                self._hear_frame(peer, frame)
+            except (ValueError, TypeError, AttributeError, LookupError) as error:
+                # Only who knows the key could have sent it; the rank goes on without that end.
+                self._broke(peer, channel, f"sent what is no message ({error})")
+                return
+
+    def _hear_frame(self, peer: int, frame: Any) -> None:
+        if isinstance(frame, Passed):
+            self._pass_on(frame)
+        elif isinstance(frame, _NoWay):
+            self._unfit.setdefault(frame.dest, set()).add(peer)
+            self._go_round(frame.dest)
+        else:
+            self._take(peer, *frame)
 
     def _take(self, peer: int, number: int, content: bytes) -> None:
         for one in self._arrivals[peer].take(number, content):
-            try:
-                topic, payload = decode(one)
-            except ValueError:
-                _log.exception(f"rank {self.rank}: rank {peer} sent what is no message")
-                continue
+            topic, payload = decode(one)
             if topic == _MET:
                 with self._changed:
                     self._met[peer] = payload

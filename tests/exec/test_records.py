@@ -69,6 +69,7 @@ def test_plain_values_arrive_as_they_are(value):
 
 
 def test_records_arrive_as_they_are():
+    records.share_functions_of(interpret.__module__)
     values = [
         Colour.RED,
         Pair(1, [2]),
@@ -136,6 +137,32 @@ def test_what_is_sent_twice_is_one_value():
 def test_what_is_no_record_is_refused_before_it_is_sent(value):
     with pytest.raises(UnsendableError):
         encode(value)
+
+
+def test_values_shared_many_times_are_sent_once():
+    value = (1, 2)
+    for _ in range(60):
+        value = (value, value)
+    assert len(encode([value])) < 2000
+    found = decode(encode([value]))[0]
+    assert found[0] is found[1]
+
+
+def test_no_few_bytes_are_hashed_for_ever():
+    pair = [records._TUPLE, 1, 2]
+    for number in range(60):
+        pair = [records._TUPLE, pair, [records._AGAIN, number]]
+    for hashed in ([records._SET, pair], [records._DICT, [pair], 1]):
+        with pytest.raises(ValueError, match="in a key"):
+            decode(msgspec.msgpack.encode(hashed))
+    keys = {((1, 2), (1, 2)): "a", frozenset({(1,)}): [1]}
+    assert decode(encode([keys, keys])) == [keys, keys]
+
+
+@pytest.mark.parametrize("name", ["exec.launcher.protocol:remove", "exec.records:encode"])
+def test_functions_of_ccctl_that_no_task_needs_are_refused(name):
+    with pytest.raises(ValueError, match="no function"):
+        decode(msgspec.msgpack.encode([records._FUNCTION, name]))
 
 
 def test_what_holds_itself_is_refused():
