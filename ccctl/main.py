@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from inspect import signature
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ccctl import __version__, console
-from ccctl.commands import COMMANDS
+from ccctl.commands import CLAIMS, function_of
 from ccctl.completion.answers import answer_shells
 from ccctl.errors import (
     INTERNAL,
@@ -60,7 +60,11 @@ class _InOrder(_Group):
     """Lists the commands in the order of the data path, those with verbs among them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [command.__name__ for command in COMMANDS]
+        return [*CLAIMS]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*CLAIMS.items()])
 
 
 class _Command(_WithClaim, typer.core.TyperCommand):
@@ -140,18 +144,42 @@ def _group(command: Callable[..., None]) -> typer.Typer:
     return group
 
 
-for _command in COMMANDS:
-    if verbs(_command):
-        app.add_typer(_group(_command), name=_command.__name__, epilog=_epilog(_command))
-    else:
-        app.command(cls=_Command, epilog=_epilog(_command))(_command)
+@cache
+def _built(name: str) -> Any:
+    """A command with its options; built once, as reading them off its function takes long."""
+    function = function_of(name)
+    own = typer.Typer(rich_markup_mode=None, add_completion=False)
+    if verbs(function):
+        own.add_typer(_group(function), name=name, epilog=_epilog(function))
+        return typer.main.get_group(own).commands[name]
+    own.command(cls=_Command, epilog=_epilog(function))(function)
+    return typer.main.get_command(own)
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported and built when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in CLAIMS:
+            raise KeyError(name)
+        return _built(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CLAIMS)
+
+    def __len__(self) -> int:
+        return len(CLAIMS)
+
+
 answer_shells()
 
 
 @cache
 def command_line() -> typer.core.TyperGroup:
-    """The group of all commands; built once, as reading the options off their functions takes long."""
-    return typer.main.get_group(app)
+    """The group of all commands."""
+    found = typer.main.get_group(app)
+    found.commands = _Commands()  # type: ignore[assignment] # nothing is added to it
+    return found
 
 
 def main() -> None:

@@ -21,7 +21,11 @@ _OTHER_COMMANDS = {
     "plot": "show",
     "view": "show",
 }
-_OTHER_OPTIONS = {"np": "-n", "nprocs": "-n", "ntasks": "-n", "nproc": "-n", "bw": "--bandwidth"}
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("np", "nprocs", "ntasks", "nproc"), "-n"),
+    **dict.fromkeys(("numchunks", "nchunks", "chunkcount", "numberofchunks"), "--chunks"),
+    "bw": "--bandwidth",
+}
 
 
 def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
@@ -88,13 +92,22 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
     options = [option for one in context.command.params for option in one.opts] if context else []
-    plain = re.match(r"-*([a-z]*)", word.lower())
-    other = _OTHER_OPTIONS.get(plain[1] if plain else "")
+    other = _OTHER_OPTIONS.get(re.sub(r"[^a-z]", "", word.lower())) or _same_words(word, options)
     if other in options:
         close = f"did you mean {other!r}?"
     else:
         close = meant(word, [option for option in (*options, "--help") if option.startswith("--")])
     return f"No such option: {word}{f'; {close}' if close else ''}"
+
+
+def _same_words(word: str, options: list[str]) -> str:
+    """The option whose words a longer one begins with, or else ends with; "" where there is none."""
+    typed = word.lower().replace("_", "-").strip("-").split("-")
+    parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
+    inside = [option for option, own in parts.items() if len(own) < len(typed)]
+    first = [option for option in inside if typed[: len(parts[option])] == parts[option]]
+    last = [option for option in inside if typed[-len(parts[option]) :] == parts[option]]
+    return max(first or last, key=len, default="")
 
 
 def _as_argument(error: Any, context: typer.Context | None) -> str:

@@ -187,6 +187,11 @@ class Collective:
         return len(self.members) or self.ranks
 
     @property
+    def ranks_in_words(self) -> str:
+        """How many ranks take part, and of how many where others do not: "8 ranks", "7 of 8 ranks"."""
+        return f"{self.size} of {self.ranks} ranks" if self.size < self.ranks else f"{self.ranks} ranks"
+
+    @property
     def share(self) -> int:
         """Chunks per owner: per rank, per pair (all_to_all, all_to_next), else all; 1 where chunks differ."""
         if self.kind in ("custom", "several"):

@@ -236,7 +236,7 @@ def _write_plan(
         raise FoundProblem(
             f"the plan of {found.program.name} has {plan.operations} operations, more than can be proven "
             f"({_MOST_OPERATIONS})",
-            hint="Fewer or larger chunks may do: ccctl synth --chunk-size.",
+            hint="Fewer or larger chunks may do: ccctl synth --chunk.",
         )
     verdict = examine_plan(plan)
     if verdict.findings:

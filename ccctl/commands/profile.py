@@ -25,7 +25,7 @@ from ccctl.arguments.options import (
     Verbose,
 )
 from ccctl.arguments.topologies import read_or_described
-from ccctl.arguments.units import parse_size
+from ccctl.arguments.units import parse_rate, parse_size
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
@@ -60,6 +60,7 @@ EXAMPLES = (
         "detect NICs first, and measure by samples what they declare alike",
     ),
     ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
+    ("ccctl profile -n 4 --quick --expect 100MB/s", "exit with 1 where a link carries less"),
     (
         "ccctl profile -n 4 --quick --prometheus links.prom",
         "leave the figures where Prometheus' node exporter finds them",
@@ -132,6 +133,10 @@ def profile(
             "--baseline", metavar="FILE", help="Say what changed since this profile; exit 1 if worse."
         ),
     ] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", metavar="RATE", help="Exit 1 if a link carries less: 48GB/s, 400Gbit/s."),
+    ] = None,
     prom: PrometheusFile = None,
     json: Json = False,
     output: Output = None,
@@ -151,6 +156,7 @@ def profile(
     slowest and newest links are shown while they are measured, and who waits for whom.
     """
     with prometheus.exposed(prom, "profile") as exposition:
+        expected = parse_rate(expect, "--expect") if expect is not None else None
         before = codec.read(baseline, "profile") if baseline is not None else None
         digests: dict[str, str] = {}
         problem = ""
@@ -173,14 +179,16 @@ def profile(
             inputs = {**digests, **({baseline: before.sha256} if before and baseline else {})}
             with _kept_elsewhere(found, inputs, measured=source is None):
                 codec.write(output, "profile", found, inputs)
-        _tell(found, output, json, drift, baseline or "")
+        short = _below(found, expected)
+        _tell(found, output, json, drift, baseline or "", short)
         if drift:
             exposition.add(
                 "ccctl_profile_drifts", "How much got worse since the baseline.", len(drift.findings)
             )
         worse = f"worse than {baseline}" if drift and drift.findings else ""
-        if problem or worse:
-            raise FoundProblem("; ".join(filter(None, (problem, worse))))
+        slow = f"links carry less than {expect}" if short else ""
+        if problem or worse or slow:
+            raise FoundProblem("; ".join(filter(None, (problem, worse, slow))))
     console.next_with(output, "ccctl synth --network {} --collective all_reduce", "profile.json")
 
 
@@ -300,19 +308,31 @@ def _drift(before: Profile, now: Profile) -> Drift:
     return compare(before, now)
 
 
-def _tell(found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str) -> None:
+def _below(found: Profile, expected: float | None) -> str:
+    from probes.profiling.drift import below_expectation
+
+    return below_expectation(found, expected) if expected is not None else ""
+
+
+def _tell(
+    found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str, short: str = ""
+) -> None:
     from ccctl.render.text import drift as changes
     from ccctl.render.text.profile import draw, say, summary
 
     if output == "-":
         return
     if json:
-        console.summary(summary(found, drift))
+        told = summary(found, drift)
+        console.summary({**told, "findings": [*filter(None, (short,)), *told["findings"]]})
         return
     if output is None:
         draw(found)
     else:
         say(found, output)
+    with console.spoken(bool(short)):
+        if short:
+            console.data(f"finding: {short}")
     if drift:
         with console.spoken(bool(drift.findings)):
             changes.draw(drift, baseline)

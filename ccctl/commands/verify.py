@@ -141,7 +141,8 @@ def _schedule(read: Artifact) -> _Verdict:
     schedule = read.body
     return _Verdict(
         tuple(check(schedule)),
-        f"proven: {schedule.sends} sends do {schedule.collective.label} on {schedule.network.ranks} ranks: "
+        f"proven: {schedule.sends} sends do {schedule.collective.label} on "
+        f"{schedule.collective.ranks_in_words}: "
         f"{_RIGHT}",
     )
 
@@ -152,7 +153,8 @@ def _periodic(read: Artifact) -> _Verdict:
     made = read.body
     return _Verdict(
         tuple(check_periodic(made)),
-        f"proven: {len(made.chunk)} sends a period do {made.collective.label} on {made.network.ranks} ranks, "
+        f"proven: {len(made.chunk)} sends a period do {made.collective.label} on "
+        f"{made.collective.ranks_in_words}, "
         f"repeated {made.periods} times or any other number: {_RIGHT}",
     )
 
@@ -177,7 +179,7 @@ def _selection(read: Artifact) -> _Verdict:
         tuple(check_selection(selection)),
         f"proven: {plural(len(selection.algorithms), 'schedule')} for "
         f"{plural(len(selection.ranges), 'range')} of sizes do {selection.collective.label} "
-        f"on {selection.network.ranks} ranks",
+        f"on {selection.collective.ranks_in_words}",
     )
 
 

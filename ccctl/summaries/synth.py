@@ -37,6 +37,7 @@ def summary_of(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis) -> dic
     return {
         "method": schedule.method,
         "ranks": schedule.network.ranks,
+        "ranks_taking_part": _whole(schedule).size,
         "links": schedule.network.links,
         "collective": schedule.collective.label,
         "size_bytes": whole.total_bytes(schedule.chunk_bytes),
@@ -81,7 +82,7 @@ def describe(found: Synthesis | PeriodicSynthesis | SymmetricSynthesis, say: Cal
     shape = _whole(schedule)
     say(
         f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
-        f"{schedule.network.ranks} ranks, {plural(shape.chunks, 'chunk')} of "
+        f"{shape.ranks_in_words}, {plural(shape.chunks, 'chunk')} of "
         f"{about(schedule.chunk_bytes)}"
     )
     best: dict[str, float] = {}

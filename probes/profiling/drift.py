@@ -21,6 +21,7 @@ from probes.columns import Floats, Indices, Mask, floats
 from probes.link_costs import Links, Profile
 from probes.profiling.outliers import Names
 from probes.sampling.rounds import Pair
+from probes.wording import plural, rate_text, without_domain
 
 __all__ = [
     "BETWEEN_TWO",
@@ -30,6 +31,7 @@ __all__ = [
     "Past",
     "Quantity",
     "Sensitivity",
+    "below_expectation",
     "compare",
     "matched",
     "sigmas",
@@ -39,6 +41,8 @@ __all__ = [
 
 Quantity = Literal["bandwidth", "latency"]
 
+# Links that are named in one finding.
+_MOST_SLOW = 4
 _FALSE_ALARMS_A_RUN = 0.01
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
@@ -377,3 +381,21 @@ class _Judge:
             if self.hosts[pair[end]] == host and self.hosts[pair[1 - end]] != host
         ]
         return np.array(rows, dtype=np.int32)
+
+
+def below_expectation(profile: Profile, bytes_per_s: float) -> str:
+    """Which links carry less than ``bytes_per_s``, the slowest first, in one finding; "" where none does."""
+    links = profile.links
+    # A rate that was typed in with few digits is met by what is shown as the same.
+    slow = np.flatnonzero(1 / links.beta_s_per_byte < bytes_per_s * (1 - 1e-9))
+    if not len(slow):
+        return ""
+    name = without_domain([entry.host for entry in profile.ranks])
+    named = [
+        f"{links.src[row]} → {links.dst[row]} ({name[profile.ranks[links.src[row]].host]} → "
+        f"{name[profile.ranks[links.dst[row]].host]}) {rate_text(1 / links.beta_s_per_byte[row])}"
+        for row in slow[np.argsort(-links.beta_s_per_byte[slow], kind="stable")][:_MOST_SLOW].tolist()
+    ]
+    more = len(slow) - _MOST_SLOW
+    told = ", ".join(named) + (f" and {plural(more, 'more link')}" if more > 0 else "")
+    return f"{len(slow)} of {plural(len(links.src), 'link')} below {rate_text(bytes_per_s)}: {told}"

@@ -126,6 +126,21 @@ def test_help_is_asked_for_in_two_ways(run_ccctl, option):
             "ccctl order NETWORK|PROFILE takes it without an option; see ccctl order --help",
         ),
         (["snyth"], "No such command 'snyth'. Did you mean 'synth'?", "see ccctl --help"),
+        (
+            ["synth", "--chunk-size", "1M"],
+            "No such option: --chunk-size; did you mean '--chunk'?",
+            "see ccctl synth --help",
+        ),
+        (
+            ["synth", "--num-chunks=4"],
+            "No such option: --num-chunks; did you mean '--chunks'?",
+            "see ccctl synth --help",
+        ),
+        (
+            ["synth", "--message_size=4"],
+            "No such option: --message_size; did you mean '--size'?",
+            "see ccctl synth --help",
+        ),
         (["version"], "No such command 'version'; did you mean '--version'?", "see ccctl --help"),
         (["--hlep"], "No such option: --hlep; did you mean '--help'?", "see ccctl --help"),
         (["bench", "-np", "4"], "No such option: -np; did you mean '-n'?", "see ccctl bench --help"),

@@ -237,3 +237,8 @@ def test_an_unknown_collective_is_refused_with_what_may_be_meant():
     with pytest.raises(UsageError, match="'allredcue': unknown collective") as refused:
         kind_of("allredcue")
     assert refused.value.hint.startswith("did you mean 'all_reduce'? known: all_gather, ")
+
+
+def test_who_takes_part_is_told_beside_how_many_there_are():
+    assert collective("all_reduce", 8).ranks_in_words == "8 ranks"
+    assert collective("all_reduce", 8, members=(0, 1, 2, 4, 5, 6, 7)).ranks_in_words == "7 of 8 ranks"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.units import seconds
+from exec.launcher.nodeset import fold
 from probes.wording import plural
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def draw(profile: Profile) -> None:
     """Print what each directed link of ``profile`` costs; over 16 ranks, each kind of link in one row."""
     links = profile.links
     hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
-    where = f"{plural(len(hosts), 'host')} ({', '.join(hosts[:4])}{', …' if len(hosts) > 4 else ''})"
+    named = ", ".join(hosts) if len(hosts) <= _WIDEST else fold(hosts)
+    where = f"{plural(len(hosts), 'host')} ({named})"
     ranks = plural(len(profile.ranks), "rank")
     console.data(f"{ranks} on {where}, {plural(len(links.src), 'link')}, {profile.library}")
     if len(profile.ranks) <= _WIDEST:

@@ -49,7 +49,7 @@ def _head(schedule: Schedule, timing: Timing | None) -> None:
     size = collective.total_bytes(schedule.chunk_bytes)
     reduces = int((schedule.op != 0).sum())
     console.data(
-        f"{collective.label} on {network.ranks} ranks: {format_size(size)} in "
+        f"{collective.label} on {collective.ranks_in_words}: {format_size(size)} in "
         f"{plural(collective.chunks, 'chunk')} of {format_size(schedule.chunk_bytes)}"
     )
     console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")

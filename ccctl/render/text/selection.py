@@ -25,7 +25,7 @@ def draw(selection: Selection, say: Callable[[str], None] = console.data, *, pro
     """
     shape, network = selection.collective, selection.network
     say(
-        f"{shape.label} on {network.name}: {network.ranks} ranks, "
+        f"{shape.label} on {network.name}: {shape.ranks_in_words}, "
         f"{plural(len(selection.ranges), 'range')} of sizes, {plural(len(selection.algorithms), 'schedule')}"
     )
     rows = [
@@ -59,6 +59,7 @@ def summary(selection: Selection) -> dict[str, Any]:
     return {
         "collective": selection.collective.label,
         "ranks": selection.network.ranks,
+        "ranks_taking_part": selection.collective.size,
         "links": selection.network.links,
         "ranges": [
             {name: value for name, value in row.items() if name not in ("from", "to")}

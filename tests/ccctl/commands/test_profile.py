@@ -87,6 +87,21 @@ def test_a_budget_is_kept_and_what_it_left_out_is_told(run_ccctl):
     assert 1 <= told["links"] <= 12
 
 
+def test_links_that_carry_less_than_expected_are_found(run_ccctl, tmp_path, samples):
+    path = tmp_path / "profile.json"
+    codec.write(str(path), "profile", samples["profile"])
+    done = run_ccctl("profile", "--from", str(path), "--expect", "48GB/s")
+    assert done.returncode == 1
+    assert "finding: 2 of 2 links below 48 GB/s: " in done.stdout
+    assert done.stderr == "ccctl: links carry less than 48GB/s\n"
+    told = run_ccctl("profile", "--from", str(path), "--expect", "384Gbit/s", "--json")
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["findings"][0].startswith("2 of 2 links below 48 GB/s: ")
+    well = run_ccctl("profile", "--from", str(path), "--expect", "1kB/s")
+    assert (well.returncode, well.stderr, "below" in well.stdout) == (0, "", False)
+    assert run_ccctl("profile", "--from", str(path), "--expect", "48").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -223,3 +223,15 @@ def test_simgrid_judges_only_schedules(run_ccctl, tmp_path):
     ):
         refused = run_ccctl("simulate", *words)
         assert refused.returncode == 2 and why in refused.stderr
+
+
+@pytest.mark.parametrize("chosen", [["--without", "rank:3"], ["--ranks", "0-2,4-7"]])
+def test_how_many_ranks_take_part_is_told_of_how_many(run_ccctl, tmp_path, chosen):
+    path = tmp_path / "schedule.json"
+    costs = ["--bandwidth", "1GB/s", "--alpha", "1us", "--chunk", "1K", "--jobs", "1"]
+    made = run_ccctl("synth", "--network", "switch:8", *costs, *chosen, "--method", "greedy", "-o", str(path))
+    assert "7 of 8 ranks, " in made.stderr + made.stdout
+    assert "on 7 of 8 ranks: " in run_ccctl("show", str(path)).stdout
+    assert "on 7 of 8 ranks: " in run_ccctl("verify", str(path)).stdout
+    told = run_ccctl("synth", "--network", "switch:8", *costs, *chosen, "--method", "greedy", "--json")
+    assert [json.loads(told.stdout)[name] for name in ("ranks", "ranks_taking_part")] == [8, 7]

@@ -3,10 +3,11 @@ import itertools
 
 import numpy as np
 import pytest
+from slow_host import profile_with_slow_host
 
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.profiling.drift import Change, compare
+from probes.profiling.drift import Change, below_expectation, compare
 
 HOSTS = tuple(f"gpu{host}" for host in range(6))
 
@@ -171,3 +172,19 @@ def test_one_host_of_few_that_is_slow_both_ways_is_not_everybody(hosts, share):
     slow = profile(lambda src, dst: 10e9 * (share if 1 in (src, dst) else 1), seed=1, hosts=names)
     found = compare(profile(hosts=names), slow).findings
     assert [text.split(" (")[0] for text in found] == ["host gpu1 sends", "host gpu1 receives"]
+
+
+SLOW_HOST = profile_with_slow_host(hosts=6, ranks_a_host=2, slow=3, times=2.4)
+
+
+def test_the_links_of_a_slow_host_are_below():
+    told = below_expectation(SLOW_HOST, 0.9e9)
+    assert told.startswith("20 of 132 links below 0.9 GB/s: ")
+    assert told.count("(node3 → ") == 4
+    assert told.endswith(" and 16 more links")
+
+
+def test_nothing_is_below_what_the_slowest_carries():
+    slowest = float(1 / SLOW_HOST.links.beta_s_per_byte.max())
+    assert below_expectation(SLOW_HOST, slowest) == ""
+    assert below_expectation(SLOW_HOST, 1.001 * slowest).startswith("1 of 132 links below ")

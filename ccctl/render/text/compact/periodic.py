@@ -26,7 +26,7 @@ def draw(made: PeriodicSchedule, lines: int = 32, *, proven: bool = True) -> Non
 
     network, each = made.network, len(made.chunk)
     console.data(
-        f"{made.collective.label} on {network.ranks} ranks: {format_size(made.size_bytes)} in "
+        f"{made.collective.label} on {made.collective.ranks_in_words}: {format_size(made.size_bytes)} in "
         f"{plural(made.chunks, 'chunk')} of {format_size(made.chunk_bytes)}"
     )
     console.data(f"network  {network.name}: {network.links} links, {len(network.ports)} shared ports")

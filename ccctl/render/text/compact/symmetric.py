@@ -25,7 +25,7 @@ def draw(made: SymmetricSchedule, lines: int = 32, *, proven: bool = True) -> No
 
     network, shape = made.network, made.collective
     console.data(
-        f"{shape.label} on {network.ranks} ranks: {format_size(shape.total_bytes(made.chunk_bytes))} in "
+        f"{shape.label} on {shape.ranks_in_words}: {format_size(shape.total_bytes(made.chunk_bytes))} in "
         f"{plural(shape.chunks, 'chunk')} of {format_size(made.chunk_bytes)}"
     )
     ports = f"{len(network.ports) * network.translations} shared ports"
