@@ -85,8 +85,9 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU (or one partition that has a PCI function of its own).
+    """One GPU, or one partition of a GPU that is a GPU to its users.
 
+    Partitions that share a PCI function are "0002:81:00.0/0" and "0002:81:00.0/1".
     ``arch`` is "sm_90" or "gfx942". ``usable`` is False for one that is on the bus but that the
     driver does not give to this process. ``peers`` are the bus ids that it can read directly.
     A source that has only numbers calls GPU 3 "gpu3" in place of its bus id. GPUs whose

@@ -11,6 +11,7 @@ from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
 from probes.files.bounded_read import inflated
+from probes.smi.rocm import is_json
 
 if TYPE_CHECKING:
     from probes.topology import Topology
@@ -39,7 +40,7 @@ def _is_artifact(content: bytes, source: str) -> bool:
     content = inflated(content, source)
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:16].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    return start.startswith(b"{")
+    return start.startswith(b"{") and not is_json(content)
 
 
 def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:

@@ -46,8 +46,8 @@ def detect(
             "--from",
             metavar="FILE",
             help="Read a file instead of this machine: a topology.json, a topology XML of NCCL or RCCL, the "
-            "matrices of nvidia-smi topo, hwloc's XML, a folder of --record; - reads stdin. Several of one "
-            "machine are merged, others are more hosts.",
+            "tables of nvidia-smi topo or rocm-smi --showtopo, hwloc's XML, a folder of --record; - reads "
+            "stdin. Several of one machine are merged, others are more hosts.",
         ),
     ] = None,
     live: Annotated[

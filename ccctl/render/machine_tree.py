@@ -106,7 +106,8 @@ class _Tree:
             what: Literal["switch", "bridge"] = (
                 "switch" if device.role in ("switch", "upstream") else "bridge"
             )
-            own = [TreeLine(depth, what, bus_id, bus_id, (what,), _pcie(device))]
+            word = "function" if device.role == "device" else what
+            own = [TreeLine(depth, what, bus_id, bus_id, (word,), _pcie(device))]
         yield from own
         for child in below:
             yield from self._subtree(child, depth + 1)

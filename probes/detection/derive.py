@@ -37,9 +37,9 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 def _with_only_node(host: Host) -> Host:
     """Where there is one NUMA node, everything is on it, though the kernel may write -1.
 
-    nvidia-smi names the nodes that GPUs are on, and there may be others.
+    nvidia-smi and rocm-smi name the nodes that GPUs are on, and there may be others.
     """
-    if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method == "smi":
+    if len(host.numa) != 1 or host.numa[0].index < 0 or host.numa[0].method in ("smi", "rocm_smi"):
         return host
     index = host.numa[0].index
 
@@ -159,15 +159,18 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
 
 def _assumed_speeds(host: Host) -> Iterator[Finding]:
     """Links whose speed neither a source nor the tables tell."""
-    for kind, name, source in (
-        ("nvlink", "an NVLink", "add what nvidia-smi nvlink -s prints"),
-        ("xgmi", "an xGMI link", "add the topology that RCCL writes to the file of NCCL_TOPO_DUMP_FILE"),
+    printed = "add what nvidia-smi nvlink -s prints to the file"
+    dumped = "add the topology that RCCL writes to the file of NCCL_TOPO_DUMP_FILE"
+    for kind, name, method, source in (
+        ("nvlink", "an NVLink", "smi", printed),
+        ("xgmi", "an xGMI link", "rocm_smi", dumped),
     ):
         links = [link for link in host.fabric if link.kind == kind and link.method_of.get("gbs") == _ASSUMED]
         if links:
             gpus = plural(len({link.source for link in links}), "GPU")
-            text = f"no source tells the speed of {name} of its {gpus}: {links[0].gbs:g} GB/s is assumed"
-            yield Finding("assumed-speed", host.name, f"{text}; {source}")
+            text = f"no source tells the speed of {name} of its {gpus}: {links[0].gbs:g} GB/s is assumed;"
+            source = source if host.method == method else "tables of your own (CCCTL_BANDWIDTH) can tell it"
+            yield Finding("assumed-speed", host.name, f"{text} {source}")
 
 
 def _links_down(host: Host) -> Iterator[Finding]:

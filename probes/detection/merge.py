@@ -26,6 +26,7 @@ from probes.nccl import xml
 from probes.nvml import gpus
 from probes.paths.bandwidth import Bandwidths, load
 from probes.smi import matrix as smi
+from probes.smi import rocm
 from probes.sysfs import kfd
 from probes.sysfs import machine as sysfs
 from probes.topology import FabricLink, Finding, Gpu, Host, Matrix, Nic, NumaNode, PciDevice, Topology
@@ -77,13 +78,13 @@ def from_file(content: bytes, source: str, tables: Bandwidths | None = None) -> 
 
 
 def read_file(content: bytes, source: str, tables: Bandwidths | None = None) -> Topology:
-    """What a file says and no more: XML of NCCL or hwloc, or matrices of nvidia-smi, by its content."""
+    """What a file says and no more: XML of NCCL or hwloc, or what nvidia-smi or rocm-smi prints."""
     if len(content) > MOST_TEXT_BYTES:
         raise DataError(source, [f"expected at most {MOST_TEXT_BYTES >> 20} MiB, found {len(content)} bytes"])
     # A byte order mark may stand first, and UTF-16 has a zero byte a letter.
     start = content[:_ENOUGH].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if not start.startswith(b"<") and content.strip():
-        return smi.read(content, source)
+        return rocm.read(content, source) if rocm.is_rocm(content) else smi.read(content, source)
     if _HWLOC.search(start):
         return hwloc.read(content, source, tables or load())
     return xml.read(content, source)

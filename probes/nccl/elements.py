@@ -90,7 +90,26 @@ def _pci(element: Element, above: PciDevice, reading: Reading) -> None:
         # Virtual machines and drivers that cannot tell write a width of 0.
         max_width=integer(element.get("link_width")) or None,
     )
-    _inside(element, reading.pci.setdefault(bus_id, device), reading)
+    device = reading.pci.setdefault(bus_id, device)
+    gpus = [child for child in element.children if child.tag == "gpu"]
+    if len({(gpu.get("mlopart"), gpu.get("rank")) for gpu in gpus}) < 2:
+        _inside(element, device, reading)
+        return
+    _inside(replace(element, children=[one for one in element.children if one not in gpus]), device, reading)
+    for number, gpu in enumerate(gpus):
+        _gpu(gpu, reading.pci.setdefault(f"{bus_id}/{number}", _partition(device, number)), reading)
+
+
+def _partition(device: PciDevice, number: int) -> PciDevice:
+    """One of several GPUs that share a PCI function and its link."""
+    return replace(
+        device,
+        bus_id=f"{device.bus_id}/{number}",
+        parent=device.bus_id,
+        role="device",
+        max_speed_gts=None,
+        max_width=None,
+    )
 
 
 def _gpu(element: Element, above: PciDevice, reading: Reading) -> None:

@@ -44,13 +44,13 @@ def _misleading(host: Host) -> list[str]:
     found = [
         f"GPU{gpu.index}: its source names no bus id ({gpu.bus_id}), by which NCCL knows GPUs"
         for gpu in host.gpus
-        if not is_bus_id(gpu.bus_id)
+        if not is_bus_id(gpu.bus_id.partition("/")[0])
     ]
     known = {device.bus_id for device in host.pci}
     found += [
         f"GPU{gpu.index}: its place in the PCI tree is not known"
         for gpu in host.gpus
-        if is_bus_id(gpu.bus_id) and gpu.bus_id not in known
+        if is_bus_id(gpu.bus_id.partition("/")[0]) and gpu.bus_id not in known
     ]
     if not host.gpus and not host.physical_nics:
         found.append("there is neither a GPU nor a NIC")

@@ -111,6 +111,8 @@ class Writer:
             self._unplaced += [bus_id] if numa < 0 and not root else []
 
     def _is_told(self, device: PciDevice) -> bool:
+        if "/" in device.bus_id:
+            return False  # a partition stands inside its function
         carries = device.bus_id in self._gpus or any(nic.bus_id == device.bus_id for nic in self._host.nics)
         return carries or device.role not in ("root", "downstream")
 
@@ -121,12 +123,12 @@ class Writer:
         return cpus[numa, root]
 
     def _pci(self, device: PciDevice) -> Node:
-        gpu = self._gpus.get(device.bus_id)
+        gpus = [gpu for gpu in self._host.gpus if gpu.bus_id.partition("/")[0] == device.bus_id]
         ports = [nic for nic in self._nics if nic.bus_id == device.bus_id]
-        bare = gpu is None and not any(nic.bus_id == device.bus_id for nic in self._host.physical_nics)
+        bare = not gpus and not any(nic.bus_id == device.bus_id for nic in self._host.physical_nics)
         node = Node("pci", self._pci_attributes(device, bare))
-        if gpu is not None and self._tells_gpus:
-            node.inside.append(self._gpu(gpu))
+        if self._tells_gpus:
+            node.inside += map(self._gpu, gpus)
         if ports:
             node.inside.append(Node("nic", {}, [self._net(nic) for nic in ports]))
         return node
@@ -157,7 +159,9 @@ class Writer:
         elif gpu.arch.startswith("sm_"):
             attributes["sm"] = gpu.arch.removeprefix("sm_")
         attributes |= _known(
-            ("rank", gpu.index), ("gdr", None if gpu.gpudirect is None else int(gpu.gpudirect))
+            ("mlopart", gpu.bus_id.partition("/")[2]),
+            ("rank", gpu.index),
+            ("gdr", None if gpu.gpudirect is None else int(gpu.gpudirect)),
         )
         links = [link for link in self._host.fabric if link.source == gpu.bus_id and link.state != "down"]
         return Node("gpu", attributes, [node for link in links for node in self._link(link)])

@@ -94,7 +94,10 @@ def _classify(reading: Reading) -> None:
         reading.nics[name] = replace(nic, physical=is_physical(nic, reading.places[name]))
         if reading.nics[name].physical and not nic.bus_id:
             reading.notes.append(f"{reading.name}/{name} has no PCI device: counted as a port for its name")
-    carriers = {nic.bus_id for nic in reading.nics.values()}
+    shared = {bus_id.partition("/")[0] for bus_id in reading.gpus if "/" in bus_id}
+    if shared:
+        _number_partitions(reading)
+    carriers = {nic.bus_id for nic in reading.nics.values()} | shared
     from_class = not reading.gpus
     for bus_id, device in reading.pci.items():
         maker = "" if device.vendor in ("0x0000", "0xffff") else device.vendor
@@ -104,12 +107,24 @@ def _classify(reading: Reading) -> None:
             reading.gpus[bus_id] = bare_gpu(device, len(reading.gpus))
         elif not device.pci_class and device.role == "device" and bus_id not in {*carriers, *reading.gpus}:
             reading.findings.append(Finding("no-class", bus_id, "has no class: neither a GPU nor a NIC"))
-        elif bus_id not in reading.gpus and pci_ids.is_gpu(device.pci_class, maker):
+        elif bus_id not in {*shared, *reading.gpus} and pci_ids.is_gpu(device.pci_class, maker):
             reading.notes.append(f"{reading.name}/{bus_id} has a GPU's class but no <gpu>: it is not counted")
     if from_class and reading.gpus:
         reading.notes.append(
             f"{reading.name}: GPUs are recognized by their PCI class: the file has no NVLinks"
         )
+
+
+def _number_partitions(reading: Reading) -> None:
+    """Number all GPUs anew: partitions of one GPU share the number of its device in the file."""
+
+    def place(bus_id: str) -> tuple[int, int]:
+        index = reading.gpus[bus_id].index
+        return (1 << 31 if index is None else index, order.index(bus_id))
+
+    order = list(reading.gpus)
+    for number, bus_id in enumerate(sorted(order, key=place)):
+        reading.gpus[bus_id] = replace(reading.gpus[bus_id], index=number)
 
 
 def _host(reading: Reading, links: tuple[FabricLink, ...]) -> Host:

@@ -75,5 +75,5 @@ def flat(host: Host) -> bool:
 def states_fabric(host: Host) -> bool:
     """Whether a source was asked that knows NVLinks: the driver, or a file that tells more than functions."""
     told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
-    stated = any(matrix.what == "path" and matrix.method == "smi" for matrix in host.matrices)
+    stated = any(matrix.what == "path" for matrix in host.matrices)
     return bool(host.fabric) or told or stated or any(gpu.peers for gpu in host.gpus)

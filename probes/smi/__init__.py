@@ -1,1 +1,1 @@
-"""The matrix of ``nvidia-smi topo -m``, read to a topology."""
+"""Tables that ``nvidia-smi topo`` and ``rocm-smi --showtopo`` print for people, read to a topology."""

@@ -24,7 +24,7 @@ __all__ = ["METHOD", "read"]
 METHOD = "smi"
 _MOST_LINKS = 18
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
-_HINT = "ccctl reads NCCL's topology XML, hwloc's XML, and what nvidia-smi topo -m and -p2p print."
+_HINT = "ccctl reads NCCL's topology XML, hwloc's XML, nvidia-smi topo -m and -p2p, rocm-smi --showtopo."
 
 
 @dataclass(frozen=True)

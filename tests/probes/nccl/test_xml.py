@@ -427,3 +427,26 @@ def test_the_number_of_a_nic_in_the_plugin_is_kept():
     assert numbered_ports(half) == {"mlx5_1": 3, "mlx5_0": 0}
     # NCCL knows NICs by this number: written again it is the same.
     assert b'name="mlx5_1" dev="3"' in export(host).content
+
+
+def test_partitions_of_one_pci_function_are_gpus_with_links_of_their_own():
+    parts = "".join(
+        f'<gpu dev="{dev}" sm="107" mlopart="{part}" rank="{rank}">'
+        '<nvlink target="fffffff:ff:ff.0" count="36" tclass="0x068000"/></gpu>'
+        for dev, part, rank in ((0, 0, 0), (0, 1, 1))
+    )
+    pci = '<pci busid="0002:{}:00.0" class="0x030200" vendor="0x10de">{}</pci>'
+    other = (
+        parts.replace('dev="0"', 'dev="1"').replace('rank="0"', 'rank="2"').replace('rank="1"', 'rank="3"')
+    )
+    found = read(f"<system><cpu>{pci.format('81', parts)}{pci.format('82', other)}</cpu></system>")
+    (host,) = found.hosts
+    names = [f"0002:{bus}:00.0/{part}" for bus in ("81", "82") for part in (0, 1)]
+    assert [(gpu.index, gpu.bus_id) for gpu in host.gpus] == list(enumerate(names))
+    assert [(link.source, link.count) for link in host.fabric] == [(name, 36) for name in names]
+    assert {finding.what for finding in found.findings} == {"assumed-speed"}
+    assert (found.notes, found.problems()) == ((), [])
+    assert Paths(host).between(host.gpus[0], host.gpus[1]) == "NVL"
+    again = read(export(host).content.decode()).hosts[0]
+    assert [(gpu.index, gpu.bus_id) for gpu in again.gpus] == list(enumerate(names))
+    assert [(link.source, link.count) for link in again.fabric] == [(name, 36) for name in names]
