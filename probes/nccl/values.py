@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probes.identifiers import cpu_list
+from probes.identifiers import cpu_list, is_cpu_list
 from probes.numbers import LARGEST, decimal, whole
 
 __all__ = [
@@ -55,9 +55,14 @@ def speed_gts(text: str) -> float | None:
 
 
 def affinity_list(affinity: str) -> str:
-    """The kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits."""
+    """The kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits.
+
+    Files that people write have the list itself; without a range it is read as a mask, as NCCL does.
+    """
     if len(affinity) > _LONGEST_MASK:
         return ""
+    if "-" in affinity:
+        return affinity if is_cpu_list(affinity) else ""
     try:
         words = [int(word, 16) for word in affinity.split(",")]
     except ValueError:

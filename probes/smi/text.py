@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probes.errors import DataError
+from probes.line_tags import without_tags
 
 __all__ = ["CPUS", "NODE", "P2P_WORDS", "Grid", "decoded", "grids"]
 
@@ -24,6 +25,9 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 _LATER = re.compile(r"\s(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID)")
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 _MOST_DEVICES = 256
+# The beginning of a GPU's row; a tag before it stands before the other lines, too.
+_FIRST_CELLS = r"\bGPU[0-9]{1,6}[ \t]+[X01]\b"
+_TABLE_ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 
 
 @dataclass
@@ -49,10 +53,11 @@ class Grid:
 
 
 def decoded(content: bytes) -> str:
-    """Text as a terminal would show it: any Unicode, any line ends, no colours or underlines."""
+    """Text as a terminal would show it: any Unicode and line ends, no colours, no tags of launchers."""
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
-    return _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+    return without_tags(_TABLE_ROW.sub(lambda row: row[0].replace("|", " "), text), _FIRST_CELLS)
 
 
 def grids(text: str, source: str) -> tuple[list[Grid], dict[str, str]]:

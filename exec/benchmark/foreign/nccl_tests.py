@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from exec.benchmark.foreign.line_tags import without_tags
 from exec.benchmark.foreign.nccl_rows import (
     MOST_RANKS,
     Cells,
@@ -30,6 +29,7 @@ from exec.benchmark.foreign.nccl_rows import (
 )
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from probes.errors import DataError
+from probes.line_tags import without_tags
 from probes.numbers import decimal, whole
 from probes.wording import plural
 from synth.collective import Kind
@@ -59,7 +59,8 @@ _NAMED: dict[str, Kind] = {
 _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
 _RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?")
-_COMMENT = r"nThread|Rank\s|size\s+count"
+# What a tag stands before.
+_TAGGED = r"#[ \t]*(?:nThread|Rank\s|size\s+count)"
 _BEGINS = re.compile(r"^.*#\s*nThread\b", re.MULTILINE)
 _TEST = re.compile(r"^(?!.*\bconcluded\b).*?\b(\w+?)_perf\b", re.MULTILINE)
 _WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
@@ -73,7 +74,7 @@ _MOST = 1e15
 
 def is_nccl_text(text: str) -> bool:
     """Whether a text has the header of nccl-tests, or rows whose bandwidth follows from size and time."""
-    text = without_tags(text, _COMMENT)
+    text = without_tags(text, _TAGGED)
     if "algbw" in text and ("# nThread" in text or _RANK.search(text)):
         return True
     return any(isinstance(table_row(line), TableRow) for line in text.splitlines())
@@ -92,7 +93,7 @@ def parse_nccl_text(
     ``ranks`` gives the number of ranks where the text does not tell it, and ``kind`` the collective. Raises
     DataError where no row can be read, and where the number of ranks or the collective is contradictory.
     """
-    runs = _runs(without_tags(text, _COMMENT, everywhere=True), source)
+    runs = _runs(without_tags(text, _TAGGED, everywhere=True), source)
     reports = [_reported(run, source, ranks, kind) for run in runs if run.rows]
     if not reports:
         raise DataError(source, [_why_empty(runs[0])], hint="The test hung, crashed or was cut off there.")

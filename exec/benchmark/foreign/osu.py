@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 
-from exec.benchmark.foreign.line_tags import without_tags
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.errors import DataError
+from probes.line_tags import without_tags
 from probes.numbers import decimal, whole
 from synth.collective import Kind
 
 __all__ = ["is_osu_text", "parse_osu_text"]
 
+_TAGGED = r"#[ \t]*OSU"
 _TITLE = re.compile(r"^[ \t]*# OSU (\S+) (.+?) Latency Test(?: v(\S+))?\s*$", re.MULTILINE)
 _TYPE = re.compile(r"^[ \t]*# Datatype: (\w+)\.?\s*$", re.MULTILINE)
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\.[0-9]+\b")
@@ -41,7 +42,7 @@ _MOST_NAMED = 4
 
 def is_osu_text(text: str) -> bool:
     """Whether a text has the title of a collective of these benchmarks, and rows."""
-    text = without_tags(text, "OSU")
+    text = without_tags(text, _TAGGED)
     title = _TITLE.search(text)
     return title is not None and any(_ROW.match(line) for line in text[title.end() :].splitlines())
 
@@ -52,7 +53,7 @@ def parse_osu_text(text: str, source: str, ranks: int) -> Report:
     Sizes become those of nccl-tests: of ``all_gather`` what a rank has in the end. Raises DataError where a
     table is not of a collective that ccctl knows, or a row cannot be read.
     """
-    text = without_tags(text, "OSU")
+    text = without_tags(text, _TAGGED)
     titles = list(_TITLE.finditer(text))
     ends = [*(title.start() for title in titles[1:]), len(text)]
     rows: list[Row] = []

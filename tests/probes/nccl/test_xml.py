@@ -355,6 +355,8 @@ def test_any_tree_is_read_whole_or_refused(inside, cut):
         ("0,0", ""),
         ("", ""),
         ("what", ""),
+        ("0-3,8", "0-3,8"),
+        ("3-0", ""),
     ],
 )
 def test_affinity_masks(mask, listed):

@@ -398,3 +398,25 @@ def test_a_matrix_of_paths_without_nvlinks_says_that_there_are_none():
     assert read(matrix([["X", "NODE"], ["NODE", "X"]])).findings == ()
     (finding,) = read(matrix([["X", "CNS"], ["CNS", "X"]])).findings
     assert finding.what == "nvlinks-unknown"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "> ",
+        "[1,0]<stdout>:",
+        "[1,0]<stdout>: ",
+        "0: ",
+        "gpu01: ",
+        "2026-01-02T03:04:05.678Z ",
+        "[2026-01-02 03:04:05] ",
+    ],
+)
+def test_tags_of_launchers_and_logs_before_lines_are_no_part_of_the_matrix(tag):
+    tagged = "".join(f"{tag}{line}\n" for line in (MODERN + LINKS).split("\n"))
+    assert read(tagged).hosts == read(MODERN + LINKS).hosts
+
+
+def test_a_table_of_markdown_is_a_matrix():
+    text = "| | GPU0 | GPU1 |\n|---|---|---|\n| GPU0 | X | NV4 |\n| GPU1 | NV4 | X |\n"
+    assert read(text).hosts == read("GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X\n").hosts

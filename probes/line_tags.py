@@ -13,14 +13,14 @@ _BLANKS = r"[ \t]*"
 _BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 
 
-def without_tags(text: str, comment: str, *, everywhere: bool = False) -> str:
-    """Return the text without what stands before ``#`` in lines of ``comment``, a regular expression.
+def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
+    """Return the text without what stands before ``start``, a regular expression, in the lines that have it.
 
     Other lines lose a tag that differs in its numbers alone: ranks, times of day. Digits and blanks are no
     tag by themselves, because rows begin like that. ``everywhere``: tags inside lines that begin with a
     number go, too, as where a launcher writes one before each part of a row. O(text).
     """
-    begins = re.findall(rf"^([^#\n]+)#[ \t]*(?:{comment})", text, re.MULTILINE)
+    begins = re.findall(rf"^([^\n]+?)(?={start})", text, re.MULTILINE)
     shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))
     some = "|".join(islice(shapes, _MOST_SHAPES))
     if not some:
