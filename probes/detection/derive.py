@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from probes.detection.unknown_links import unknown_nvlinks
 from probes.paths.bandwidth import Bandwidths
-from probes.paths.pci_ids import architecture, product_name
+from probes.paths.pci_ids import architecture, architecture_of_model, product_name
 from probes.paths.pci_tree import functions
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
 from probes.wording import plural
@@ -98,7 +98,8 @@ def _with_speed(link: FabricLink, host: Host, tables: Bandwidths) -> FabricLink:
         link = replace(link, target=f"numa{gpu.numa}")
     if link.kind == "c2c" or link.gbs is not None or link.state == "down":
         return link
-    generation = tables.fabric(link.kind, gpu.arch if gpu else "", link.version)
+    arch = gpu.arch or architecture_of_model(gpu.name) if gpu else ""
+    generation = tables.fabric(link.kind, arch, link.version)
     methods = {**link.method_of, "gbs": _TABLE if generation.wire_gbs else _ASSUMED}
     if generation.version and not link.version:
         return replace(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 __all__ = [
     "architecture",
+    "architecture_of_model",
     "gpu_vendor",
     "is_bridge",
     "is_gpu",
@@ -67,6 +69,17 @@ def product_name(vendor: str, device: str) -> str:
 def architecture(vendor: str, device: str) -> str:
     """The architecture of a GPU ("sm_90", "gfx942"); "" if the table does not have it."""
     return _known(vendor, device)[1]
+
+
+def architecture_of_model(name: str) -> str:
+    """The architecture of NVIDIA's GPUs with NVLink that are sold under this name; "" for any other."""
+    return next((arch for arch, models in _models().items() if any(one.search(name) for one in models)), "")
+
+
+@lru_cache(maxsize=1)
+def _models() -> dict[str, list[re.Pattern[str]]]:
+    table = json.loads(Path(__file__).with_name("gpu_architectures.json").read_text("utf-8"))
+    return {arch: [re.compile(text, re.IGNORECASE) for text in texts] for arch, texts in table.items()}
 
 
 def port_role(depth: int) -> Literal["root", "upstream", "downstream"]:

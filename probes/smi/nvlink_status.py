@@ -1,6 +1,7 @@
-"""The speed of each GPU's NVLinks, as ``nvidia-smi nvlink -s`` prints it beside a matrix.
+"""The speed of each GPU's NVLinks, as ``nvidia-smi nvlink -s`` prints it beside a matrix, and models of GPUs.
 
-``nvidia-smi -L`` prints the same lines about GPUs, without links.
+``nvidia-smi -L`` prints the same lines about GPUs, without links; ``nvidia-smi`` alone a table of them, and
+reports of PyTorch and others one line for all that are alike.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from probes.numbers import decimal
 __all__ = ["LinkStatus", "link_statuses"]
 
 _GPU = re.compile(r"GPU ([0-9]{1,6}): ([^()\n]{1,100}?) \(UUID: ([\w-]{1,64})\)")
+_NAME = r"((?:NVIDIA|Tesla|GeForce|Quadro|TITAN) [\w. -]{1,100}?)"
+_ALIKE = re.compile(rf"\s*GPU ([0-9]{{1,6}}(?:,[0-9]{{1,6}}){{0,255}}): {_NAME}\s*")
+_IN_TABLE = re.compile(rf"\s+([0-9]{{1,6}})\s+{_NAME}\s+(?:On|Off|N/A)\s+[0-9A-F]{{8}}:[0-9A-F]{{2}}:")
 _LINK = re.compile(r"Link [0-9]{1,3}: ([0-9.]{1,12}) GB/s")
 _MOST_GBS = 1e4
 
@@ -26,15 +30,23 @@ class LinkStatus:
     gbs: float | None
 
 
+_NOTHING = LinkStatus("", "", None)
+
+
 def link_statuses(text: str) -> dict[int, LinkStatus]:
-    """What is said of each GPU, by its number; of a GPU that is listed twice, all its links count."""
+    """What is said of each GPU, by its number; where it is listed twice, all its links count."""
     found: dict[int, LinkStatus] = {}
     number: int | None = None
     for line in text.split("\n"):
         gpu, link = _GPU.search(line), _LINK.search(line)
+        named = _ALIKE.fullmatch(line) or _IN_TABLE.match(line)
         if gpu:
             number = int(gpu[1])
-            found.setdefault(number, LinkStatus(gpu[2], gpu[3], None))
+            known = found.get(number, _NOTHING)
+            found[number] = replace(known, name=gpu[2], uuid=gpu[3])
+        elif named:
+            for alike in map(int, named[1].split(",")):
+                found.setdefault(alike, replace(_NOTHING, name=named[2]))
         gbs = decimal(link[1], 0.0, _MOST_GBS) if link else None
         if gbs and number is not None:
             before = found[number].gbs

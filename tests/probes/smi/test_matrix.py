@@ -420,3 +420,37 @@ def test_tags_of_launchers_and_logs_before_lines_are_no_part_of_the_matrix(tag):
 def test_a_table_of_markdown_is_a_matrix():
     text = "| | GPU0 | GPU1 |\n|---|---|---|\n| GPU0 | X | NV4 |\n| GPU1 | NV4 | X |\n"
     assert read(text).hosts == read("GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X\n").hosts
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1b)\n",
+        "GPU 0: NVIDIA H100 80GB HBM3\nGPU 1: NVIDIA H100 80GB HBM3\n",
+        "GPU 0,1: NVIDIA H100 80GB HBM3\n",
+        "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |\n"
+        "|   1  NVIDIA H100 80GB HBM3          On  |   00000000:43:00.0 Off |                    0 |\n",
+    ],
+)
+def test_a_model_that_is_known_gives_the_speed_of_its_links(said):
+    found = read(said + matrix([["X", "NV18"], ["NV18", "X"]]))
+    assert {gpu.name for gpu in found.hosts[0].gpus} == {"NVIDIA H100 80GB HBM3"}
+    assert {(link.gbs, link.version) for link in found.hosts[0].fabric} == {(20.6, "4.0")}
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "gbs"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 20.0),
+        ("Tesla V100-SXM2-32GB", 20.0),
+        ("Tesla P100-SXM2-16GB", 18.0),
+        ("NVIDIA RTX A6000", 12.0),
+        ("NVIDIA GB200", 40.1),
+        ("NVIDIA GB300", 40.1),
+        ("NVIDIA GH200 480GB", 20.6),
+    ],
+)
+def test_speeds_of_models(name, gbs):
+    found = read(f"GPU 0,1: {name}\n" + matrix([["X", "NV2"], ["NV2", "X"]]))
+    assert {link.gbs for link in found.hosts[0].fabric} == {gbs}
