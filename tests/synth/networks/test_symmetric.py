@@ -145,5 +145,5 @@ def test_what_is_no_network_is_refused(wrong: dict[str, object], says: str) -> N
 
 @pytest.mark.parametrize("size", [1 << 17, 10**9, 2**31, 2**62])
 def test_more_ranks_than_fit_are_refused_before_they_are_made(size: int) -> None:
-    large = replace(symmetric_family("switch:6"), sizes=(size,))
+    large = replace(folded("switch:6"), sizes=(size,))
     assert large.problems() == [f"sizes: expected at most 65536 ranks, found {size}"]
