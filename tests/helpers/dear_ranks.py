@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import io
 import os
+import random
 import socket
 import struct
 import sys
@@ -419,6 +421,342 @@ def evaluated():
         compared(lambda run: run.steps(3), lambda: nn.Sequential(Narrow(), *odd().to(torch.bfloat16)), sgd)
 
 
+def weights(run):
+    return list(run.module.parameters())
+
+
+@torch.no_grad()
+def clamp(run):
+    for each in run.module.parameters():
+        each.clamp_(-0.05, 0.05)
+
+
+@torch.no_grad()
+def decay(run):
+    torch._foreach_mul_(weights(run), 0.99)
+
+
+def replace_data(run):
+    for each in run.module.parameters():
+        each.data = each.data * 0.9
+
+
+def by_aliases(run):
+    """Tensors on the memory of parameters that were made before training."""
+    if not hasattr(run, "aliases"):
+        ways = (
+            lambda each: each.data,
+            lambda each: each.detach().view(-1),
+            lambda each: each.detach().numpy(),
+        )
+        run.aliases = [ways[at % 3](each) for at, each in enumerate(weights(run))]
+    for each in run.aliases[:-2]:
+        each *= 0.9
+
+
+def by_vector(run):
+    row = nn.utils.parameters_to_vector(run.module.parameters()).detach()
+    nn.utils.vector_to_parameters(row * 0.9, run.module.parameters())
+
+
+def move_average(run):
+    """The average goes on in the run, and back into the parameters."""
+    if not hasattr(run, "average"):
+        run.average = torch.optim.swa_utils.AveragedModel(run.module)
+    run.average.update_parameters(run.module)
+    with torch.no_grad():
+        for each, mean in zip(run.module.parameters(), run.average.module.parameters(), strict=True):
+            each.lerp_(mean, 0.1)
+
+
+def through_copies(run):
+    copied = copy.deepcopy(run.module)
+    file = io.BytesIO()
+    torch.save(weights(run), file)
+    file.seek(0)
+    for each, one, other in zip(weights(run), copied.parameters(), torch.load(file), strict=True):
+        assert type(one) is type(other) is nn.Parameter
+        each.data.copy_((one + other).detach() / 2 * 0.9)
+
+
+@torch.no_grad()
+def broadcast_again(run):
+    for each in run.module.parameters():
+        dist.broadcast(each.detach() if dist.get_rank() else each, 0)
+
+
+def reload(run):
+    run.module.load_state_dict({name: each * 0.9 for name, each in run.module.state_dict().items()})
+
+
+def log_gradients(run):
+    run.seen = [*getattr(run, "seen", ()), sum(float(each.grad.double().sum()) for each in weights(run))]
+
+
+def log_on_one_rank(run):
+    if dist.get_rank() == 0:
+        log_gradients(run)
+
+
+def clip_norm(run):
+    nn.utils.clip_grad_norm_(run.module.parameters(), 0.05)
+
+
+def clip_values(run):
+    nn.utils.clip_grad_value_(run.module.parameters(), 0.001)
+
+
+def scale_gradients(run):
+    for each in run.module.parameters():
+        each.grad = each.grad * 0.5
+
+
+def drop_one(run):
+    run.module[2].weight.grad = None
+
+
+def decay_gradients(run):
+    for each in run.module.parameters():
+        each.grad.add_(each.data, alpha=0.1)
+
+
+def sum_more(run):
+    run.backward()
+
+
+def zero_in_place(run):
+    run.optimizer.zero_grad(set_to_none=False)
+
+
+def zero_by_model(run):
+    run.module.zero_grad()
+
+
+def look_forward(run):
+    run.seen = [*getattr(run, "seen", ()), run.module(torch.ones(2, 37)).sum().item()]
+
+
+def look_functional(run):
+    made = torch.func.functional_call(run.module, dict(run.module.named_parameters()), torch.ones(2, 37))
+    run.seen = [*getattr(run, "seen", ()), made.sum().item()]
+
+
+def nothing(run):
+    pass
+
+
+BEFORE_STEP = (
+    nothing,
+    log_gradients,
+    log_on_one_rank,
+    clip_norm,
+    clip_values,
+    scale_gradients,
+    drop_one,
+    decay_gradients,
+    sum_more,
+    clamp,
+    decay,
+)
+AFTER_STEP = (
+    nothing,
+    clamp,
+    decay,
+    replace_data,
+    by_aliases,
+    by_vector,
+    move_average,
+    through_copies,
+    broadcast_again,
+    reload,
+    log_gradients,
+    zero_in_place,
+    zero_by_model,
+    look_forward,
+    look_functional,
+)
+
+
+def trained(run, before, after, steps=4):
+    """What a script sees that does ``before`` each step and ``after`` it what these say."""
+    for at in range(steps):
+        run.optimizer.zero_grad()
+        run.backward()
+        before[at % len(before)](run)
+        run.optimizer.step()
+        after[at % len(after)](run)
+    return getattr(run, "seen", None) if dist.get_rank() == 0 else None
+
+
+def idioms():
+    """What scripts do beside the calls of a plain loop does what it does with DDP."""
+    plain = Run("dear", odd, sgd)
+    plain.steps(2)
+    plain.optimizer.zero_grad()
+    assert all(bucket.pending for bucket in plain.optimizer._back.buckets), "nothing is left to overlap"
+    for before in BEFORE_STEP[1:]:
+        # Without no_sync DDP sums averages, which rounds otherwise.
+        most = 1e-6 if before is sum_more else None
+        compared(lambda run, before=before: trained(run, [before], [nothing]), odd, sgd, most=most)
+    for after in AFTER_STEP[1:]:
+        compared(lambda run, after=after: trained(run, [nothing], [after]), odd, adam)
+
+
+def idioms_at_random():
+    chosen = random.Random(7)
+    for at in range(12):
+        before = [chosen.choice([each for each in BEFORE_STEP if each is not sum_more]) for _ in range(5)]
+        after = [chosen.choice(AFTER_STEP) for _ in range(5)]
+        named = [each.__name__ for each in (*before, *after)]
+        try:
+            compared(
+                lambda run, before=before, after=after: trained(run, before, after, 5),
+                odd,
+                sgd if at % 2 else adam,
+                chosen.choice([0, 3000, None]),
+            )
+        except Exception as error:
+            raise AssertionError(named) from error
+
+
+def scaled():
+    """By `torch.amp.GradScaler`; one scaled loss overflows."""
+
+    def use(clip):
+        def train(run):
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**60, backoff_factor=2.0**-50)
+            for at in range(5):
+                run.optimizer.zero_grad()
+                with torch.autocast("cpu", torch.bfloat16):
+                    loss = run.model(torch.randn(5, 37)).float().square().mean()
+                # On one rank alone: the others have to leave out the step, too.
+                loss = loss * 1e30 if at == 1 and dist.get_rank() == 1 else loss
+                scaler.scale(loss).backward()
+                if clip:
+                    scaler.unscale_(run.optimizer)
+                    norm = nn.utils.clip_grad_norm_(run.module.parameters(), 0.05)
+                    run.seen = [*getattr(run, "seen", ()), float(norm.isfinite())]
+                scaler.step(run.optimizer)
+                scaler.update()
+            assert scaler.get_scale() == 2.0**10
+            return getattr(run, "seen", None)
+
+        return train
+
+    for clip in (False, True):
+        compared(use(clip), odd, sgd)
+        compared(use(clip), odd, lambda ps: torch.optim.Adam(ps, 0.001, fused=True))
+
+
+def unusual():
+    """Idioms that need loops of their own."""
+
+    def by_the_inner(run):
+        inner = getattr(run.optimizer, "_optimizer", run.optimizer)
+        for _ in range(3):
+            inner.zero_grad()
+            run.backward()
+            inner.step()
+
+    compared(by_the_inner, odd, sgd)
+
+    def late_look(run):
+        """Gradients are looked at when the next forward pass has been."""
+        for _ in range(3):
+            loss = run.model(torch.randn(5, 37)).square().mean()
+            if run.module[0].weight.grad is not None:
+                log_gradients(run)
+            run.optimizer.zero_grad()
+            loss.backward()
+            run.optimizer.step()
+        return run.seen
+
+    compared(late_look, odd, sgd)
+
+    def twice(run):
+        """Two backward passes with a look between them, and two steps."""
+        for _ in range(2):
+            run.optimizer.zero_grad()
+            run.backward()
+            clip_norm(run)
+            run.backward()
+            run.optimizer.step()
+            run.optimizer.step()
+
+    compared(twice, odd, sgd, most=1e-6)
+
+    def one_graph_twice(run):
+        """DDP averages in the first backward pass of a graph alone."""
+        for _ in range(3):
+            run.optimizer.zero_grad()
+            loss = run.model(torch.randn(5, 37)).square().mean()
+            if run.way == "ddp":
+                (loss * 2).backward()
+            else:
+                loss.backward(retain_graph=True)
+                loss.backward()
+            run.optimizer.step()
+
+    compared(one_graph_twice, odd, sgd, most=1e-6)
+
+    def in_parts(run):
+        """A loss of other layers, after gradients were looked at."""
+        for who in ((), (0, 1), ()):
+            run.optimizer.zero_grad()
+            run.backward()
+            for each in weights(run):
+                assert each.grad is None or each.grad.isfinite().all()
+            run.backward(who=who)
+            run.optimizer.step()
+
+    compared(in_parts, Branching, sgd, 0, most=1e-6)
+
+    def thawing(run):
+        for at in range(6):
+            run.module[0].requires_grad_(at % 3 != 1)
+            run.optimizer.zero_grad()
+            run.backward()
+            run.optimizer.step()
+            clamp(run)
+
+    against_averages(thawing, odd, sgd)
+
+    class Bypassing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.direct = nn.Linear(37, 5), False
+
+        def forward(self, given):
+            return given @ self.one.weight.T + self.one.bias if self.direct else self.one(given)
+
+    def around_modules(run):
+        run.steps(2)
+        run.module.direct = True
+        run.steps(2)
+
+    compared(around_modules, Bypassing, sgd)
+
+    def parametrized():
+        model = odd()
+        nn.utils.parametrizations.weight_norm(model[0])
+        return model
+
+    compared(lambda run: trained(run, [nothing, clip_norm], [nothing, decay]), parametrized, sgd)
+    compared(lambda run: (by_aliases(run), trained(run, [nothing], [nothing, by_aliases]))[1], odd, sgd, 0)
+    compared(
+        lambda run: trained(run, [clip_norm, nothing], [nothing, decay]),
+        lambda: nn.Sequential(Narrow(), *odd().to(torch.bfloat16)),
+        sgd,
+    )
+
+    def compiled(run):
+        torch._dynamo.reset()
+        run.model = torch.compile(run.model, backend="eager")
+        return trained(run, [nothing, clip_norm, nothing], [nothing, clamp, look_forward], 6)
+
+    compared(compiled, odd, sgd)
+
+
 def refused():
     model = odd()
     optim = torch.optim
@@ -442,29 +780,62 @@ def refused():
     with raised("number of bytes"):
         ccctl.torch.DistributedOptimizer(sgd(model.parameters()), model, plan="4M")
     run = Run("dear", odd, sgd)
-    run.steps(1)
     run.backward()
-    nn.utils.clip_grad_norm_(run.module.parameters(), 1e-3)
-    with raised("clip_grad_norm_ of this optimizer"):
-        run.optimizer.step()
     with raised("under way"):
         run.optimizer.rebucket(0)
     run.optimizer.zero_grad()
+    run.optimizer.zero_grad(set_to_none=False)
+    run.steps(1)
+    aliases = [each.grad for each in run.module.parameters()]
+    run.optimizer.zero_grad(set_to_none=False)
+    run.backward()
+    aliases[0].mul_(2)
+    with raised("gradients were changed"):
+        run.optimizer.step()
+    run.optimizer.zero_grad()
     run.steps(1)
 
-    class Bypassing(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.direct = nn.Linear(37, 5), False
+    class Counting(optim.Optimizer):
+        """Keeps its count of steps in the group, as many optimizers outside of torch do."""
 
-        def forward(self, given):
-            return given @ self.one.weight.T + self.one.bias if self.direct else self.one(given)
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 0.1, "step": 0})
 
-    run = Run("dear", Bypassing, sgd)
-    run.steps(2)
-    run.module.direct = True
-    with raised("one.bias was used|one.weight was used"):
-        run.steps(1)
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                group["step"] += 1
+                for each in group["params"]:
+                    each.sub_(each.grad, alpha=group["lr"] / group["step"])
+
+    model = odd()
+    optimizer = ccctl.torch.DistributedOptimizer(Counting(model.parameters()), model, elementwise=True)
+    model(torch.ones(37)).sum().backward()
+    optimizer.step()
+    with raised("'step' of parameter group 0"):
+        optimizer.synchronize()
+    model = odd()
+    first, second = (ccctl.torch.DistributedOptimizer(sgd(model.parameters()), model) for _ in range(2))
+    with raised("in two optimizers"):
+        model(torch.ones(37)).sum().backward()
+    del first, second
+
+    class Tagged(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    own = nn.Linear(3, 3)
+    own.bias = nn.Parameter(torch.zeros(3).as_subclass(Tagged))
+    with raised("plain tensors"):
+        ccctl.torch.DistributedOptimizer(sgd(own.parameters()), own)
+
+    # What compiled graphs use is not seen before the backward pass.
+    run = Run("dear", odd, sgd)
+    graph = torch.jit.trace(run.module, torch.ones(2, 37))
+    run.steps(1)
+    with raised("was used in a forward pass before it was updated"):
+        graph(torch.ones(2, 37)).sum().backward()
     embedded = nn.Embedding(5, 3, sparse=True)
     optimizer = ccctl.torch.DistributedOptimizer(sgd(embedded.parameters()), embedded)
     with raised("sparse"):
@@ -610,6 +981,10 @@ CASES = {
         clipped,
         scheduled,
         evaluated,
+        idioms,
+        idioms_at_random,
+        scaled,
+        unusual,
         refused,
         planned,
         wire,

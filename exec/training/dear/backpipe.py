@@ -52,7 +52,7 @@ class BackPipe:
             )
         if accumulating:
             return
-        if parameter in self._arrived:
+        if parameter in self._arrived or self._launched == len(self.buckets):
             self.end()
         self._arrived.add(parameter)
         bucket.missing -= 1

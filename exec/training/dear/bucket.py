@@ -77,9 +77,28 @@ class GradientBucket:
     def unchanged(self) -> bool:
         """Whether the parameters' gradients are what was sent."""
         return all(
-            parameter.grad is sent and (sent is None or sent._version == version)
+            _is_still(parameter, sent, version)
             for parameter, (sent, version) in zip(self.parameters, self._sent, strict=True)
         )
+
+    def show(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Put averages, of ``pairs`` of `finish_gathering`, where the script expects them: in ``.grad``.
+
+        A gradient that the script has dropped or replaced since it was sent stays as it is.
+        """
+        known = dict(zip(self.parameters, self._sent, strict=True)) if self._sent else {}
+        with torch.no_grad():
+            for parameter, average in pairs:
+                if parameter not in known or not _is_still(parameter, *known[parameter]):
+                    continue
+                if parameter.grad is None:
+                    parameter.grad = average.clone()
+                else:
+                    parameter.grad.copy_(average)
+
+    def forget(self) -> None:
+        """Leave gradients alone from now on: the script has dropped them."""
+        self._sent = []
 
     def gather(self) -> None:
         """Start the all_gather, unless it has been."""
@@ -96,3 +115,8 @@ class GradientBucket:
             for pair, flag in zip(zip(self.parameters, self.views, strict=True), flags, strict=True)
             if flag
         ]
+
+
+def _is_still(parameter: Any, gradient: Any, version: int) -> bool:
+    """Whether a parameter has this gradient, unchanged since it had ``version``."""
+    return parameter.grad is gradient and (gradient is None or gradient._version == version)

@@ -8,7 +8,7 @@ import torch
 
 from probes.errors import UsageError
 
-__all__ = ["refuse_unless_elementwise"]
+__all__ = ["SharedNumbers", "refuse_unless_elementwise"]
 
 _ELEMENTWISE = {
     getattr(torch.optim, name)
@@ -53,3 +53,39 @@ def refuse_unless_elementwise(optimizer: Any, declared: bool) -> None:
             hint="If its update of each element depends only on that element's gradient and state, say "
             "elementwise=True.",
         )
+
+
+class SharedNumbers:
+    """The numbers that all parameters of an optimizer share, of its groups and of itself, at one moment.
+
+    An update of one bucket must leave them: the next bucket's would find them changed, such as a count of
+    steps that the class keeps for a group.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._before = self._now()
+
+    def refuse_changes(self) -> None:
+        """Raise UsageError if they are others now."""
+        now = self._now()
+        changed = [name for name, value in self._before.items() if now.get(name) != value]
+        changed += [name for name in now if name not in self._before]
+        if changed:
+            raise UsageError(
+                f"{type(self._optimizer).__name__} changes {changed[0]} at each step, for all parameters at "
+                "once: DeAR updates them bucket by bucket",
+                hint="DistributedDataParallel trains with it.",
+            )
+
+    def _now(self) -> dict[str, Any]:
+        own: dict[str, Any] = {
+            name: value for name, value in vars(self._optimizer).items() if isinstance(value, int | float)
+        }
+        for at, group in enumerate(self._optimizer.param_groups):
+            for key, value in group.items():
+                if key != "params":
+                    own[f"{key!r} of parameter group {at}"] = (
+                        (id(value), value._version) if isinstance(value, torch.Tensor) else value
+                    )
+        return own

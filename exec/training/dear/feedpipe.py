@@ -101,10 +101,11 @@ class FeedPipe:
 
 
 def _weak(method: Any) -> Callable[..., None]:
-    """A hook that does not keep alive whose it is."""
+    """A hook that does not keep alive whose it is, and that compilers leave as it is."""
 
     def hook(*args: Any) -> None:
         if (call := method()) is not None:
             call(*args)
 
-    return hook
+    uncompiled: Callable[..., None] = torch.compiler.disable(hook)
+    return uncompiled

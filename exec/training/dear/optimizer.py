@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,17 @@ from exec.training.dear.bucket import GradientBucket
 from exec.training.dear.bucket_assignment import DEFAULT_BYTES, Plan, buckets_of
 from exec.training.dear.bucket_tuning import Retuning
 from exec.training.dear.clipping import clip_shards
-from exec.training.dear.elementwise import refuse_unless_elementwise
+from exec.training.dear.elementwise import SharedNumbers, refuse_unless_elementwise
 from exec.training.dear.feedpipe import FeedPipe
+from exec.training.watching import Watch, shared_memory
 from probes.errors import UsageError
 
 if TYPE_CHECKING:
     from synth.fusion.tuning import Strategy, Tuning
 
 __all__ = ["DistributedOptimizer"]
+
+_log = logging.getLogger(__name__)
 
 
 class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not there for mypy
@@ -42,10 +46,12 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     in parts: here `state_dict` is that of the wrapped optimizer, on every rank, for any number of ranks,
     and the update of a tensor as a whole gives the bits that DistributedDataParallel gives.
 
-    What reads parameters by itself between `step` and the next forward pass (a moving average of weights,
-    for example) calls `synchronize` first. Evaluation, `state_dict` and those of the model's modules do so
-    by themselves, on one rank alone, too: they need no other. Gradients in ``.grad`` are those of this
-    rank; a change of them after the backward pass is refused by `step`.
+    Scripts see what they see with DistributedDataParallel. A parameter that is read or written after `step`
+    is updated first, on this rank alone; one whose memory other tensors share is updated in `step`. Where
+    ``.grad`` is read or written between the backward pass and `step`, the averages are gathered into it at
+    once, and `step` updates by what is there then: nothing of it overlaps with the next forward pass. That
+    is complete when all other ranks have come to `step` or to such a use, too. `exec.training.watching`
+    says which uses are not seen; `synchronize` comes before those.
 
     Raises UsageError for optimizers that are not elementwise; ``elementwise`` is the caller's word for a
     class that is not one of torch.optim.
@@ -83,9 +89,18 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self._retuning: Retuning | None = None
         self._handles: list[Any] = []
         self._hooked: dict[Any, Any] = {}
+        this = weakref.ref(self)
+        self._watch = Watch(lambda *use: living._touched(*use) if (living := this()) is not None else False)
+        self._watch.check(each for group in self.param_groups for each in group["params"])
+        # The backward pass at whose end parameters will be watched.
+        self._backward = -1
+        # Whether gradients hold averages, and `step` takes them as they are.
+        self._shown = self._said_shown = False
+        self._shared_checked = False
+        # Whether a compiler has read parameters. It would compile anew for those that are watched.
+        self._compiled = False
         self._share_first_values()
         self._build(plan)
-        this = weakref.ref(self)
         self._feed = FeedPipe(
             model, list(self._back.bucket_of), _call(this, "_need"), _call(this, "synchronize")
         )
@@ -129,19 +144,19 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if set(self._trainable()) != self._back.bucket_of.keys():
-            self._rebuild()
-        self._back.reduce_all()
-        if not all(bucket.unchanged() for bucket in self._back.buckets):
-            raise UsageError(
-                "gradients were changed after the backward pass, when they were already under way",
-                hint="To clip, call the clip_grad_norm_ of this optimizer; scale the loss, not gradients.",
-            )
+        self._reduce()
         self._capture_groups()
-        for bucket in reversed(self._back.buckets):
-            bucket.gather()
-            bucket.pending = True
+        if self._shown:
+            self._update_by(self._optimizer.param_groups)
+        else:
+            for bucket in reversed(self._back.buckets):
+                bucket.gather()
+                bucket.pending = True
+            # What a script may read or write through other tensors is up to date when `step` returns.
+            self._need(shared_memory(self._back.bucket_of))
         self._back.reset()
+        self._shown = False
+        self._watch_again()
         self._optimizer._opt_called = True
         self._retune()
         return loss
@@ -152,9 +167,14 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients that have not been used by a `step`."""
+        self._watch.disarm(self._back.bucket_of)
         if self._back.begun:
             self._back.end()
+        self._shown = False
+        for bucket in self._back.buckets:
+            bucket.forget()
         self._optimizer.zero_grad(set_to_none)
+        self._watch_again()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -180,17 +200,16 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         function's, of whole gradients: they are gathered at once, so nothing of this step overlaps with the
         next forward pass.
         """
-        self._back.reduce_all()
-        if not bitwise:
-            return clip_shards(
-                self._back.buckets, self._group, float(max_norm), float(norm_type), error_if_nonfinite
-            )
-        for bucket in reversed(self._back.buckets):
-            bucket.gather()
-        views = {each: view for bucket in self._back.buckets for each, view in bucket.finish_gathering()}
-        order = [each for _, each in self._named() if each in views]
-        with _gradients([(each, views[each]) for each in order]):
+        if bitwise or self._shown:
+            self._show_averages()
+            order = [each for _, each in self._named()]
             return torch.nn.utils.clip_grad_norm_(order, max_norm, norm_type, error_if_nonfinite)
+        self._reduce()
+        total = clip_shards(
+            self._back.buckets, self._group, float(max_norm), float(norm_type), error_if_nonfinite
+        )
+        self._watch_again()
+        return total
 
     def rebucket(self, plan: Plan) -> None:
         """Fuse by ``plan`` from now on; on all ranks, between `step` and the next backward pass."""
@@ -220,6 +239,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         """Add parameters; at the next `step` they are in buckets, too."""
         self.synchronize()
         self._optimizer.add_param_group(param_group)
+        self._watch.check(set(self._optimizer.param_groups[-1]["params"]) - self._back.bucket_of.keys())
 
     def state_dict(self) -> dict[str, Any]:
         """That of the wrapped optimizer, whole on each rank, after all updates."""
@@ -233,6 +253,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     def close(self) -> None:
         """Finish all updates and take all hooks off the model; the wrapped optimizer can go on alone."""
         self.synchronize()
+        self._watch.disarm(self._back.bucket_of)
         self._feed.close()
         for handle in [*self._handles, *self._hooked.values()]:
             handle.remove()
@@ -247,10 +268,11 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         self._check_alike(groups)
         if hasattr(self, "_back"):
             self.synchronize()
+            self._watch.disarm(self._back.bucket_of)
         self._plan = plan
         this = weakref.ref(self)
         buckets = [GradientBucket(each, self._group) for each in groups]
-        self._back = BackPipe(buckets, self._name_of, _call(this, "synchronize"))
+        self._back: BackPipe = BackPipe(buckets, self._name_of, _call(this, "synchronize"))
         for _, each in named:
             if each not in self._hooked:
                 self._hooked[each] = each.register_post_accumulate_grad_hook(_call(this, "_arrived"))
@@ -258,12 +280,78 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
     def _rebuild(self) -> None:
         """Buckets of the parameters that require gradients now; what came before is sent again."""
         self._back.end()
+        self._shown = False
         plan = self._plan if isinstance(self._plan, int) else DEFAULT_BYTES
         self._build(plan)
         self._feed.expect(list(self._back.bucket_of))
 
     def _arrived(self, parameter: Any) -> None:
         self._back.arrived(parameter, accumulating=not self._syncing)
+        if not self._syncing:
+            return
+        self._shown = False
+        if self._backward != (now := torch._C._current_graph_task_id()):
+            self._backward = now
+            torch.autograd.Variable._execution_engine.queue_callback(self._watch_again)
+
+    def _watch_again(self) -> None:
+        """Watch the parameters of which the script should see other values, or other gradients."""
+        if self._compiled:
+            self.synchronize()
+            if self._back.begun:
+                self._show_averages()
+        elif self._back.begun and not self._shown:
+            self._watch.arm(self._back.bucket_of)
+        else:
+            for bucket in self._back.buckets:
+                if bucket.pending:
+                    self._watch.arm(bucket.parameters)
+
+    def _touched(self, parameter: Any, gradient: bool) -> bool:
+        """Make what the script uses current; whether the parameter is to be watched further on."""
+        if gradient and torch._C._current_graph_task_id() != -1:
+            # In a backward pass gradients are this rank's, as with DistributedDataParallel.
+            return True
+        if not self._compiled and torch._guards.TracingContext.try_get() is not None:
+            self._compiled = self._said_shown = True
+            if dist.get_rank(self._group) == 0:
+                _log.warning("the model is compiled: step() updates at once, without overlap")
+            self.synchronize()
+            self._feed.close()
+        self._need([parameter])
+        if gradient and self._back.begun:
+            self._show_averages()
+        return self._back.begun and not self._shown
+
+    def _show_averages(self) -> None:
+        """Put the averaged gradients into ``.grad`` before `step`, which takes them from there."""
+        if self._shown:
+            return
+        if not self._said_shown and dist.get_rank(self._group) == 0:
+            _log.warning(
+                "gradients are used between the backward pass and step(): they are gathered there, and "
+                "these steps do not overlap with the next forward pass"
+            )
+        self._said_shown = True
+        self._reduce()
+        for bucket in reversed(self._back.buckets):
+            bucket.gather()
+        for bucket in self._back.buckets:
+            bucket.show(bucket.finish_gathering())
+        self._shown = True
+
+    def _reduce(self) -> None:
+        """Wait for the averages of the gradients of all parameters that are trained now; watch none."""
+        self._watch.disarm(self._back.bucket_of)
+        if set(self._trainable()) != self._back.bucket_of.keys():
+            self._rebuild()
+        self._back.reduce_all()
+        if not self._shown and not all(bucket.unchanged() for bucket in self._back.buckets):
+            raise UsageError(
+                "gradients were changed after the backward pass, when they were already under way",
+                hint="Change them by the .grad of a parameter, not by a tensor that was read before; do not "
+                "put the model into DistributedDataParallel as well.",
+            )
 
     def _need(self, parameters: Sequence[Any]) -> None:
         for parameter in parameters:
@@ -278,25 +366,36 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     def _update(self, bucket: GradientBucket) -> None:
         """Let the wrapped optimizer update a bucket, with the groups as they were at `step`."""
+        self._watch.disarm(bucket.parameters)
         pairs = bucket.finish_gathering()
         bucket.pending = False
         chosen: dict[int, list[Any]] = {}
         for parameter, _ in pairs:
             chosen.setdefault(self._group_of[parameter], []).append(parameter)
-        optimizer, groups = self._optimizer, self._optimizer.param_groups
+        with _gradients(pairs):
+            self._update_by(
+                [{**self._groups[at], "params": parameters} for at, parameters in sorted(chosen.items())]
+            )
+        bucket.show(pairs)
+
+    def _update_by(self, groups: list[dict[str, Any]]) -> None:
+        """Let the wrapped optimizer update the parameters of ``groups``, as if they were its own."""
+        optimizer, before = self._optimizer, self._optimizer.param_groups
         step = type(optimizer).step
         # Hooks of a step belong to that of this optimizer, not to each bucket's.
         step = step.__wrapped__ if getattr(step, "hooked", False) else step
-        device = bucket.exchange.row.device.type
+        device = self._back.buckets[0].exchange.row.device.type
         outside = torch.inference_mode(False), torch.no_grad(), torch.autocast(device, enabled=False)
-        with outside[0], outside[1], outside[2], _gradients(pairs):
+        with outside[0], outside[1], outside[2]:
             try:
-                optimizer.param_groups = [
-                    {**self._groups[at], "params": parameters} for at, parameters in sorted(chosen.items())
-                ]
-                step(optimizer)
-            finally:
                 optimizer.param_groups = groups
+                shared = None if self._shared_checked else SharedNumbers(optimizer)
+                step(optimizer)
+                if shared:
+                    shared.refuse_changes()
+                self._shared_checked = True
+            finally:
+                optimizer.param_groups = before
 
     def _capture_groups(self) -> None:
         """Keep what the groups say now; tensors, such as a learning rate, by value."""
@@ -362,11 +461,6 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
             self._optimizer.register_state_dict_pre_hook(sync),
             self._optimizer.register_load_state_dict_pre_hook(sync),
         ]
-        for module in self._model.modules():
-            self._handles += [
-                module.register_state_dict_pre_hook(sync),
-                module.register_load_state_dict_pre_hook(sync),
-            ]
 
 
 @contextmanager

@@ -1,0 +1,138 @@
+"""Tensors that tell before a script reads or writes them.
+
+A wrapper that finishes its work on a parameter later than the script expects has to know when the script
+looks. A watched tensor is given a subclass of its class, as torch's lazy parameters are, whose
+`__torch_function__` sees every call of torch with the tensor among its arguments. The tensor itself, its
+memory, hooks and place in the graph stay.
+
+Not seen is what bypasses torch's Python functions: code in C++ that takes the tensor directly, compiled
+graphs (TorchScript), and another tensor on the same memory that was made before, which `shared_memory` finds.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import new_class
+from typing import Any
+
+import torch
+
+from probes.errors import UsageError
+
+__all__ = ["Watch", "shared_memory"]
+
+_OF_GRADIENTS = {
+    getattr(descriptor, access)
+    for descriptor in (torch.Tensor.grad, torch.Tensor._grad)
+    for access in ("__get__", "__set__", "__delete__")
+}
+
+
+class Watch:
+    """Calls ``touched(tensor, gradient)`` before a script uses a watched tensor.
+
+    ``gradient`` says whether its ``.grad`` is used, or else the tensor. The tensor is not watched during the
+    call and the use; after the use it is again if ``touched`` returned True.
+    """
+
+    def __init__(self, touched: Callable[[Any, bool], bool]) -> None:
+        self.touched = touched
+        self._kinds: dict[type, type] = {}
+
+    def check(self, tensors: Iterable[Any]) -> None:
+        """Raise UsageError for a tensor that cannot be watched."""
+        for each in tensors:
+            base = getattr(type(each), "watched_class", type(each))
+            plain = {torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl}
+            if (
+                base.__torch_function__ not in plain
+                or base.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+            ):
+                raise UsageError(
+                    f"expected parameters that are plain tensors, found one of type {base.__name__}",
+                    hint="Train it with FSDP, or with what else knows this type.",
+                )
+
+    def arm(self, tensors: Iterable[Any]) -> None:
+        """Watch ``tensors``; raises UsageError for one that is watched for somebody else."""
+        for each in tensors:
+            base = type(each)
+            if issubclass(base, _Watched):
+                if base.watched_by() not in (self, None):
+                    raise UsageError(
+                        "a parameter is in two optimizers or wrappers of ccctl",
+                        hint="Call close() on the first before the second is made.",
+                    )
+                base = base.watched_class
+            each.__class__ = self._kinds.get(base) or self._watched(base)
+
+    def disarm(self, tensors: Iterable[Any]) -> None:
+        """Watch ``tensors`` no more."""
+        for each in tensors:
+            if issubclass(type(each), _Watched):
+                each.__class__ = type(each).watched_class
+
+    def _watched(self, base: type) -> type:
+        """The class of tensors of class ``base`` that are watched."""
+        members = {"watched_class": base, "watched_by": weakref.ref(self)}
+        found = new_class(base.__name__, (_Watched, base), exec_body=lambda own: own.update(members))
+        return self._kinds.setdefault(base, found)
+
+
+class _Watched:
+    watched_class: type
+    watched_by: weakref.ref[Watch]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        with _told([each for each in leaves if issubclass(type(each), _Watched)], func in _OF_GRADIENTS):
+            return func(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        with _told([self], False):
+            return copy.deepcopy(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        with _told([self], False):
+            return self.__reduce_ex__(protocol)
+
+
+@contextmanager
+def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
+    """In it, ``tensors`` are not watched; who watches them has been told."""
+    kinds = [(each, type(each)) for each in {id(each): each for each in tensors}.values()]
+    for each, kind in kinds:
+        each.__class__ = kind.watched_class
+    again = []
+    for each, kind in kinds:
+        watch = kind.watched_by()
+        if watch is not None and watch.touched(each, gradient):
+            again.append((each, kind))
+    try:
+        yield
+    finally:
+        for each, kind in again:
+            each.__class__ = kind
+
+
+def shared_memory(tensors: Iterable[Any]) -> list[Any]:
+    """Those of ``tensors``, distinct ones, whose memory something else refers to as well.
+
+    That is what `.data`, `.detach()`, a view or an array of NumPy does as long as it is kept, or a graph of
+    autograd that is. Tensors of ``tensors`` may share memory among themselves.
+    """
+    storages = [(each, each.untyped_storage()) for each in tensors]
+    # One reference is that of the storage's own object in Python.
+    known = Counter(storage._cdata for _, storage in storages)
+    known.update(known.keys())
+    return [
+        each
+        for each, storage in storages
+        if torch._C._storage_Use_Count(storage._cdata) > known[storage._cdata]
+    ]
