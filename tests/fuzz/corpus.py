@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from driver import call
+from more_samples import compact_schedules, dumps, logs, plans
 from racked_networks import racked
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -200,6 +201,14 @@ def _all(whole: bool) -> Iterator[Sample]:
     with tempfile.TemporaryDirectory() as folder:
         yield from _compiled(schedules, Path(folder), whole)
         yield from _selections(Path(folder), whole)
+        for name, kind, content in compact_schedules(Path(folder)):
+            yield Sample(name, kind, ".json", content, json.loads(content))
+    for name, document in plans():
+        yield Sample(name, "plan", ".json", json.dumps(document).encode(), document)
+    for name, suffix, content in logs():
+        yield Sample(name, "log", suffix, content)
+    for name, kind, content, document in dumps():
+        yield Sample(name, kind, "" if document is None else ".json", content, document)
     yield from _profiles()
     yield from _reports()
     yield from _histories()

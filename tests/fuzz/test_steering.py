@@ -43,6 +43,10 @@ _COMMANDS = {
     "smi": ("detect --from {}",),
     "msccl-xml": ("show {}", "verify {}", "compile {}"),
     "links-csv": ("synth --network {} --jobs 1 --chunk 64K",),
+    "plan": ("verify {}", "verify {} --json"),
+    "log": (f"explain {{}} {_RING}", f"explain {{}} {_RING} --markdown {{}}.md --junit {{}}.xml"),
+    "ras-json": ("explain {}", "explain {} --json", "explain {} --markdown {}.md --junit {}.xml"),
+    "flight-json": ("explain {}", "explain {} --json", "explain {} --markdown {}.md --junit {}.xml"),
     "hostfile": ("synth --network {} --jobs 1 --chunk 64K",),
 }
 _EVERY = ("report -o {}.html {}", "show {} --json")
@@ -52,7 +56,7 @@ def _samples():
     seen = {}
     for sample in corpus(False):
         seen.setdefault(sample.kind, []).append(sample)
-    return [one for kind, found in seen.items() if kind in _COMMANDS for one in found[:2]]
+    return [one for kind, found in seen.items() if kind in _COMMANDS for one in found[:3]]
 
 
 @pytest.mark.parametrize("sample", _samples(), ids=lambda one: one.name)

@@ -40,6 +40,7 @@ _WEIGHT = {
     "nccl-xml": 3, "hwloc-xml": 3, "smi": 3, "links-csv": 3, "lab-toml": 2, "hostfile": 2, "nccl-tests": 2,
     "nccl-json": 2, "collectives-toml": 1, "collectives-json": 2, "npy": 2, "pairs": 1, "nvml": 1, "sysfs": 1,
     "words": 7, "history": 2, "model": 3, "fusion": 3, "tuning": 2, "groups": 3, "training": 2,
+    "periodic": 6, "symmetric": 6, "plan": 8, "log": 5, "ras-json": 3, "flight-json": 3, "flight-pickle": 4,
 }  # fmt: skip
 _JSON = (
     "schedule",
@@ -57,6 +58,11 @@ _JSON = (
     "nccl-json",
     "collectives-json",
     "nvml",
+    "periodic",
+    "symmetric",
+    "plan",
+    "ras-json",
+    "flight-json",
 )
 _XML = ("msccl-xml", "nccl-xml", "hwloc-xml")
 _COMMENT = {"links-csv": "#", "lab-toml": "#", "hostfile": "#", "collectives-toml": "#", "pairs": "#"}
@@ -148,7 +154,7 @@ def _structure(rng: random.Random, sample: Sample, donor: Sample) -> bytes:
     if sample.kind in _JSON:
         document = sample.document[0] if sample.kind == "nvml" else sample.document
         return mutate_json.mutated(rng, document, donor.document if donor.kind in _JSON[:6] else None)
-    if sample.kind == "npy":
+    if sample.kind in ("npy", "flight-pickle"):
         return mutate_bytes.damaged(rng, sample.content)
     text = sample.content.decode("utf-8", "replace")
     change = mutate_text.xml_mutated if sample.kind in _XML else mutate_text.lines_mutated
@@ -343,7 +349,7 @@ def _schedule(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
         status[name], problems = run(mutant, path, name, str(path), *more)
         found += problems
     body = _body(mutant, "schedule")
-    verdict = judge_schedule(body) if body is not None and len(body.chunk) <= _MOST_SENDS else None
+    verdict = judge_schedule(body) if _judged(body) else None
     found += _disagreement(mutant, verdict, status, path)
     if mutant.right and mutant.of and status["simulate"].status == 0:
         found += _same_time(mutant, status["simulate"], path)
@@ -380,6 +386,11 @@ def _schedule(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     if program.exists() and status["verify"].status == 0:
         found += _runs_right(program.read_bytes(), path)
     return found
+
+
+def _judged(body: Any) -> bool:
+    """Whether the oracle has its say: not of many sends, nor of those that carry a part of what is held."""
+    return body is not None and len(body.chunk) <= _MOST_SENDS and not len(body.addend)
 
 
 def _same_time(mutant: Mutant, ended: Ended, path: Path) -> list[Finding]:
@@ -751,6 +762,44 @@ def _training(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return _accepted(mutant, [("show", str(path)), rng.choice(others)], path, 2)
 
 
+def _compact(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    """Periodic and symmetric schedules: what verify proves, the other commands take."""
+    svg = path.parent / "out.svg"
+    judged, found = run(mutant, path, "verify", str(path))
+    if mutant.right and judged.status != 0:
+        found.append(Finding("wrong refuse", f"verify {mutant.kind}", ("verify", "{file}"), judged.stderr))
+    extra = rng.choice(
+        (
+            ("show", str(path)),
+            ("show", "--json", str(path)),
+            ("show", str(path), "-o", str(svg)),
+            ("simulate", str(path), "--json"),
+            ("simulate", str(path), "--size", rng.choice(("1", "3", "1M", "64G")), "--json"),
+            ("compile", str(path), "-o", str(path.parent / "program.json")),
+            ("report", str(path), "-o", str(path.parent / "report.html")),
+        )
+    )
+    return found + run(mutant, path, *extra)[1] + _svg(svg, extra)
+
+
+def _plan(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    judged, found = run(mutant, path, "verify", str(path))
+    if mutant.right and judged.status != 0:
+        found.append(Finding("wrong refuse", "verify plan", ("verify", "{file}"), judged.stderr))
+    return found + run(mutant, path, "verify", "--json", str(path))[1]
+
+
+def _log(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
+    """Logs and dumps of others, of which the network is given or not."""
+    network = rng.choice(((), ("--network", "switch:2", *_LINK), ("--network", "ring:8", *_LINK)))
+    out = path.parent
+    more = rng.choice(
+        ((), ("--json",), ("--markdown", str(out / "told.md")), ("--junit", str(out / "told.xml")))
+    )
+    found = run(mutant, path, "explain", str(path), *network, *more)[1]
+    return found + run(mutant, path, "report", str(path), "-o", str(out / "report.html"))[1]
+
+
 def _plain(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     return run(mutant, path, "show", str(path))[1]
 
@@ -784,4 +833,11 @@ _COMMANDS: dict[str, Commands] = {
     "pairs": _pairs,
     "npy": _array,
     "words": _words,
+    "periodic": _compact,
+    "symmetric": _compact,
+    "plan": _plan,
+    "log": _log,
+    "ras-json": _log,
+    "flight-json": _log,
+    "flight-pickle": _log,
 }
