@@ -21,6 +21,7 @@ from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages
 from exec.benchmark.foreign.plain_pickle import load_plain
 from exec.benchmark.foreign.timed_calls import TimedCall
 from probes.errors import DataError
+from probes.wording import plural
 from synth.collective import Kind
 
 __all__ = [
@@ -33,7 +34,8 @@ __all__ = [
     "timed_calls",
 ]
 
-_NAMED = re.compile(r"rank_?([0-9]{1,6})")
+# PyTorch appends the rank to TORCH_NCCL_DEBUG_INFO_TEMP_FILE, by default nccl_trace_rank_.
+_NAMED = (re.compile(r"rank_?([0-9]{1,6})"), re.compile(r"(?<![0-9])([0-9]{1,6})(?:\.[A-Za-z]\w*)*$"))
 _PEERS = re.compile(r"^\w+:(send|recv) ([0-9]{1,6})(->|<-)([0-9]{1,6})")
 _BYTES = {
     "Double": 8,
@@ -86,7 +88,8 @@ class Call:
 
 def is_flight_pickle(content: bytes) -> bool:
     """Whether a file looks like a dump as a pickle."""
-    return content[:1] == b"\x80" and b"profiling_name" in content[: 1 << 20]
+    start = content[: 1 << 20]
+    return start[:1] == b"\x80" and (b"pg_config" in start or b"profiling_name" in start)
 
 
 def is_flight_text(content: bytes) -> bool:
@@ -100,12 +103,13 @@ def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
 
     Raises DataError for a file that is no dump, and where there is no entry.
     """
-    calls = flight_calls(files)
+    dumps = _dumps(files)
+    calls = [call for _, own in dumps for call in own]
     if not calls:
         raise DataError(
             next(iter(files), ""), ["expected a dump of PyTorch's flight recorder: it has no entries"]
         )
-    ranks = {one.rank for one in calls}
+    ranks = {rank for rank, _ in dumps}
     every = ranks | {rank for one in calls for rank in one.members}
     groups = {one.group for one in calls}
     return Recorded(
@@ -119,7 +123,12 @@ def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
 
 def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
     """All entries of all files; a file's rank is in its document or its name. Raises DataError."""
-    found: list[Call] = []
+    return [call for _, own in _dumps(files) for call in own]
+
+
+def _dumps(files: Mapping[str, bytes]) -> list[tuple[int, list[Call]]]:
+    """(rank, its entries) of each file; raises DataError."""
+    found = []
     for source, content in files.items():
         document = _document(content, source)
         rank = _rank_of(document, source)
@@ -131,10 +140,12 @@ def flight_calls(files: Mapping[str, bytes]) -> list[Call]:
         entries = document.get("entries", [])
         if not isinstance(entries, list):
             raise DataError(source, ["entries: expected a list"])
+        own = []
         for at, entry in enumerate(entries):
             if not isinstance(entry, dict):
                 raise DataError(source, [f"entries[{at}]: expected a dict, found {type(entry).__name__}"])
-            found.append(_call(entry, rank, members, f"{source}: entries[{at}]"))
+            own.append(_call(entry, rank, members, f"{source}: entries[{at}]"))
+        found.append((rank, own))
     return found
 
 
@@ -168,7 +179,8 @@ def _members(value: Any) -> tuple[int, ...]:
 def _rank_of(document: dict[str, Any], source: str) -> int:
     if isinstance(rank := document.get("rank"), int) and 0 <= rank < _MOST_RANKS:
         return rank
-    named = _NAMED.search(PurePath(source).name)
+    name = PurePath(source).name
+    named = next((match for one in _NAMED if (match := one.search(name))), None)
     if named is None:
         raise DataError(
             source, ["whose dump this is cannot be told"], hint="Files are named nccl_trace_rank_0, _1, …"
@@ -251,14 +263,15 @@ def _not_begun(
     if not waiting:
         return
     first = waiting[0]
+    wait = "1 rank waits" if len(waiting) == 1 else f"{len(waiting)} ranks wait"
     for rank in sorted(set(first.members) - {one.rank for one in parts}):
         last = newest.get((first.group, rank), -1)
         if rank not in dumped:
-            text = f"wrote no dump; {len(waiting)} ranks wait in {first.name} {first.number}"
+            text = f"wrote no dump; {wait} in {first.name} {first.number}"
             yield Lag("missing", first.group, rank, "", text)
         elif last < first.number:
             done = f"its last call is {last}" if last >= 0 else "it has begun none"
-            text = f"has not begun {first.name} {first.number}, in which {len(waiting)} ranks wait; {done}"
+            text = f"has not begun {first.name} {first.number}, in which {wait}; {done}"
             yield Lag("late", first.group, rank, "", text)
 
 
@@ -269,7 +282,7 @@ def _not_completed(parts: Sequence[Call]) -> Iterator[Lag]:
     if not waiting or not completed or not {one.rank for one in parts} >= set(waiting[0].members):
         return
     for one in waiting:
-        text = f"is still in {one.name} {one.number}, which {completed} ranks have completed"
+        text = f"is still in {one.name} {one.number}, which {plural(completed, 'rank')} completed"
         yield Lag("stuck", one.group, one.rank, "", text)
 
 

@@ -7,6 +7,7 @@ stuck if it is behind in the last one and its count is the same in all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ __all__ = ["is_ras", "ras_recorded"]
 # The least number of calls by which a rank is behind; ranks of a dump are not asked at the same moment.
 _BEHIND_IN_ONE_DUMP, _BEHIND_IN_SEVERAL = 2, 1
 _IN_PROGRESS = 7
+# What RAS answers to commands on its socket (port 28028) stands before a dump that came from there.
+_ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
+# NCCL 2.28.7 to 2.29.7 write no comma before the status of a missing rank.
+_NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
 
 
 class _Status(msgspec.Struct):
@@ -55,7 +60,7 @@ class _Dump(msgspec.Struct):
 def is_ras(content: bytes) -> bool:
     """Whether this is the JSON of ncclras."""
     start = content[:65536]
-    return start.lstrip()[:1] == b"{" and b'"communicators"' in start and b'"communicators_count"' in start
+    return bool(_ANSWERS.match(start)) and b'"communicators"' in start and b'"communicators_count"' in start
 
 
 @dataclass
@@ -88,7 +93,8 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
 
 def _read(content: bytes, source: str) -> _Dump:
     try:
-        return msgspec.json.decode(content, type=_Dump)
+        start = answers.end() if (answers := _ANSWERS.match(content)) else 0
+        return msgspec.json.decode(_NO_COMMA.sub(rb"\1,\2", content[start:]), type=_Dump)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(source, [f"expected the JSON of ncclras: {error}"]) from error
 

@@ -196,3 +196,21 @@ def test_the_rank_is_in_the_file_or_in_its_name():
     assert flight_calls({"x": as_json({**dumped([entry(1)]), "rank": 7})})[0].rank == 7
     with pytest.raises(DataError, match="whose dump this is"):
         flight_calls({"x": as_json(dumped([entry(1)]))})
+    assert flight_calls({"job7/_dump_12": as_json(dumped([entry(1)]))})[0].rank == 12
+    assert flight_calls({"job_rank_3_of_16.json": as_json(dumped([entry(1)]))})[0].rank == 3
+    assert flight_calls({"trace4.pickle": as_json(dumped([entry(1)]))})[0].rank == 4
+
+
+@pytest.mark.parametrize("form", [old_pickle, pickle.dumps, as_json])
+def test_a_rank_whose_dump_has_no_entry_has_begun_nothing(form):
+    content = files([entry(1, "scheduled")], [entry(1, "scheduled")], [], form=form)
+    last = content["nccl_trace_rank_2"]
+    assert is_flight_text(last) if form is as_json else is_flight_pickle(last)
+    (lag,) = flight_recorded(content).lags
+    assert (lag.what, lag.rank) == ("late", 2)
+    assert lag.text == "has not begun nccl:all_reduce 1, in which 2 ranks wait; it has begun none"
+
+
+def test_one_rank_waits():
+    (lag,) = flight_recorded(files([entry(1, "scheduled")], [])).lags
+    assert "in which 1 rank waits" in lag.text

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -100,3 +101,18 @@ def test_a_rank_in_its_initialization_is_late():
 def test_what_is_no_dump_is_refused(content):
     with pytest.raises(DataError, match="the JSON of ncclras"):
         ras_recorded({"x.json": content})
+
+
+def test_dumps_of_nccl_2_28_and_2_29_lack_a_comma_where_a_rank_is_missing():
+    whole = dump(7, 7, None, missing=[(2, True)])
+    printed = json.dumps(json.loads(whole), indent=2).encode()
+    start = printed.index(b'"missing_ranks"')
+    broken = printed[:start] + re.sub(rb'("nvml_dev": [0-9]+),', rb"\1", printed[start:])
+    assert broken != printed
+    assert ras_recorded({"x": broken}) == ras_recorded({"x": whole})
+
+
+def test_what_a_socket_answered_before_the_dump_is_left_out():
+    answered = b"OK\nOK\n" + dump(41, 38)
+    assert is_ras(answered)
+    assert lags(a=answered) == lags(a=dump(41, 38))
