@@ -3,6 +3,7 @@
 CcctlError                 (probes.errors) expected failures; any other exception is our bug: 70
 ├── UsageError          2
 ├── DataError          65  bad artifact or input file
+│   └── WrongResultsError   1  measured results in an input are wrong
 ├── MissingInputError  66
 ├── UnavailableError   69  no GPU, MPI, solver or permission for what was asked
 ├── LostRankError       1  a rank died or hung
@@ -26,6 +27,7 @@ from probes.errors import (
     TimeoutExpired,
     UnavailableError,
     UsageError,
+    WrongResultsError,
 )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "TimeoutExpired",
     "UnavailableError",
     "UsageError",
+    "WrongResultsError",
     "exit_status",
     "told",
 ]
@@ -65,6 +68,7 @@ INTERRUPTED = 130
 EXIT_STATUS: dict[type[CcctlError], int] = {
     FoundProblem: 1,
     LostRankError: 1,
+    WrongResultsError: 1,
     UsageError: 2,
     DataError: os.EX_DATAERR,
     MissingInputError: os.EX_NOINPUT,

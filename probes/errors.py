@@ -3,6 +3,7 @@
 CcctlError                 the root: a message, and a hint with what to do next
 ├── UsageError             the request contradicts itself, or asks for what cannot be
 ├── DataError              an input was read and is wrong; carries every problem found in it
+│   └── WrongResultsError  measured results in it are wrong, and for other problems it cannot be judged
 ├── MissingInputError      an input is not there
 ├── UnavailableError       no GPU, MPI, solver or permission for what was asked
 ├── LockHeldError          another run holds the lock; try later
@@ -26,6 +27,7 @@ __all__ = [
     "TimeoutExpired",
     "UnavailableError",
     "UsageError",
+    "WrongResultsError",
     "quoted",
 ]
 
@@ -66,6 +68,10 @@ class DataError(CcctlError):
         self.problems = tuple(problems)
         told = first_of(self.problems, _MOST_LINES, "problem")
         super().__init__([f"{source}: {problem}" for problem in told], hint=hint)
+
+
+class WrongResultsError(DataError):
+    """Results that were measured are wrong, which comes first; further problems keep it from being judged."""
 
 
 class MissingInputError(CcctlError):

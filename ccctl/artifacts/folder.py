@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder
-from ccctl.artifacts.foreign import read_any
-from ccctl.errors import CcctlError, DataError, MissingInputError
+from ccctl.artifacts.foreign import is_log, read_any
+from ccctl.errors import CcctlError, DataError, MissingInputError, WrongResultsError
 from probes.wording import first_of
 
 __all__ = ["Gathered", "Unread", "gather"]
@@ -22,10 +22,11 @@ _MOST_TOLD = 2
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that is no artifact, and why."""
+    """A file that is no artifact, and why; ``wrong``: because results that were measured are wrong."""
 
     source: str
     reason: str
+    wrong: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Gathered:
 def gather(paths: Sequence[str]) -> Gathered:
     """Read each file, and the files that lie in each folder with an ending that artifacts have.
 
-    Text in a folder is read where nccl-tests wrote it, and passed over elsewhere. Raises MissingInputError
+    Text in a folder is read where a benchmark wrote it, and passed over elsewhere. Raises MissingInputError
     where a path does not exist or where nothing is there to read.
     """
     artifacts: list[Artifact] = []
@@ -54,8 +55,9 @@ def gather(paths: Sequence[str]) -> Gathered:
                     raise
                 unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))
             except DataError as error:
-                if not inside or not file.endswith(_TEXTS):
-                    unread.append(Unread(file, "; ".join(first_of(error.problems, _MOST_TOLD, "problem"))))
+                if not inside or not file.endswith(_TEXTS) or is_log(file):
+                    reason = "; ".join(first_of(error.problems, _MOST_TOLD, "problem"))
+                    unread.append(Unread(file, reason, wrong=isinstance(error, WrongResultsError)))
             except CcctlError as error:
                 unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))
     if not artifacts and not unread:

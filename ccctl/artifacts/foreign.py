@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ccctl import console
 from ccctl.artifacts import codec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from exec.benchmark.report import Report
     from synth.collective import Kind
 
-__all__ = ["Dumps", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
+__all__ = ["Dumps", "is_log", "read_any", "read_dumps", "read_recorded", "read_report", "read_sent"]
 
 # How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
 _GZIP = b"\x1f\x8b"
@@ -49,7 +49,7 @@ def read_any(
 
 
 def read_recorded(
-    path: str, ranks: Callable[[], int], collective: Kind | None = None
+    path: str, ranks: Callable[[], int] | None, collective: Kind | None = None
 ) -> tuple[Report, Inspected | None]:
     """(the report in a file, or of the folder of NCCL's Inspector; what that tells besides, else None).
 
@@ -163,40 +163,53 @@ def _decoded(
     return codec.decode(content, source, *kinds)
 
 
+def is_log(path: str) -> bool:
+    """Whether a benchmark of another tool wrote a file, whole or not."""
+    return _writer(read_input(path)[0]) is not None
+
+
+def _writer(content: bytes) -> Literal["nccl-tests", "nccl-tests -J", "rccl-tests -Z", "osu"] | None:
+    """The benchmark that wrote a file; None where none did."""
+    from exec.benchmark.foreign.nccl_tests import is_nccl_json, is_nccl_text, is_rccl_lines
+    from exec.benchmark.foreign.osu import is_osu_text
+
+    if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
+        return None
+    if content.lstrip()[:1] == b"{" and b'"nccl_version"' in content and is_nccl_json(_json(content)):
+        return "nccl-tests -J"
+    text = content.decode(errors="replace")
+    if b'"busBw"' in content and is_rccl_lines(text):
+        return "rccl-tests -Z"
+    if b"# OSU " in content and is_osu_text(text):
+        return "osu"
+    if not content.lstrip().startswith(_ARTIFACT_BEGINS) and is_nccl_text(text):
+        return "nccl-tests"
+    return None
+
+
+def _json(content: bytes) -> Any:
+    """A JSON document; None where it is none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _foreign(
     content: bytes, source: str, ranks: Callable[[], int] | None, collective: Kind | None
 ) -> Report | None:
     """The report that another tool wrote; None where none did. Raises DataError."""
-    from exec.benchmark.foreign.nccl_tests import (
-        is_nccl_json,
-        is_nccl_text,
-        is_rccl_lines,
-        parse_nccl_json,
-        parse_nccl_text,
-        parse_rccl_lines,
-    )
-    from exec.benchmark.foreign.osu import is_osu_text, parse_osu_text
+    from exec.benchmark.foreign.nccl_tests import parse_nccl_json, parse_nccl_text, parse_rccl_lines
+    from exec.benchmark.foreign.osu import parse_osu_text
 
-    if len(content) > MOST_TEXT_BYTES or content[:2] == _GZIP:
+    writer = _writer(content)
+    if writer is None:
         return None
+    if writer == "nccl-tests -J":
+        return parse_nccl_json(_json(content), source, collective)
     text = content.decode(errors="replace")
-    if content.lstrip()[:1] == b"{" and b'"nccl_version"' in content:
-        try:
-            document = json.loads(content)
-        except (ValueError, RecursionError):
-            return None
-        if is_nccl_json(document):
-            return parse_nccl_json(document, source, collective)
-    if b'"busBw"' in content and is_rccl_lines(text):
+    if writer == "rccl-tests -Z":
         return parse_rccl_lines(text, source, ranks)
-    if b"# OSU " in content and is_osu_text(text):
-        if ranks is None:
-            raise DataError(
-                source,
-                ["the OSU benchmarks do not say how many ranks ran"],
-                hint="ccctl explain --network says what they ran on.",
-            )
-        return parse_osu_text(text, source, ranks())
-    if not content.lstrip().startswith(_ARTIFACT_BEGINS) and is_nccl_text(text):
-        return parse_nccl_text(text, source, ranks, collective)
-    return None
+    if writer == "osu":
+        return parse_osu_text(text, source, ranks)
+    return parse_nccl_text(text, source, ranks, collective)

@@ -211,15 +211,21 @@ def explain(
     least = None if at_least is None else _share(at_least)
     source = "stdin" if path == "-" else path
     declared = cache(partial(_declared, source, network, alpha, bandwidth, unwind, without))
+    ranks = None if network is None else lambda: declared().ranks
     kind = None if collective is None else kind_of(collective)
-    report, recorded = (timed.report, timed) if timed else read_recorded(path, lambda: declared().ranks, kind)
-    before = read_report(baseline, lambda: declared().ranks, kind).body if baseline is not None else None
+    report, recorded = (timed.report, timed) if timed else read_recorded(path, ranks, kind)
+    before = read_report(baseline, ranks, kind).body if baseline is not None else None
     for note in report.notes:
         console.note(f"{source}: {note}")
-    if report.hosts:
-        on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
-    else:
-        on = declared()
+    try:
+        if report.hosts:
+            on = network_of(report, network, alpha, bandwidth, unwind=unwind, failed=without)
+        else:
+            on = declared()
+    except UsageError as error:
+        if wrong := report.wrong_results:
+            raise FoundProblem("\n".join([*wrong, error.message]), hint=error.hint) from error
+        raise
     with console.progress("bounds", len(report.rows)) as bar:
         rows = judged(report, on, bar.update)
     if not rows:
@@ -266,14 +272,16 @@ def _declared(
     unwind: str | None,
     without: str | None,
 ) -> Network:
-    """The network as it was named, for a benchmark that does not say how many ranks ran.
+    """The network as it was named, for a benchmark that does not say on which hosts it ran.
 
     Raises UsageError where none was named.
     """
     from ccctl.arguments.networks import load_network
 
     if network is None:
-        raise UsageError(f"{source} does not say how many ranks ran: expected --network, what joins them")
+        raise UsageError(
+            f"{source} does not say on which hosts it ran: expected --network, what joins the ranks"
+        )
     return load_network(network, alpha, bandwidth, unwind=unwind, failed=without)[0]
 
 

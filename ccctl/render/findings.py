@@ -45,7 +45,7 @@ class Finding:
 
 def findings(gathered: Gathered) -> list[Finding]:
     """Every finding of every artifact, and each file that could not be read, the worst first."""
-    found = [Finding("unread", one.source, one.reason) for one in gathered.unread]
+    found = [Finding("wrong" if one.wrong else "unread", one.source, one.reason) for one in gathered.unread]
     # A profile says which host is slow, a history only that something is.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
         found += _of(artifact, gathered.artifacts)

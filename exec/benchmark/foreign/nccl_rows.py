@@ -21,6 +21,7 @@ __all__ = ["MOST_RANKS", "Cells", "Factor", "TableRow", "factor_of", "kinds_of",
 MOST_RANKS = 65_536
 _MOST = 1e15
 _ALONE, _DETAILED = 4, 8
+_MILLISECONDS = re.compile(r"^([0-9]+)\.([0-9]{3})$")
 _BEGIN = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*(\s|$)")
 # (collective, reduces, has a root, is checked in place by nccl-tests), the likeliest first.
 _TESTS: tuple[tuple[Kind, bool, bool, bool], ...] = (
@@ -38,7 +39,10 @@ _TESTS: tuple[tuple[Kind, bool, bool, bool], ...] = (
 
 @dataclass(frozen=True)
 class Cells:
-    """One placement of a row as it was printed: microseconds, GB/s, and wrong elements ("N/A": unchecked)."""
+    """One placement of a row as it was printed: microseconds, GB/s, and wrong elements.
+
+    "N/A" is unchecked; rccl-tests once printed a difference there, with * where it was too large.
+    """
 
     time: str
     algbw: str
@@ -50,10 +54,15 @@ class Cells:
         """Whether the results were compared with what is right."""
         return self.wrong.upper() != "N/A"
 
+    @property
+    def marked(self) -> bool:
+        """Whether rccl-tests marked the difference as too large."""
+        return self.wrong.endswith("*")
+
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table; ``in_place`` is None where the row ends before it."""
+    """A row of a table and its ``line``; ``in_place`` is None where the row ends before it."""
 
     size_bytes: int
     count: int
@@ -62,6 +71,7 @@ class TableRow:
     root: int
     out_of_place: Cells
     in_place: Cells | None
+    line: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,11 +86,16 @@ class Factor:
         return self.least <= busbw_factor(kind, ranks) <= self.most
 
 
-def table_row(line: str) -> TableRow | str | None:
-    """Read one line: a row, why it cannot be one though it begins like one, or None for any other line."""
+def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:
+    """Read one line: a row, why it cannot be one though it begins like one, or None for any other line.
+
+    ``milliseconds``: times are in them, with three decimals, as nccl-tests printed them until 2018.
+    """
     if not _BEGIN.match(line):
         return None
     cells = line.split()
+    if milliseconds:
+        cells[3:] = [_MILLISECONDS.sub(r"\1\2", cell) for cell in cells[3:]]
     size, count = whole(cells[0][:40], 0), whole(cells[1][:40], 0)
     if size is None or count is None:
         return "expected a size and a count"
@@ -98,7 +113,7 @@ def table_row(line: str) -> TableRow | str | None:
         out = _cells(rest[:_ALONE])
         if out is None:
             return "the row is cut off"
-        return TableRow(size, count, cells[2], *between, out, _cells(rest[width : width + _ALONE]))
+        return TableRow(size, count, cells[2], *between, out, _cells(rest[width : width + _ALONE]), number)
     if len(cells) < 3 + 2 + _ALONE:
         return "the row is cut off"
     return "size / time is not its algbw"
@@ -122,7 +137,7 @@ def _cells(words: Sequence[str]) -> Cells | None:
     """One placement; None where its words are missing or no numbers."""
     if len(words) < _ALONE or any(decimal(word[:40], 0.0, _MOST) is None for word in words[:3]):
         return None
-    if words[3].upper() != "N/A" and decimal(words[3][:40], 0.0, _MOST) is None:
+    if words[3].upper() != "N/A" and decimal(words[3][:40].removesuffix("*"), 0.0, _MOST) is None:
         return None
     return Cells(*words[:_ALONE])
 

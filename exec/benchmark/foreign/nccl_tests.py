@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.foreign.nccl_rows import (
     MOST_RANKS,
     Cells,
@@ -58,24 +59,29 @@ _NAMED: dict[str, Kind] = {
 # rccl-tests -Z has other names.
 _RCCL_NAMES: dict[str, Kind] = {name.replace("_", ""): kind for name, kind in _NAMED.items()}
 _TYPES = {"float": "float32", "double": "float64", "half": "float16"}
-_RANK = re.compile(r"#\s+Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?")
+# Markdown eats the # of a line that follows an empty one.
+_RANK = re.compile(
+    r"^[ \t]*(?:#[ \t]*)?Rank\s+([0-9]+)\s.*?\bon\s+(\S+)(?:\s+device\s+[0-9]+\s+\[[^\]]*\]\s+([^\n]+))?",
+    re.MULTILINE,
+)
 # What a tag stands before.
 _TAGGED = r"#[ \t]*(?:nThread|Rank\s|size\s+count)"
-_BEGINS = re.compile(r"^.*#\s*nThread\b", re.MULTILINE)
+_BEGINS = re.compile(r"^(?:.*#)?[ \t]*nThread\b", re.MULTILINE)
 _TEST = re.compile(r"^(?!.*\bconcluded\b).*?\b(\w+?)_perf\b", re.MULTILINE)
 _WARMUP = re.compile(r"warmup iters:\s*([0-9]{1,9})\b")
 _ITERATIONS = re.compile(r"\biters:\s*([0-9]{1,9})\s")
-_OUT_OF_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*([0-9]+)\s*(\w*)", re.MULTILINE)
-_FAILURE = re.compile(r"^.*\b(?:Test|NCCL|RCCL|CUDA|HIP) (?:\w+ )?(?:failure|error)\b.*$", re.MULTILINE)
-_ENDS = re.compile(r"^#\s*(?:Out of bounds values|Avg bus bandwidth)", re.MULTILINE)
-_ERRORS = re.compile(r"^#?\s*size\s+count\s.*\berror\s*$", re.MULTILINE)
+_OUT_OF_BOUNDS = re.compile(r"^#?[ \t]*Out of bounds values\s*:\s*([0-9]+)\s*(\w*)", re.MULTILINE)
+_ENDS = re.compile(r"^#?[ \t]*(?:Out of bounds values|Avg bus bandwidth)", re.MULTILINE)
+_ERRORS = re.compile(r"^#?[ \t]*(?:size\s+count\s.*\berror|bytes\s+N\s.*\bres)[ \t\r]*$", re.MULTILINE)
+_MILLISECONDS = re.compile(r"^#?[ \t]*bytes\s+N\s+type\b", re.MULTILINE)
+_IN_PLACE_ALONE = re.compile(r"^#?[ \t]*in-place[ \t\r]*$", re.MULTILINE)
 _MOST = 1e15
 
 
 def is_nccl_text(text: str) -> bool:
     """Whether a text has the header of nccl-tests, or rows whose bandwidth follows from size and time."""
     text = without_tags(text, _TAGGED)
-    if "algbw" in text and ("# nThread" in text or _RANK.search(text)):
+    if "algbw" in text and (_BEGINS.search(text) or _RANK.search(text)):
         return True
     return any(isinstance(table_row(line), TableRow) for line in text.splitlines())
 
@@ -94,23 +100,37 @@ def parse_nccl_text(
     DataError where no row can be read, and where the number of ranks or the collective is contradictory.
     """
     runs = _runs(without_tags(text, _TAGGED, everywhere=True), source)
-    reports = [_reported(run, source, ranks, kind) for run in runs if run.rows]
+    with wrong_first(source, [wrong for run in runs for wrong in _wrong(run)]):
+        return _together(runs, source, ranks, kind)
+
+
+def _together(
+    runs: Sequence[_Run], source: str, ranks: Callable[[], int] | None, kind: Kind | None
+) -> Report:
+    """The report of all runs of a log; raises DataError."""
+    judged = [run for run in runs if run.rows]
+    reports = [_reported(run, source, ranks, kind) for run in judged]
     if not reports:
         raise DataError(source, [_why_empty(runs[0])], hint="The test hung, crashed or was cut off there.")
     first = reports[0]
     others = {(one.ranks, one.hosts) for one in reports} - {(first.ranks, first.hosts)}
     if others:
-        told = ", ".join(f"line {run.line}: {one.ranks}" for run, one in zip(runs, reports, strict=False))
+        told = ", ".join(f"line {run.line}: {one.ranks}" for run, one in zip(judged, reports, strict=True))
         raise DataError(
             source,
             [f"these are {len(reports)} runs on different ranks ({told})"],
             hint="Give each run in a file of its own.",
         )
     empty = [_why_empty(run) for run in runs if not run.rows]
+    notes = [
+        f"line {run.line}: {note}" if len(judged) > 1 else note
+        for run, one in zip(judged, reports, strict=True)
+        for note in one.notes
+    ]
     return replace(
         first,
         rows=tuple(row for one in reports for row in one.rows),
-        notes=tuple(dict.fromkeys(note for one in reports for note in one.notes)),
+        notes=tuple(notes),
         corrupt="; ".join(one.corrupt for one in reports if one.corrupt),
         interrupted="; ".join([one.interrupted for one in reports if one.interrupted] + empty),
     )
@@ -130,9 +150,17 @@ class _Run:
     broken: tuple[str, ...]
 
     @property
-    def named(self) -> str:
-        """The test that the run or the command line before it names last; empty where neither does."""
-        return next((name for name in _TEST.findall(self.opening)[::-1] if name in _NAMED), "")
+    def named(self) -> list[Kind]:
+        """The tests that the run or the command lines before it name, the last one first."""
+        names = [_NAMED[name] for name in _TEST.findall(self.opening) if name in _NAMED]
+        return list(dict.fromkeys(reversed(names)))
+
+    @property
+    def listed(self) -> int | None:
+        """How many ranks the run lists; None where it lists none, or not all."""
+        numbers = sorted(int(rank) for rank, _, _ in _RANK.findall(self.text))
+        complete = bool(numbers) and numbers == [*range(len(numbers))] and not _left_out(self.text)
+        return len(numbers) if complete else None
 
 
 def _runs(text: str, source: str) -> list[_Run]:
@@ -144,7 +172,11 @@ def _runs(text: str, source: str) -> list[_Run]:
     for start, end in pairwise(edges):
         part = text[start:end]
         line = text.count("\n", 0, start) + 1
-        read = [(line + at, table_row(words)) for at, words in enumerate(part.splitlines())]
+        old = bool(_MILLISECONDS.search(part))
+        read = [
+            (line + at, table_row(words, line + at, milliseconds=old))
+            for at, words in enumerate(part.splitlines())
+        ]
         rows = [(at, row) for at, row in read if isinstance(row, TableRow)]
         broken = tuple(f"line {at}: {row}" for at, row in read if isinstance(row, str))
         last = rows[-1][0] - line + 1 if rows else 1
@@ -180,30 +212,68 @@ def _why_empty(run: _Run) -> str:
     if run.broken:
         return f"no row can be read: {run.broken[0]}"
     ranks = len(_RANK.findall(run.text))
-    failed = _FAILURE.search(run.text)
-    why = f": {failed[0].strip()[:160]}" if failed else ""
+    why = f": {failed}" if (failed := failure_in(run.text)) else ""
     return f"line {run.line}: the header of a run on {plural(ranks, 'rank')}, and no row{why}"
+
+
+def _wrong(run: _Run) -> list[str]:
+    """What is wrong in the results of a run, whatever else it tells."""
+    placements = [
+        (row, where, cells)
+        for row in run.rows
+        for where, cells in (("out of place", row.out_of_place), ("in place", row.in_place))
+        if cells is not None and cells.checked
+    ]
+    counted = [] if _ERRORS.search(run.text) else [(row, where, _elements(c)) for row, where, c in placements]
+    found = [
+        f"line {row.line}: {plural(count, 'wrong element')} of {row.size_bytes} bytes {where}"
+        for row, where, count in counted
+        if count
+    ]
+    return found + _beyond(run)
+
+
+def _beyond(run: _Run) -> list[str]:
+    """What the marks of rows and the line at the end of a run say of wrong results."""
+    found = [
+        f"line {row.line}: {row.size_bytes} bytes {where}: an error beyond the threshold ({cells.wrong})"
+        for row in run.rows
+        for where, cells in (("out of place", row.out_of_place), ("in place", row.in_place))
+        if cells is not None and cells.marked
+    ]
+    bounds = [(int(count), word) for count, word in _OUT_OF_BOUNDS.findall(run.text)]
+    failed = sum(max(count, word.upper().startswith("FAIL")) for count, word in bounds)
+    return found + ([f"{plural(failed, 'value')} out of bounds"] if failed else [])
+
+
+def _elements(cells: Cells) -> int:
+    """How many elements were wrong."""
+    return int(_value(cells.wrong.removesuffix("*")))
 
 
 def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered: Kind | None) -> Report:
     """The report of one run that has rows."""
-    listed = _RANK.findall(run.text)
-    numbers = sorted(int(rank) for rank, _, _ in listed)
-    complete = bool(numbers) and numbers == [*range(len(numbers))] and not _left_out(run.text)
+    listed = run.listed
     factor = factor_of(run.rows)
-    known = _NAMED.get(run.named) or answered
-    ranks = _ranks(run, source, len(numbers) if complete else None, factor, known, asked)
+    fitting = [kind for kind in run.named if factor is None or _admits(kind, factor, listed)]
+    # A script may name several tests; a name that no other collective contradicts stands.
+    stands = run.named[:1] if not answered and not kinds_of(run.rows, factor, listed) else []
+    known = next(iter([*fitting, *stands]), answered)
+    ranks = _ranks(run, source, listed, factor, known, asked)
     kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
-    if not complete:
+    if run.named and kind not in run.named:
+        notes = [f"{run.named[0]} is named, whose busbw / algbw is another: read as {kind}"]
+    if listed is None:
         notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
-    hosts = dict.fromkeys(host for _, host, _ in listed) if complete and len(numbers) == ranks else {}
+    every = _RANK.findall(run.text)
+    hosts = dict.fromkeys(host for _, host, _ in every) if listed == ranks else {}
     plain = re.sub(_WARMUP, "", run.text)
     warmup, iterations = _WARMUP.search(run.text), _ITERATIONS.search(plain)
-    bounds = [(int(count), word) for count, word in _OUT_OF_BOUNDS.findall(run.text)]
-    failed = sum(max(count, word.upper().startswith("FAIL")) for count, word in bounds)
-    right = bool(bounds) and not failed
-    rows = tuple(_row(row, kind, errors=bool(_ERRORS.search(run.text)), right=right) for row in run.rows)
-    corrupt = f"{plural(failed, 'value')} out of bounds" if failed else ""
+    corrupt = _beyond(run)
+    right = bool(_OUT_OF_BOUNDS.search(run.text)) and not corrupt
+    rows = [_row(row, kind, errors=bool(_ERRORS.search(run.text)), right=right) for row in run.rows]
+    if _IN_PLACE_ALONE.search(run.text):
+        rows = [replace(row, out_of_place=None, in_place=row.out_of_place) for row in rows]
     return replace(
         _report(
             list(hosts),
@@ -211,13 +281,18 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
             "RCCL" if "rccl" in (run.opening + run.text).lower() else "NCCL",
             int(warmup[1]) if warmup else 0,
             int(iterations[1]) if iterations else 0,
-            [gpu for _, _, gpu in listed],
+            [gpu for _, _, gpu in every],
         ),
         ranks=ranks,
         notes=tuple(notes),
-        corrupt=corrupt,
+        corrupt="; ".join(corrupt),
         interrupted=_interrupted(run),
     )
+
+
+def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
+    """Whether a collective has a factor on so many ranks, or on any number of them."""
+    return bool(ranks_of(kind, factor)) if ranks is None else factor.fits(kind, ranks)
 
 
 def _left_out(text: str) -> bool:
@@ -228,8 +303,8 @@ def _left_out(text: str) -> bool:
 def _interrupted(run: _Run) -> str:
     """Why rows are missing or were not read; empty where the run came to its end."""
     found = list(run.broken[:1])
-    if not _ENDS.search(run.text) and (failed := _FAILURE.search(run.text)):
-        found.append(f"the test ended with {failed[0].strip()[:160]!r}")
+    if not _ENDS.search(run.text) and (failed := failure_in(run.text)):
+        found.append(f"the run ended with {failed!r}")
     if len(run.broken) > 1:
         found.append(f"{plural(len(run.broken) - 1, 'more row')} alike")
     return "; ".join(found)
@@ -284,7 +359,7 @@ def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
 
 
 def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tuple[Kind, list[str]]:
-    """The collective that the columns admit, and a note that it was not named; raises DataError."""
+    """The collective that the columns admit, and a note that none was named; raises DataError for several."""
     found = kinds_of(run.rows, factor, ranks)
     if not found:
         raise DataError(
@@ -292,10 +367,14 @@ def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tupl
             [f"line {run.line}: on {plural(ranks, 'rank')} no collective has these columns and bandwidths"],
             hint="Name the collective of the test.",
         )
-    note = f"no test is named: its columns are those of {found[0]}"
     if len(found) > 1:
-        note += f", and also of {', '.join(found[1:])} (name the collective to say which it was)"
-    return found[0], [note]
+        raise DataError(
+            source,
+            [f"line {run.line}: no test is named, and the columns are those of {' or '.join(found)}"],
+            hint=f"Say which it was: ccctl explain --collective {found[0]}; "
+            "or keep the line that started it (all_reduce_perf …) in the file.",
+        )
+    return found[0], [f"no test is named: its columns are those of {found[0]}"]
 
 
 def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None = None) -> Report:
@@ -322,15 +401,16 @@ def parse_nccl_json(document: Mapping[str, Any], source: str, kind: Kind | None 
         failed = _count(bounds.get("count", 0)) if isinstance(bounds, dict) else 0
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(source, [f"{at}: expected what nccl-tests -J writes: {error!r}"]) from error
+    corrupt = [f"{plural(failed, 'value')} out of bounds"] if failed else []
     run = _Run(1, "", "", tuple(rows), ())
-    named, notes = (known, []) if known else _inferred(run, source, factor_of(rows), len(hosts))
+    with wrong_first(source, [*_wrong(run), *corrupt]):
+        named, notes = (known, []) if known else _inferred(run, source, factor_of(rows), len(hosts))
     made = [
         _made(named, (row.size_bytes, row.count, row.dtype, row.redop, row.root), *measured)
         for row, measured in zip(rows, placements, strict=True)
     ]
     report = _report(hosts, made, library, warmup, iterations, gpus)
-    corrupt = f"{plural(failed, 'value')} out of bounds" if failed else ""
-    return replace(report, notes=tuple(notes), corrupt=corrupt)
+    return replace(report, notes=tuple(notes), corrupt="; ".join(corrupt))
 
 
 def is_rccl_lines(text: str) -> bool:
@@ -358,14 +438,22 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
             raise DataError(
                 source, [f"line {number}: expected a row of rccl-tests -Z json: {error!r}"]
             ) from error
-    told = " and ".join(map(str, sorted(gpus)))
-    if len(gpus) != 1 or ranks is None or ranks() not in gpus:
-        raise DataError(
-            source,
-            [f"rows of rccl-tests -Z json do not say on which hosts their {told} GPUs are"],
-            hint=f"Name the network of {told} GPUs, for example switch:{told}.",
-        )
     rows = [_made(kind, head, both.get(False), both.get(True)) for (kind, head), both in found.items()]
+    told = " and ".join(map(str, sorted(gpus)))
+    with wrong_first(
+        source,
+        [
+            f"{row.collective} of {row.size_bytes} bytes: {row.wrong_results}"
+            for row in rows
+            if row.wrong_results
+        ],
+    ):
+        if len(gpus) != 1 or ranks is None or ranks() not in gpus:
+            raise DataError(
+                source,
+                [f"rows of rccl-tests -Z json do not say on which hosts their {told} GPUs are"],
+                hint=f"Name the network of {told} GPUs, for example switch:{told}.",
+            )
     return replace(_report([], rows, "RCCL", 0, 0, []), ranks=gpus.pop())
 
 
@@ -419,7 +507,7 @@ def _row(row: TableRow, kind: Kind, *, errors: bool, right: bool) -> Row:
 def _measured(cells: Cells) -> Measurement:
     """One placement as numbers; raises ValueError."""
     time_s = _value(cells.time) * 1e-6
-    wrong = int(_value(cells.wrong)) if cells.checked else None
+    wrong = _elements(cells) if cells.checked else None
     return Measurement(time_s, time_s, time_s, -1, _value(cells.algbw), _value(cells.busbw), wrong)
 
 

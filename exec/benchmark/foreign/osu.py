@@ -1,26 +1,37 @@
-"""What the OSU micro-benchmarks (OMB) printed of a collective, as a report.
+"""What the OSU micro-benchmarks (OMB) printed of collectives, as a report.
 
 The tables are those of ``osu_allreduce`` and its like, of MPI and of NCCL or RCCL, with and without the
-columns of the option ``-f``. They say neither how many ranks ran nor where: the caller has to.
+columns of the option ``-f``. They say neither how many ranks ran nor where: the command line before a table
+may, else the caller has to. Tables of other benchmarks are left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.errors import DataError
 from probes.line_tags import without_tags
 from probes.numbers import decimal, whole
+from probes.wording import some
 from synth.collective import Kind
 
 __all__ = ["is_osu_text", "parse_osu_text"]
 
 _TAGGED = r"#[ \t]*OSU"
-_TITLE = re.compile(r"^[ \t]*# OSU (\S+) (.+?) Latency Test(?: v(\S+))?\s*$", re.MULTILINE)
-_TYPE = re.compile(r"^[ \t]*# Datatype: (\w+)\.?\s*$", re.MULTILINE)
+# Markdown writes a # at the begin of a line as \#.
+_TITLE = re.compile(r"^[ \t]*\\?# (OSU \S[^\n]{0,200}?)(?: v([0-9]\S*))?[ \t\r]*$", re.MULTILINE)
+_COLLECTIVE = re.compile(r"OSU (\S+) (.+?) Latency Test")
+_TYPE = re.compile(r"^[ \t]*\\?# Datatype: (\w+)\.?\s*$", re.MULTILINE)
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\.[0-9]+\b")
+_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "srun"})
+_COUNT = re.compile(r"(?:--?np?|--ntasks)(?:=([0-9]{1,7}))?")
+_ERROR = re.compile(r"^.*\bDATA VALIDATION ERROR\b.*$", re.MULTILINE)
 # Collectives by their titles. Of some a size is what each rank contributes, or sends to each other.
 _NAMED: dict[str, Kind] = {
     "allreduce": "all_reduce",
@@ -40,67 +51,191 @@ _MOST_S = 1e9
 _MOST_NAMED = 4
 
 
+@dataclass(frozen=True)
+class _Table:
+    """A table; ``line`` is that of its title, ``started`` how many ranks the command before it started."""
+
+    line: int
+    title: str
+    library: str
+    kind: Kind | None
+    version: str
+    started: int | None
+    text: str
+
+    @property
+    def rows(self) -> list[tuple[int, str]]:
+        """The rows with the numbers of their lines."""
+        lines = enumerate(self.text.splitlines(), self.line)
+        return [(number, line) for number, line in lines if _ROW.match(line)]
+
+
 def is_osu_text(text: str) -> bool:
-    """Whether a text has the title of a collective of these benchmarks, and rows."""
-    text = without_tags(text, _TAGGED)
-    title = _TITLE.search(text)
-    return title is not None and any(_ROW.match(line) for line in text[title.end() :].splitlines())
+    """Whether a text has the title of one of these benchmarks."""
+    return any(" Test" in title[1] for title in _TITLE.finditer(without_tags(text, _TAGGED)))
 
 
-def parse_osu_text(text: str, source: str, ranks: int) -> Report:
-    """The report of a table, or of several one after the other; ``ranks`` ran.
+def parse_osu_text(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
+    """Return the report of a table, or of several one after the other.
 
-    Sizes become those of nccl-tests: of ``all_gather`` what a rank has in the end. Raises DataError where a
-    table is not of a collective that ccctl knows, or a row cannot be read.
+    ``ranks`` gives how many ran, where no command line tells. Sizes become those of nccl-tests: of
+    ``all_gather`` what a rank has in the end. Raises DataError where no table is of a collective that ccctl
+    knows, or a row cannot be read; WrongResultsError where that hides that a validation failed.
     """
     text = without_tags(text, _TAGGED)
-    titles = list(_TITLE.finditer(text))
-    ends = [*(title.start() for title in titles[1:]), len(text)]
-    rows: list[Row] = []
-    for title, end in zip(titles, ends, strict=True):
-        kind = _NAMED.get(title[2].lower())
-        if kind is None:
-            raise DataError(
-                source,
-                [f"{title[0].strip()!r}: expected one of {', '.join(name.title() for name in _NAMED)}"],
-            )
-        table = text[title.end() : end]
-        named = _TYPE.search(table)
-        dtype = _TYPES.get(named[1], named[1]) if named else _usual_type(kind)
-        rows += [_row(line, kind, dtype, ranks, source) for line in table.splitlines() if _ROW.match(line)]
-    failed = _failed(text)
-    versions = {title[3] for title in titles if title[3]}
+    every = _tables(text)
+    tables = [one for one in every if one.kind is not None and one.rows]
+    failed = _failed(tables)
+    with wrong_first(source, [failed] if failed else []):
+        return _report(every, tables, failed, source, ranks)
+
+
+def _report(
+    every: Sequence[_Table],
+    tables: Sequence[_Table],
+    failed: str,
+    source: str,
+    ranks: Callable[[], int] | None,
+) -> Report:
+    if not tables:
+        raise DataError(source, [_why_none(every)])
+    count = _ranks(tables, source, ranks)
+    others = [one.title for one in every if one.kind is None and one.rows]
     return Report(
-        ranks=ranks,
+        ranks=count,
         hosts=(),
         executor="osu",
-        library=" ".join(["OSU", titles[0][1], *sorted(versions)]),
+        library=" ".join(["OSU", tables[0].library, *sorted({one.version for one in tables if one.version})]),
         warmup=0,
         iterations=0,
-        rows=tuple(rows),
+        rows=tuple(_row(line, number, one, count, source) for one in tables for number, line in one.rows),
         average="average",
-        corrupt=f"validation failed: {', '.join(failed[:_MOST_NAMED])}" if failed else "",
+        notes=(f"left out, no collectives that ccctl knows: {_names(others)}",) if others else (),
+        corrupt=failed,
+        interrupted=_interrupted(every),
     )
 
 
-def _failed(text: str) -> list[str]:
-    """The rows whose results were wrong: with ``-c`` their last column says Fail."""
-    return [
+def _names(titles: Sequence[str]) -> str:
+    return some(list(dict.fromkeys(titles)), _MOST_NAMED)
+
+
+def _tables(text: str) -> list[_Table]:
+    """All tables in their order; each ends where the title of the next one stands."""
+    titles = [title for title in _TITLE.finditer(text) if " Test" in title[1]]
+    edges = [*(title.start() for title in titles), len(text)]
+    found = []
+    before = text[: edges[0]]
+    for title, (start, end) in zip(titles, pairwise(edges), strict=True):
+        named = _COLLECTIVE.fullmatch(title[1])
+        part = text[start:end]
+        found.append(
+            _Table(
+                line=text.count("\n", 0, start) + 1,
+                title=title[1],
+                library=named[1] if named else "",
+                kind=_NAMED.get(named[2].lower()) if named else None,
+                version=title[2] or "",
+                started=_started(before),
+                text=part,
+            )
+        )
+        before = part
+    return found
+
+
+def _started(text: str) -> int | None:
+    """How many ranks the last command in a text started, where it says so; None elsewhere."""
+    for line in reversed(text.splitlines()):
+        words = line.split() if "osu_" in line else []
+        names = [word.rpartition("/")[2] for word in words]
+        if not any(name.startswith("osu_") for name in names) or _LAUNCHERS.isdisjoint(names):
+            continue
+        for word, following in pairwise(words):
+            if (count := _COUNT.fullmatch(word)) and (found := whole((count[1] or following)[:20], 1)):
+                return found
+        return None
+    return None
+
+
+def _why_none(every: Sequence[_Table]) -> str:
+    """Say why no table can be judged."""
+    empty = next((one for one in every if one.kind is not None), None)
+    if empty is None:
+        known = ", ".join(name.title() for name in _NAMED)
+        return f"{_names([one.title for one in every])}: expected a collective, one of {known}"
+    why = failure_in(empty.text)
+    return f"line {empty.line}: the header of {empty.title}, and no row" + (f": {why}" if why else "")
+
+
+def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
+    """How many ranks ran: what the command lines started, else what the caller says; raises DataError."""
+    started = {one.started: one.line for one in tables if one.started is not None}
+    if len(started) > 1:
+        told = ", ".join(f"line {line}: {count}" for count, line in started.items())
+        raise DataError(
+            source,
+            [f"these are runs on different numbers of ranks ({told})"],
+            hint="Give each run in a file of its own.",
+        )
+    if asked is None and not started:
+        raise DataError(
+            source,
+            ["the OSU benchmarks do not say how many ranks ran"],
+            hint="ccctl explain --network says what they ran on.",
+        )
+    count = next(iter(started), None)
+    if asked is not None:
+        given = asked()
+        if count not in (None, given):
+            raise DataError(
+                source,
+                [f"line {started[count]}: {count} ranks were started, and the network has {given}"],
+                hint="Name the network on which they ran, with as many ranks.",
+            )
+        return given
+    assert count is not None
+    return count
+
+
+def _failed(tables: Sequence[_Table]) -> str:
+    """Say which results were wrong: with ``-c`` the last column of a row says Fail; empty where none."""
+    found = [
         f"line {number}, size {line.split()[0]}"
-        for number, line in enumerate(text.splitlines(), 1)
-        if _ROW.match(line) and line.split()[-1].lower().startswith("fail")
+        for one in tables
+        for number, line in one.rows
+        if line.split()[-1].lower().startswith("fail")
     ]
+    found += [error[0].strip() for one in tables for error in _ERROR.finditer(one.text)]
+    return f"validation failed: {some(found, _MOST_NAMED)}" if found else ""
+
+
+def _interrupted(every: Sequence[_Table]) -> str:
+    """Why rows are missing; empty where no line tells of it."""
+    for one in every:
+        if one.kind is None:
+            continue
+        if why := failure_in(one.text):
+            return f"line {one.line}: {one.title} ended with {why!r}"
+        if not one.rows:
+            return f"line {one.line}: the header of {one.title}, and no row"
+    return ""
 
 
 def _usual_type(kind: Kind) -> str:
     return "float32" if kind in ("all_reduce", "reduce", "reduce_scatter") else "int8"
 
 
-def _row(line: str, kind: Kind, dtype: str, ranks: int, source: str) -> Row:
+def _row(line: str, number: int, table: _Table, ranks: int, source: str) -> Row:
     cells = line.split()
+    kind = table.kind
+    assert kind is not None
     printed, time_us = whole(cells[0][:40], 0), decimal(cells[1][:40], 0.0, _MOST_S)
     if printed is None or time_us is None:
-        raise DataError(source, [f"row {line.strip()!r}: expected a size and microseconds"])
+        raise DataError(
+            source, [f"line {number}: expected a size and microseconds, found {line.strip()[:80]!r}"]
+        )
+    named = _TYPE.search(table.text)
     size_bytes, time_s = printed * (ranks if kind in _OF_EACH_RANK else 1), time_us * 1e-6
     algbw_gbs = size_bytes / time_s / 1e9 if time_s else 0.0
     measured = Measurement(
@@ -110,7 +245,7 @@ def _row(line: str, kind: Kind, dtype: str, ranks: int, source: str) -> Row:
         collective=kind,
         size_bytes=size_bytes,
         count=size_bytes,
-        dtype=dtype,
+        dtype=_TYPES.get(named[1], named[1]) if named else _usual_type(kind),
         redop="sum" if kind in ("all_reduce", "reduce", "reduce_scatter") else "none",
         root=0 if kind in _ROOTED else -1,
         program="osu",

@@ -110,6 +110,29 @@ def test_validation_of_osu_that_failed_fails(run_ccctl, tmp_path):
     assert "validation failed: line 4, size 1048576" in done.stdout
 
 
+def test_wrong_results_are_told_though_no_network_is_named(run_ccctl, tmp_path):
+    two = log([(1 << 30, 21000.0)], hosts=("a", "b")).replace("0  21000.0", "96  21000.0")
+    (tmp_path / "two.log").write_text(two)
+    done = run_ccctl("explain", "two.log")
+    assert done.returncode == 1
+    assert done.stderr.index("96 wrong elements out of place") < done.stderr.index("expected --network")
+    (tmp_path / "osu.txt").write_text(
+        "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)  Validation\n8  1.0  Fail\n"
+    )
+    done = run_ccctl("explain", "osu.txt")
+    assert done.returncode == 1
+    assert done.stderr.index("validation failed: line 3") < done.stderr.index("how many ranks ran")
+
+
+def test_ranks_that_a_log_leaves_out_are_told_by_its_bandwidths(run_ccctl, tmp_path):
+    rows = log([(1 << 30, 21000.0)]).splitlines()
+    (tmp_path / "n.log").write_text("\n".join([*rows[:4], "...", *rows[4:]]) + "\n")
+    done = run_ccctl("explain", "n.log")
+    assert done.returncode == 65
+    assert "not all, and busbw / algbw of 1.75 says 8 ranks for all_reduce" in done.stderr
+    assert "Name the network on which they ran" in done.stderr
+
+
 def test_the_verdict_is_about_all_rows(run_ccctl, tmp_path):
     (tmp_path / "n.log").write_text(log([(1 << 26, 4000.0), (1 << 27, 8000.0), (1 << 30, 8100.0)]))
     done = run_ccctl("explain", "n.log", "--network", "dgx-a100")
@@ -224,8 +247,8 @@ def test_a_table_of_the_osu_benchmarks_takes_its_ranks_from_the_network(run_ccct
     assert (told["ranks"], told["hosts"], told["library"]) == (4, [], "OSU MPI 7.4")
     assert told["rows"][0]["percent_of_bound"] == pytest.approx(44.9, abs=0.1)
     refused = run_ccctl("explain", "osu.txt")
-    assert refused.returncode == 2
-    assert "osu.txt does not say how many ranks ran: expected --network" in refused.stderr
+    assert refused.returncode == 65
+    assert "osu.txt: the OSU benchmarks do not say how many ranks ran" in refused.stderr
     shown = run_ccctl("show", "osu.txt")
     assert shown.returncode == 65
     assert "do not say how many ranks ran" in shown.stderr

@@ -100,3 +100,31 @@ def test_a_schedule_without_bounds_is_refused_with_its_path(run_ccctl, samples, 
     done = run_ccctl("report", "s.json", "-o", "r.html")
     assert "Traceback" not in done.stderr
     assert "body.outcome.bounds: expected one or more" in (tmp_path / "r.html").read_text()
+
+
+RUN = """# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#  Rank  0 Group  0 Pid   4242 on     gpu01 device  0 [0x07] NVIDIA H100
+...
+#  Rank  9 Group  0 Pid   4251 on     gpu02 device  0 [0x07] NVIDIA H100
+#  size  count   type  redop  root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+"""
+ROW = "  1048576  262144  float  sum  -1  100.0  10.49  18.87  0  100.0  10.49  18.87  7\n"
+
+
+def test_logs_that_cannot_be_judged_are_findings_and_wrong_results_come_first(run_ccctl, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "hung.txt").write_text(RUN)
+    (tmp_path / "logs" / "wrong.log").write_text(RUN + ROW)
+    (tmp_path / "logs" / "validation.out").write_text(
+        "# OSU MPI Allreduce Latency Test v7.5\n# Size  Avg Latency(us)  Validation\n8  1.0  Fail\n"
+    )
+    (tmp_path / "logs" / "notes.txt").write_text("rack 4 is loud\n")
+    found = json.loads(run_ccctl("report", "logs", "--json").stdout)["findings"]
+    assert [(one["what"], one["source"]) for one in found] == [
+        ("wrong", "logs/validation.out"),
+        ("wrong", "logs/wrong.log"),
+        ("unread", "logs/hung.txt"),
+    ]
+    assert "validation failed: line 3" in found[0]["text"]
+    assert "7 wrong elements of 1048576 bytes in place" in found[1]["text"]
+    assert "and no row" in found[2]["text"]

@@ -13,7 +13,7 @@ from exec.benchmark.foreign.nccl_tests import (
     parse_nccl_text,
     parse_rccl_lines,
 )
-from probes.errors import DataError
+from probes.errors import DataError, WrongResultsError
 
 HEAD = """# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
 #
@@ -348,3 +348,118 @@ def test_lines_of_json_are_read():
 def test_a_long_text_without_a_table_is_refused_soon(filler):
     assert not is_nccl_text("algbw\n" + filler)
     assert is_nccl_text(filler + "\n" + HEAD + ALL_REDUCE)
+
+
+def test_ranks_whose_first_signs_markdown_ate_are_listed():
+    eaten = (
+        HEAD.replace("# nThread", "nThread").replace("# Using", "Using").replace("#  Rank  0", "  Rank  0")
+    )
+    assert parse_nccl_text("```\n" + eaten + ALL_REDUCE, "x").ranks == 2
+    bare = "\n".join(line.removeprefix("#") for line in (HEAD + ALL_REDUCE + FOOT).splitlines())
+    assert is_nccl_text(bare)
+    assert parse_nccl_text(bare, "x").hosts == ("gpu01", "gpu02")
+    two = parse_nccl_text(bare + "\n" + bare, "x")
+    assert len(two.rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "kinds"),
+    [
+        ("float none -1 10.0 100.0 50.0 N/A 10.0 100.0 50.0 N/A", "all_gather or all_to_all"),
+        ("float sum -1 10.0 100.0 100.0 N/A 10.0 100.0 100.0 N/A", "all_reduce or all_to_next"),
+        ("float none 0 10.0 100.0 50.0 0 10.0 100.0 50.0 0", "gather or scatter"),
+    ],
+)
+def test_columns_of_several_collectives_are_asked_about(cells, kinds):
+    line = f"  1000000  250000  {cells}\n"
+    with pytest.raises(
+        DataError, match=f"line 1: no test is named, and the columns are those of {kinds}"
+    ) as caught:
+        parse_nccl_text(HEAD + line, "x")
+    first, _, second = kinds.partition(" or ")
+    assert f"--collective {first}" in caught.value.hint
+    for kind in (first, second):
+        assert parse_nccl_text(HEAD + line, "x", kind=kind).rows[0].collective == kind
+
+
+def test_a_named_test_that_cannot_have_these_bandwidths_is_passed_over():
+    script = "+ for test in reduce_scatter_perf all_reduce_perf all_gather_perf\n"
+    report = parse_nccl_text(script + HEAD + ALL_REDUCE, "x")
+    assert report.rows[0].collective == "all_reduce"
+    named = parse_nccl_text("$ all_gather_perf\n" + HEAD + ALL_REDUCE, "x")
+    assert named.rows[0].collective == "all_reduce"
+    assert "all_gather is named, whose busbw / algbw is another" in named.notes[0]
+
+
+def test_of_several_runs_each_note_says_of_which():
+    broadcast = ALL_REDUCE.replace("sum  -1", "none  0")
+    notes = parse_nccl_text(HEAD + ALL_REDUCE + FOOT + HEAD + broadcast + FOOT, "x").notes
+    assert [note.partition(":")[0] for note in notes] == ["line 1", "line 13"]
+
+
+def test_wrong_results_come_before_what_keeps_a_log_from_being_judged():
+    elided = HEAD.replace("#  Rank  1", "...\n#  Rank  9")
+    with pytest.raises(
+        WrongResultsError, match=r"x: line 11: 3 wrong elements of 33554432 bytes in place\nx: .*listed"
+    ):
+        parse_nccl_text(elided + ALL_REDUCE, "x")
+    with pytest.raises(WrongResultsError, match=r"x: 4 values out of bounds\nx: line 1: .*no row"):
+        parse_nccl_text(HEAD + "# Out of bounds values : 4 FAILED\n", "x")
+
+
+FIRST = """ nThread 1 nGpus 2 minBytes 9 maxBytes 33554432 step: 1048576(bytes) warmup iters: 5 iters: 20
+# NCCL Tests compiled with NCCL 2.1
+# Using devices
+#   Rank  0 on      gpu01 device  0 [0x04] Tesla P100-SXM2-16GB
+#   Rank  1 on      gpu01 device  1 [0x06] Tesla P100-SXM2-16GB
+
+#                                                 out-of-place                    in-place
+#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res
+     1048576        262144   float     sum    0.131   8.00   8.00    0e+00    0.128   8.19   8.19    0e+00
+    33554432       8388608   float     sum    2.097  16.00  16.00    0e+00    2.080  16.13  16.13    0e+00
+ Out of bounds values : 0 OK
+ Avg bus bandwidth    : 12.0
+"""
+
+
+def test_the_first_tables_had_milliseconds():
+    report = parse_nccl_text(FIRST, "x")
+    assert (report.ranks, report.hosts, report.interrupted) == (2, ("gpu01",), "")
+    assert [row.out_of_place.time_s for row in report.rows] == [pytest.approx(131e-6), pytest.approx(2097e-6)]
+    assert [row.collective for row in report.rows] == ["all_reduce"] * 2
+    assert report.wrong_results == []
+    failed = FIRST.replace("0 OK", "248 FAILED")
+    assert parse_nccl_text(failed, "x").wrong_results == ["248 values out of bounds"]
+
+
+def test_an_asterisk_of_rccl_tests_is_a_wrong_result():
+    marked = OLD.replace("2e-07\n", "3e+00*\n", 1)
+    report = parse_nccl_text(marked, "x")
+    assert len(report.rows) == 2
+    assert report.wrong_results == [
+        "line 14: 134217728 bytes in place: an error beyond the threshold (3e+00*)"
+    ]
+
+
+def test_a_table_in_place_alone_is_one():
+    head = "$ all_reduce_perf -O 0\n" + HEAD.replace(
+        "out-of-place                       in-place", "in-place"
+    )
+    head = head.replace("#wrong     time   algbw   busbw  #wrong", "#wrong")
+    (row,) = parse_nccl_text(
+        head + "  33554432  8388608  float  sum  -1  200.0  167.77  167.77  3\n", "x"
+    ).rows
+    assert row.out_of_place is None and row.in_place.wrong == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun noticed that process rank 3 with PID 77 on node gpu02 exited on signal 9 (Killed).",
+        "srun: error: gpu02: task 3: Killed",
+        "gpu01: Test NCCL failure common.cu:958 'unhandled cuda error'",
+    ],
+)
+def test_a_run_that_ends_badly_is_interrupted(line):
+    report = parse_nccl_text(HEAD + ALL_REDUCE + line + "\n", "x")
+    assert report.interrupted == f"the run ended with {line!r}"
