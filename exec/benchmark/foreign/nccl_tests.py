@@ -371,7 +371,7 @@ def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tupl
         raise DataError(
             source,
             [f"line {run.line}: no test is named, and the columns are those of {' or '.join(found)}"],
-            hint="Name the collective, or keep the line that started the test (all_gather_perf …) in the file.",
+            hint="Name the collective, or leave the line that started it (all_gather_perf …) in the file.",
         )
     return found[0], [f"no test is named: its columns are those of {found[0]}"]
 
