@@ -30,7 +30,7 @@ _COLLECTIVE = re.compile(r"OSU (\S+) (.+?) Latency Test")
 _TYPE = re.compile(r"^[ \t]*\\?# Datatype: (\w+)\.?\s*$", re.MULTILINE)
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+\.[0-9]+\b")
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "srun"})
-_COUNT = re.compile(r"(?:--?np?|--ntasks)(?:=([0-9]{1,7}))?")
+_COUNT = re.compile(r"-{1,2}np?|-{2}ntasks")
 _ERROR = re.compile(r"^.*\bDATA VALIDATION ERROR\b.*$", re.MULTILINE)
 # Collectives by their titles. Of some a size is what each rank contributes, or sends to each other.
 _NAMED: dict[str, Kind] = {
@@ -151,8 +151,8 @@ def _started(text: str) -> int | None:
         names = [word.rpartition("/")[2] for word in words]
         if not any(name.startswith("osu_") for name in names) or _LAUNCHERS.isdisjoint(names):
             continue
-        for word, following in pairwise(words):
-            if (count := _COUNT.fullmatch(word)) and (found := whole((count[1] or following)[:20], 1)):
+        for option, count in pairwise(line.replace("=", " ").split()):
+            if _COUNT.fullmatch(option) and (found := whole(count[:20], 1)):
                 return found
         return None
     return None
