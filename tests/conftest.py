@@ -289,6 +289,8 @@ def samples(schedule):
             alpha_s=floats([1e-6] * 4),
             bandwidth_since_s=floats([0.0, 60.0]),
             latency_since_s=floats([0.0, 0.0]),
+            measured_s=floats([60.0, 60.0]),
+            changed_s=60.0,
             searched_s_per_byte=floats([]),
             events=(Event(60.0, "drift", "1 → 0: bandwidth 1 → 0.5 GB/s, 50% of the baseline"),),
         ),

@@ -28,12 +28,9 @@ from ccctl.rescue import rescuing
 from ccctl.runs.profile import Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ccctl.watch.once import Asked, Deadline, Found, Measure, Outcome
+    from ccctl.watch.once import Asked, Deadline, Found, Look, Measure, Outcome
     from ccctl.watch.state import State
     from probes.link_costs import Profile
-    from probes.sampling.rounds import Pair
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
 
@@ -132,7 +129,7 @@ def watch(
     at_s, began_s = time.time(), time.monotonic()
     with prometheus.exposed(prom, "watch") as exposition, rescuing(lambda why: ""):
         asked = _asked(baseline, schedule, threshold, gain, budget)
-        measure = _measuring(_world(ranks, hosts, hostfile, asked), asked, deadline, wait, int(at_s))
+        measure = _measuring(_world(ranks, hosts, hostfile, asked), asked, deadline, wait)
         with opened(state) as folder:
             found = once.looked(asked, folder, measure, at_s)
             if not json:
@@ -205,30 +202,27 @@ def _world(ranks: int | None, hosts: str | None, hostfile: str | None, asked: As
     return world
 
 
-def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float, turn: int) -> Measure:
-    """A function that measures some pairs of ranks, or all, within a budget."""
+def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) -> Measure:
+    """A function that measures links in turn within a budget."""
     from probes.profiling.options import Effort
-    from probes.sampling.pairs_file import Wanted, WantedPairs
     from probes.wording import plural
 
     on_gpus = asked.baseline.body.transport == "cuda"
 
-    def measure(pairs: Sequence[Pair] | None, budget_s: float) -> Profile:
-        wanted = None
-        if pairs is not None:
-            lines = (Wanted(at, 0, str(src), str(dst)) for at, (src, dst) in enumerate(pairs, start=1))
-            wanted = WantedPairs("what became worse", tuple(lines))
+    def measure(look: Look) -> Profile:
+        links = len(look.turns.src)
         effort = Effort(
-            pairs=wanted,
-            budget_s=budget_s,
+            turns=look.turns,
+            budget_s=look.budget_s,
             ports=False,
             # What is measured again shall not be disturbed by what is measured at the same time.
-            alone=pairs is not None and len(pairs) <= _MOST_ALONE,
+            alone=look.again and links <= _MOST_ALONE,
             device="cuda" if on_gpus else "process",
             wait_s=wait_s,
-            turn=turn,
         )
-        label = "watch" if pairs is None else f"watch, {plural(len(pairs), 'suspect')} again"
+        label = (
+            f"watch, {plural(links, 'suspect')} again" if look.again else f"watch, {plural(links, 'link')}"
+        )
         return Measurement(effort, world, deadline.left_s(), label=label).result()
 
     return measure

@@ -125,6 +125,11 @@ def add_watch(exposition: Exposition, found: Found, outcome: Outcome, baseline_s
         ("recovered", "How much has recovered since the last run.", len(verdict.recovered)),
         ("worst_ratio", "What is left of the worst link, as a share of the baseline.", 1 / worst),
         ("links_compared", "How many links were compared with the baseline.", verdict.drift.compared),
+        (
+            "links_unknown",
+            "How many links were not measured lately, or not since the network changed.",
+            int((~outcome.history.known()).sum()),
+        ),
         ("runs", "How many runs the history holds.", outcome.history.runs),
         (
             "schedule_replaced",

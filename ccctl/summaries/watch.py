@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.arguments.units import format_size
 from ccctl.render.text.history import moment
 from ccctl.render.units import percent, seconds
+from probes.profiling.history import RECENT_RUNS
+from probes.profiling.outliers import Names
 from probes.profiling.watching import EFFECT
 from probes.wording import plural
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from probes.profiling.watching import Standing
 
 __all__ = ["findings", "say_decision", "say_found", "summary"]
+
+_MOST_NAMED = 3
 
 
 def findings(asked: Asked, found: Found) -> list[str]:
@@ -35,8 +40,12 @@ def say_found(asked: Asked, found: Found) -> None:
         for one in found.verdict.recovered:
             console.data(f"recovered: {one} (worse since {moment(one.since_s)})")
     drift, source = found.verdict.drift, asked.baseline.source
-    if drift.unmeasured:
-        console.note(f"{plural(drift.unmeasured, 'link')} of {source} were not measured in the time")
+    if found.budget_for_all_s is not None:
+        every = drift.compared + drift.unmeasured
+        console.note(
+            f"{drift.unmeasured} of {plural(every, 'link')} of {source} did not fit into --budget "
+            f"{asked.budget_s:g}s: they come first in the next runs; {_budget(found)} measures all in one run"
+        )
     for change in drift.doubtful:
         console.note(f"{change.told}: does not count, as an end waited for a core all the while")
     for change in found.verdict.harmless:
@@ -63,6 +72,9 @@ def _lossy(found: Found) -> list[SentSegments]:
 def say_decision(asked: Asked, found: Found, outcome: Outcome, current: Path) -> None:
     """Print which schedule is used from now on, and why; with drift, ``-q`` does not silence a change."""
     plan = outcome.plan
+    if outcome.unknown:
+        with console.spoken(found.drifted):
+            console.data(f"{current} stays: {_unknown(found, outcome)}")
     if plan is None:
         return
     if outcome.adopted is not None:
@@ -97,6 +109,8 @@ def summary(asked: Asked, found: Found, outcome: Outcome, current: Path, seconds
             {"host": one.host, "sent": one.sent, "retransmitted": one.retransmitted} for one in _lossy(found)
         ],
         "unmeasured": drift.unmeasured,
+        "budget_for_all_s": found.budget_for_all_s,
+        "unknown": _links(found, outcome.unknown),
         "runs": outcome.history.runs,
         "events": [
             *({"kind": "gone", "what": name} for name in drift.gone),
@@ -139,8 +153,30 @@ def _told(asked: Asked, found: Found, one: Standing) -> str:
         since = f"lasting since {moment(one.since_s)}"
     else:
         since = "new in this run" if one.new else f"since {moment(one.since_s)}"
+    if one.recalled:
+        which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links were "
+        since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
     return f"{one.change.told} (told {beyond} {one.change.allowed:.0%}); {since}{costs}"
+
+
+def _budget(found: Found) -> str:
+    return f"--budget {found.budget_for_all_s:g}s"
+
+
+def _unknown(found: Found, outcome: Outcome) -> str:
+    """Why no schedule was chosen, and what to do."""
+    history, names = outcome.history, Names(outcome.history.hosts)
+    named = [names.link(*pair) for pair in _links(found, outcome.unknown[:_MOST_NAMED])]
+    named += ["…"] if len(outcome.unknown) > _MOST_NAMED else []
+    in_a_run = max(1, found.verdict.drift.compared)
+    runs = plural(math.ceil(len(outcome.unknown) / in_a_run), "more run")
+    when = [f"in about {runs}"] if in_a_run * RECENT_RUNS >= history.links else []
+    when += [f"with {_budget(found)}"] if found.budget_for_all_s is not None else []
+    return (
+        f"{len(outcome.unknown)} of {plural(history.links, 'link')} ({', '.join(named)}) were not measured "
+        f"since the network changed; another schedule is chosen when all were, {' or '.join(when)}"
+    )
 
 
 def _standing(found: Found, one: Standing) -> dict[str, Any]:
@@ -156,6 +192,7 @@ def _standing(found: Found, one: Standing) -> dict[str, Any]:
         "since": moment(one.since_s),
         "new": one.new,
         "lasting": one.lasting,
+        "recalled": one.recalled,
         "collective_times": found.cost_of(one),
         "links": _links(found, change.rows),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,26 +17,35 @@ from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
 from ccctl.watch.state import Given, State
 from exec.replan import Forecast, Replan, replanned
-from probes.profiling.combine import better_of, brought_up_to_date
+from probes.profiling.combine import brought_up_to_date, joined, recalled
+from probes.profiling.drift import together
 from probes.profiling.history import Event
+from probes.profiling.turns import Turns, in_turn, links_at
 from probes.profiling.watching import EFFECT, Standing, Verdict, judged, with_events
 from probes.progress import SILENT, Progress
 from synth.networks.measured import from_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ccctl.artifacts.codec import Artifact
+    from probes.columns import Mask
     from probes.link_costs import Profile
     from probes.profiling.drift import Change
     from probes.profiling.history import History
-    from probes.sampling.rounds import Pair
     from synth.network import Network
 
-__all__ = ["Asked", "Deadline", "Found", "Measure", "Outcome", "looked", "replan"]
+__all__ = ["Asked", "Deadline", "Found", "Look", "Measure", "Outcome", "looked", "replan"]
 
-# Measures the links between some pairs of ranks, or all, within so many seconds.
-Measure = Callable[["Sequence[Pair] | None", float], "Profile"]
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Links to measure in turn, within so many seconds; ``again``: they seemed to be worse a moment ago."""
+
+    turns: Turns
+    budget_s: float
+    again: bool = False
+
+
+Measure = Callable[[Look], "Profile"]
 
 # A change of latency stands only where it costs the collective as much as the least loss of bandwidth that
 # is told costs a link: below that nobody drains a node.
@@ -43,7 +53,12 @@ _MATTERS = 1 / (1 - EFFECT)
 # So many changes, the largest first, have their cost told.
 _MOST_COSTS = 8
 _LEAST_BUDGET_S = 1.0
+# Of the budget. After that it is known what drifts, and the links beside it come next.
+_FIRST_LOOK = 0.5
+# A budget that is advised has so much room: the time that a round takes varies.
+_ROOM = 1.25
 _MOST_SEARCH_S = 60.0
+_GONE = "{} is not there"
 # Of the time that is left: what remains is for proving and writing what was found.
 _FOR_SEARCH = 0.75
 # A network on which no link differs by more was searched already.
@@ -109,16 +124,22 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a run found: ``costs`` are how many times as long the given schedule takes with a change alone."""
+    """What a run found: ``costs`` are how many times as long the given schedule takes with a change alone.
+
+    ``now`` is what was measured, ``seen`` also what was worse before and could not be measured in this run.
+    ``budget_for_all_s`` would do to measure every link in one run; None where this run did.
+    """
 
     verdict: Verdict
     current: Given
     now: Profile
+    seen: Profile
     network: Network
     standing: tuple[Standing, ...]
     costs: tuple[float, ...]
     now_s: float
     events: tuple[Event, ...]
+    budget_for_all_s: float | None = None
 
     @property
     def drifted(self) -> bool:
@@ -134,7 +155,8 @@ class Found:
 class Outcome:
     """What was decided: the ``plan``, None where nothing was to decide, and the file of another schedule.
 
-    ``returned`` says that this is the given one again.
+    ``returned`` says that this is the given one again. Nothing is decided while links are ``unknown``: those
+    rows were not measured lately, or not since the network changed.
     """
 
     history: History
@@ -142,30 +164,45 @@ class Outcome:
     adopted: Path | None = None
     returned: bool = False
     events: tuple[Event, ...] = ()
+    unknown: tuple[int, ...] = ()
 
 
 def looked(asked: Asked, state: State, measure: Measure, at_s: float) -> Found:
     """Measure, and judge; what seems to be worse is measured once more before it counts.
 
-    Nothing is written, but where there is no current schedule yet the given one becomes it.
+    Links of hosts that drift come first, then those measured longest ago. Nothing is written, but where there
+    is no current schedule yet the given one becomes it.
     """
-    history = state.history(asked.baseline.body, asked.baseline.source)
+    baseline = asked.baseline.body
+    history = state.history(baseline, asked.baseline.source)
     current = state.current(asked.given)
-    began_s = time.monotonic()
-    now = measure(None, asked.budget_s)
+    every = np.ones(history.links, dtype=np.bool_)
+    worse = np.flatnonzero((history.bandwidth_since_s > 0) | (history.latency_since_s > 0)).tolist()
+    beside = links_at(history, [rows for _, rows in together(baseline, worse)]) & ~history.known()
+    now = measure(Look(in_turn(history, every, beside), _FIRST_LOOK * asked.budget_s))
     found = _judged(asked, history, current, now, at_s)
+    left = _unmeasured(found)
+    left_s = asked.budget_s - now.seconds
+    if left.any() and left_s > 0 and not found.verdict.drift.gone:
+        after = found.verdict.history
+        beside = links_at(after, [one.change.rows for one in found.standing]) & ~after.known()
+        now = joined(now, measure(Look(in_turn(after, left, beside), left_s)))
+        found = _judged(asked, history, current, now, at_s)
+        left = _unmeasured(found)
+    needed_s = _budget_for_all_s(now, left) if left.any() else None
     verdict = found.verdict
     suspects = [*(one.change for one in found.standing), *verdict.drift.doubtful, *verdict.harmless]
-    if suspects and not found.verdict.drift.gone:
-        left_s = max(_LEAST_BUDGET_S, asked.budget_s - (time.monotonic() - began_s))
-        pairs = dict.fromkeys(pair for change in suspects for pair in change.links)
-        now = better_of(now, measure(tuple(pairs), left_s))
+    if suspects and not verdict.drift.gone:
+        again = np.zeros(history.links, dtype=np.bool_)
+        again[[row for change in suspects for row in change.rows]] = True
+        left_s = max(_LEAST_BUDGET_S, asked.budget_s - now.seconds)
+        now = joined(now, measure(Look(in_turn(verdict.history, again, again), left_s, again=True)))
         found = _judged(asked, history, current, now, at_s)
-    costs = [_cost(asked, now, one.change) for one in found.standing[:_MOST_COSTS]]
+    costs = [_cost(asked, found.seen, one.change) for one in found.standing[:_MOST_COSTS]]
     order = sorted(range(len(costs)), key=lambda at: -costs[at])
     standing = (*(found.standing[at] for at in order), *found.standing[_MOST_COSTS:])
     found = replace(found, standing=standing, costs=tuple(costs[at] for at in order))
-    return replace(found, events=_events(found, history, at_s))
+    return replace(found, events=_events(found, history, at_s), budget_for_all_s=needed_s)
 
 
 def replan(
@@ -188,6 +225,9 @@ def replan(
     state.keep(history, asked.inputs)
     if found.verdict.drift.gone or (as_given and not found.standing):
         return Outcome(history)
+    # Another schedule may be slower for what nobody has seen.
+    if len(unknown := np.flatnonzero(~history.known())):
+        return Outcome(history, unknown=tuple(unknown.tolist()))
     left_s = deadline.left_s()
     plan = replanned(
         found.current.schedule,
@@ -218,17 +258,30 @@ def replan(
     return Outcome(history, plan, adopted, back, events)
 
 
+def _unmeasured(found: Found) -> Mask:
+    history = found.verdict.history
+    return np.asarray(history.measured_s < history.at_s[-1], dtype=np.bool_)
+
+
+def _budget_for_all_s(now: Profile, left: Mask) -> float:
+    """The budget, in two digits, in which every link can be measured at the pace of the looks of ``now``."""
+    exact_s = _ROOM * now.seconds * len(left) / max(1, len(left) - int(left.sum()))
+    digit_s = 10.0 ** (math.floor(math.log10(max(exact_s, _LEAST_BUDGET_S))) - 1)
+    return round(math.ceil(exact_s / digit_s) * digit_s, 3)
+
+
 def _judged(asked: Asked, history: History, current: Given, now: Profile, at_s: float) -> Found:
     baseline = asked.baseline.body
+    seen = recalled(baseline, now, history)
 
     def matters(change: Change) -> bool:
-        return change.quantity == "bandwidth" or _cost(asked, now, change) > _MATTERS
+        return change.quantity == "bandwidth" or _cost(asked, seen, change) > _MATTERS
 
     verdict = judged(history, baseline, now, at_s, asked.share, matters)
-    network = asked.network_of(brought_up_to_date(baseline, now, verdict.changes))
+    network = asked.network_of(brought_up_to_date(baseline, seen, verdict.changes))
     standing = tuple(sorted(verdict.standing, key=lambda one: -one.change.times))
     now_s = asked.forecast.time_s(network) if verdict.changes else asked.baseline_s
-    return Found(verdict, current, now, network, standing, (), now_s, ())
+    return Found(verdict, current, now, seen, network, standing, (), now_s, ())
 
 
 def _cost(asked: Asked, now: Profile, change: Change) -> float:
@@ -242,10 +295,19 @@ def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
     verdict = found.verdict
     events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
-    missing = [int((one.beta_s_per_byte[-one.links :] == 0).sum()) for one in (before, verdict.history)]
-    if not before.runs or missing[1] > missing[0]:
-        events += [Event(at_s, "gone", f"{name} is not there") for name in verdict.drift.gone]
+    events += [Event(at_s, "gone", _GONE.format(name)) for name in verdict.drift.gone if _left(before, name)]
     return tuple(events)
+
+
+def _left(history: History, name: str) -> bool:
+    """Whether a host or rank that is gone was there before: no run has said so, or it was measured since."""
+    gone_s = [event.at_s for event in history.events if event.text == _GONE.format(name)]
+    host = name.rpartition(" ")[2]
+    ends = [
+        host in (history.hosts[src], history.hosts[dst])
+        for src, dst in zip(history.src, history.dst, strict=True)
+    ]
+    return not gone_s or bool((history.measured_s[ends] > gone_s[-1]).any())
 
 
 def _searched(history: History, network: Network) -> bool:

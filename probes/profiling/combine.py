@@ -1,4 +1,4 @@
-"""Two profiles of the same links in one: the better of two measurements, a baseline brought up to date."""
+"""Two profiles in one: two measurements joined, what is known from before, a baseline brought up to date."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from probes.columns import Indices, Mask, floats, ints
+from probes.columns import Floats, Indices, Mask, floats, ints
 from probes.link_costs import Links, Profile, SentSegments
-from probes.profiling.drift import Change, Quantity, matched
+from probes.profiling.drift import NO_ALPHA_S, Change, Quantity, matched, ranks_in
+from probes.profiling.history import History
 
-__all__ = ["better_of", "brought_up_to_date"]
+__all__ = ["brought_up_to_date", "joined", "recalled"]
 
 _COLUMNS: dict[Quantity, tuple[str, ...]] = {
     "latency": tuple(name for name in Links.__dataclass_fields__ if name.startswith("alpha")),
@@ -25,8 +26,8 @@ _COLUMNS: dict[Quantity, tuple[str, ...]] = {
 }
 
 
-def better_of(first: Profile, again: Profile) -> Profile:
-    """``first``, with the costs of each link from ``again`` where they are lower, beta and alpha apart.
+def joined(first: Profile, again: Profile) -> Profile:
+    """``first`` with the links that only ``again`` has, and of others the lower costs, beta and alpha apart.
 
     A disturbance only ever slows a link down, so the better of two values is nearer to what it can do. One
     look in which no end waited for a core is enough to tell what the latency is.
@@ -44,7 +45,57 @@ def better_of(first: Profile, again: Profile) -> Profile:
     links = replace(links, flags=flags)
     seconds = round(first.seconds + again.seconds, 3)
     segments = _together(first.segments, again.segments)
-    return replace(first, links=links, seconds=seconds, rounds=first.rounds + again.rounds, segments=segments)
+    both = replace(first, links=links, seconds=seconds, rounds=first.rounds + again.rounds, segments=segments)
+    return _with_links(both, again, other, np.flatnonzero(matched(again, first) < 0))
+
+
+def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
+    """``now`` with the links that were worse when they were last measured, as they were then.
+
+    What is added has the spread of ``baseline``. Without it a link that was not measured now would seem well.
+    """
+    links, scaled = baseline.links, dict[str, Any]()
+    missing = matched(baseline, now) < 0
+    rows = np.flatnonzero(missing & ((history.bandwidth_since_s > 0) | (history.latency_since_s > 0)))
+    for quantity, names in _COLUMNS.items():
+        last = np.ones(len(links.src))
+        for row in rows[history.since_s(quantity)[rows] > 0].tolist():
+            last[row] = _times_as_much(links, quantity, row, history.series(quantity, row))
+        for name in names:
+            if name not in ("residual", "samples"):
+                scaled[name] = floats(
+                    np.maximum(getattr(links, name), NO_ALPHA_S * (quantity == "latency")) * last
+                )
+    clean = replace(links, **scaled, flags=("",) * len(links.flags))
+    return _with_links(now, baseline, clean, rows)
+
+
+def _times_as_much(links: Links, quantity: Quantity, row: int, series: Floats) -> float:
+    """How many times as much a link cost when it was last measured; 1 where that is no longer known."""
+    if not len(series):
+        return 1.0
+    if quantity == "bandwidth":
+        return float(1 / series[-1] / links.beta_s_per_byte[row])
+    return float(series[-1] / max(links.alpha_s[row], NO_ALPHA_S))
+
+
+def _with_links(profile: Profile, source: Profile, links: Links, rows: Indices) -> Profile:
+    """``profile`` with ``rows`` of ``links`` between ranks of ``source`` that are there, renumbered."""
+    number = ranks_in(source, profile)
+    rows = np.array(
+        [row for row in rows if int(links.src[row]) in number and int(links.dst[row]) in number],
+        dtype=np.int32,
+    )
+    columns: dict[str, Any] = {"flags": (*profile.links.flags, *(links.flags[row] for row in rows))}
+    for name in Links.__dataclass_fields__:
+        if name == "flags":
+            continue
+        more = getattr(links, name)[rows]
+        if name in ("src", "dst"):
+            more = np.array([number[int(rank)] for rank in more], dtype=np.int32)
+        column = np.concatenate([getattr(profile.links, name), more])
+        columns[name] = ints(column) if name in ("src", "dst", "samples") else floats(column)
+    return replace(profile, links=Links(**columns))
 
 
 def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:

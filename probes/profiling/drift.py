@@ -26,6 +26,7 @@ from probes.wording import plural, rate_text, without_domain
 __all__ = [
     "BETWEEN_TWO",
     "LATENCY_EFFECT",
+    "NO_ALPHA_S",
     "Change",
     "Drift",
     "Past",
@@ -34,6 +35,7 @@ __all__ = [
     "below_expectation",
     "compare",
     "matched",
+    "ranks_in",
     "sigmas",
     "together",
     "written",
@@ -46,13 +48,15 @@ _MOST_SLOW = 4
 _FALSE_ALARMS_A_RUN = 0.01
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
-_NO_ALPHA_S = 1e-12
+NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
 # So many of the links of a host, or of all, that the change is the host's, or everybody's.
 _MOST_OF = 0.8
 # Where this share of a host's links moved beyond their noise, others count, too, that moved by this share of
 # the median of those.
 _LEAST_OF, _LIKE = 0.5, 0.7
+# All links changed where nearly all moved by this share of their median: of few, half may be one host's.
+_AS_ALL = 0.5
 # What has been told stays told until it is so much nearer to the baseline again, so that it does not flap.
 _STILL = 0.5
 _MANY, _MILLISECOND_S = 10.0, 0.9995e-3
@@ -64,12 +68,13 @@ class Past:
 
     ``wander`` is the standard deviation of its logarithm from run to run (0: not known), ``level`` where it
     has stood in the last runs if that is not where the baseline has it, else 0; ``told`` are the links that
-    were worse in the last run.
+    were worse in the last run, ``recalled`` those of them that are given as they were then.
     """
 
     wander: Floats
     level: Floats
     told: Mask
+    recalled: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +181,12 @@ class Drift:
         return tuple(found)
 
 
+def ranks_in(baseline: Profile, now: Profile) -> dict[int, int]:
+    """For each rank of ``baseline`` that is there now, its number in ``now``."""
+    before_of, now_of = _by_place(baseline), _by_place(now)
+    return {before_of[place]: now_of[place] for place in before_of if place in now_of}
+
+
 def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_TWO) -> Drift:
     """How ``now`` differs from ``baseline``; a rank is the same when it is the n-th of the same host."""
     before_of, now_of = _by_place(baseline), _by_place(now)
@@ -197,8 +208,7 @@ def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_
 
 def matched(baseline: Profile, now: Profile) -> Indices:
     """For each link of ``baseline`` its row in ``now``; -1 where it was not measured."""
-    before_of, now_of = _by_place(baseline), _by_place(now)
-    same = {before_of[place]: now_of[place] for place in before_of if place in now_of}
+    same = ranks_in(baseline, now)
     row_now = {pair: row for row, pair in enumerate(_pairs(now.links))}
     pairs = ((same.get(src, -1), same.get(dst, -1)) for src, dst in _pairs(baseline.links))
     return np.array([row_now.get(pair, -1) for pair in pairs], dtype=np.int32)
@@ -210,7 +220,7 @@ def sigmas(links: Links, quantity: Quantity) -> Floats:
         interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
         wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
         return _no_steadier_than_most(np.maximum(interval, wander))
-    best = np.maximum(links.alpha_s, _NO_ALPHA_S)
+    best = np.maximum(links.alpha_s, NO_ALPHA_S)
     return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / 2)
 
 
@@ -262,8 +272,8 @@ def _changes(
     )
     yield from judge.changes(
         "latency",
-        np.maximum([old.alpha_s[before], new.alpha_s[after]], _NO_ALPHA_S),
-        np.maximum([old.alpha_median_s[before], new.alpha_median_s[after]], _NO_ALPHA_S),
+        np.maximum([old.alpha_s[before], new.alpha_s[after]], NO_ALPHA_S),
+        np.maximum([old.alpha_median_s[before], new.alpha_median_s[after]], NO_ALPHA_S),
         np.hypot(sigmas(old, "latency")[before], sigmas(new, "latency")[after]),
         new.flagged("preempted")[after],
     )
@@ -303,7 +313,7 @@ class _Judge:
         doubtful = worse & (np.zeros_like(worse) if unsure is None else unsure)
         for counts, these in ((True, matters & ~doubtful), (False, matters & doubtful)):
             for what, rows in self.grouped(moved, (np.abs(moved) > allowed) & these, limit_of_all, these):
-                limit = limit_of_all if len(rows) == len(self.pairs) else np.median(allowed[rows])
+                limit = limit_of_all if len(rows) > _MOST_OF * len(self.pairs) else np.median(allowed[rows])
                 before, now = (float(np.median(values[rows])) for values in best)
                 ratio = float(np.exp(np.copysign(limit, now - before)))
                 links, own = tuple(self.pairs[row] for row in rows), tuple(self.rows[rows].tolist())
@@ -326,9 +336,10 @@ class _Judge:
             allowed = np.where(past.told[self.rows] & worse, _STILL * allowed, allowed)
             # A level that many runs agree on is surer than the value of one of them.
             level = past.level[self.rows]
-            shift = np.where(level > 0, np.log(np.maximum(level, _NO_ALPHA_S) / before), 0.0)
+            shift = np.where(level > 0, np.log(np.maximum(level, NO_ALPHA_S) / before), 0.0)
             lasts = (np.abs(shift) > least) & (shift * moved > 0)
             allowed = np.where(lasts, np.minimum(allowed, least), allowed)
+            allowed = np.where(past.recalled[self.rows], 0.0, allowed)
         return floats(allowed), limit_of_all
 
     def grouped(
@@ -337,8 +348,12 @@ class _Judge:
         """The links that changed: all at once, those of one host that moved alike, then one by one."""
         everyone = np.arange(len(self.pairs))
         if len(everyone) > 3 and self._everywhere(moved, limit_of_all) and matters.mean() > _MOST_OF:
-            yield f"all {len(everyone)} links", everyone
-            return
+            middle = float(np.median(moved))
+            alike = everyone[moved * np.sign(middle) > _AS_ALL * abs(middle)]
+            if len(alike) > _MOST_OF * len(everyone):
+                which = "all" if len(alike) == len(everyone) else f"{len(alike)} of"
+                yield f"{which} {len(everyone)} links", alike
+                return
         left, free = far.copy(), np.ones(len(far), dtype=np.bool_)
         for end, does in ((0, "sends"), (1, "receives")):
             for host in dict.fromkeys(self.hosts):

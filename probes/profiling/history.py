@@ -12,26 +12,38 @@ from typing import Literal
 
 import numpy as np
 
-from probes.columns import Floats, Ints, floats
+from probes.columns import Floats, Ints, Mask, floats
 from probes.link_costs import Profile
 from probes.profiling.drift import Quantity, matched
 from probes.statistics.changepoint import Steady
 
-__all__ = ["MOST_EVENTS", "MOST_RUNS", "Event", "History", "begun", "lasting_level", "wander", "with_run"]
+__all__ = [
+    "MOST_EVENTS",
+    "MOST_RUNS",
+    "RECENT_RUNS",
+    "Event",
+    "History",
+    "begun",
+    "lasting_level",
+    "wander",
+    "with_run",
+]
 
 MOST_RUNS = 100
 MOST_EVENTS = 500
 # Of all runs together, a column: some 10 MB of text.
 _MOST_VALUES = 1_000_000
 _FEWEST_RUNS = 2
-# A change lasts where five of so many runs agree; so many more make a new level certain.
-_WINDOW, _LEARN = 6, 40
+# A change lasts where five of so many runs agree; so many more make a new level certain. Older values of a
+# link do not tell what it is now.
+RECENT_RUNS, _LEARN = 6, 40
 # From so many values on, their differences tell how much they wander.
 _FEWEST_VALUES = 5
 _MAD_TO_SIGMA = 1.4826
 _DIGITS = 5
 # Rates are one over costs; the last second of the year 9999.
 _LEAST_COST, _MOST_COST, _LAST_S = 1e-30, 1e30, 253_402_300_799
+_TIMES = ("at_s", "bandwidth_since_s", "latency_since_s", "measured_s")
 _EXPECTED_COST = f"expected 0, or a number from {_LEAST_COST:g} to {_MOST_COST:g}"
 _EXPECTED_TIME = f"expected seconds from 0 to {_LAST_S}"
 
@@ -56,8 +68,10 @@ class History:
     ``hosts`` has the host of each rank, ``src`` and ``dst`` are columns of links, ``at_s`` of runs (seconds
     since 1970). ``beta_s_per_byte`` and ``alpha_s`` hold run after run the value of each link, 0 where it was
     not measured. ``bandwidth_since_s`` and ``latency_since_s`` say, for each link, when it was found to be
-    worse than the baseline (0: it is not). ``searched_s_per_byte`` are the betas of the network for which
-    another schedule was last searched; empty where none was.
+    worse than the baseline (0: it is not). ``measured_s`` says when each was last measured (0: never), and
+    ``changed_s`` when one turned out to be different that had been measured after the change before (0:
+    never). ``searched_s_per_byte`` are the betas of the network for which another schedule was last searched;
+    empty where none was.
     """
 
     hosts: tuple[str, ...]
@@ -68,6 +82,8 @@ class History:
     alpha_s: Floats
     bandwidth_since_s: Floats
     latency_since_s: Floats
+    measured_s: Floats
+    changed_s: float
     searched_s_per_byte: Floats
     events: tuple[Event, ...] = ()
 
@@ -91,6 +107,11 @@ class History:
         """When each link was found to be worse than the baseline; 0 where it is not."""
         return self.bandwidth_since_s if quantity == "bandwidth" else self.latency_since_s
 
+    def known(self) -> Mask:
+        """The links that were measured in the last ``RECENT_RUNS`` runs, and since the network changed."""
+        recent_s = float(self.at_s[-RECENT_RUNS:][0]) if self.runs else math.inf
+        return np.asarray(self.measured_s >= max(recent_s, self.changed_s), dtype=np.bool_)
+
     def is_of(self, baseline: Profile) -> bool:
         """Whether its runs are of the ranks and links of ``baseline``."""
         return (
@@ -107,6 +128,7 @@ class History:
             "alpha_s": self.links * self.runs,
             "bandwidth_since_s": self.links,
             "latency_since_s": self.links,
+            "measured_s": self.links,
             "searched_s_per_byte": self.links if len(self.searched_s_per_byte) else 0,
         }
         for name, length in {"dst": self.links, **lengths}.items():
@@ -122,7 +144,8 @@ class History:
             found += [
                 f"{name}[{row}]: {_EXPECTED_COST}, found {column[row]}" for row in np.flatnonzero(~right)[:5]
             ]
-        times = {name: getattr(self, name) for name in ("at_s", "bandwidth_since_s", "latency_since_s")}
+        times = {name: getattr(self, name) for name in _TIMES}
+        times["changed_s"] = floats([self.changed_s])
         times["events"] = floats([event.at_s for event in self.events])
         for name, column in times.items():
             bad = np.flatnonzero(~((column >= 0) & (column <= _LAST_S)))[:5]
@@ -145,6 +168,8 @@ def begun(baseline: Profile) -> History:
         alpha_s=floats([]),
         bandwidth_since_s=floats(np.zeros(links)),
         latency_since_s=floats(np.zeros(links)),
+        measured_s=floats(np.zeros(links)),
+        changed_s=0.0,
         searched_s_per_byte=floats([]),
     )
 
@@ -163,11 +188,12 @@ def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> 
         row = _rounded(np.where(rows >= 0, values[rows], 0.0))
         return floats(np.concatenate([column, row])[-kept * history.links :])
 
-    last_s = float(history.at_s[-1]) if history.runs else 0.0
+    # A clock may have been set back.
+    at_s = max(at_s, float(history.at_s[-1])) if history.runs else at_s
     return replace(
         history,
-        # A clock may have been set back.
-        at_s=floats([*history.at_s, max(at_s, last_s)][-kept:]),
+        at_s=floats([*history.at_s, at_s][-kept:]),
+        measured_s=floats(np.where(rows >= 0, at_s, history.measured_s)),
         beta_s_per_byte=appended(history.beta_s_per_byte, now.links.beta_s_per_byte),
         alpha_s=appended(history.alpha_s, floats(alpha_s)),
     )
@@ -193,7 +219,9 @@ def lasting_level(
     Five of six runs must agree on it, beyond ``least`` of the logarithm and what the median of so many
     wanders at a standard deviation of ``sigma`` (`probes.statistics.changepoint`).
     """
-    steady = Steady(window=_WINDOW, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma)
+    steady = Steady(
+        window=RECENT_RUNS, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma
+    )
     moved = [steady.add(value) for value in history.series(quantity, link).tolist()]
     return float(steady.level or 0.0) if any(moved) else 0.0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from probes.live.cuda_links import DeviceChoice
 from probes.profiling.budget import Plan
 from probes.profiling.instances import Instances
+from probes.profiling.turns import Turns
 from probes.sampling.pairs_file import WantedPairs, resolve
 from probes.sampling.prober import Dose
 from probes.sampling.rounds import doubling_strides, rings, strides
@@ -17,8 +18,6 @@ from probes.topology import Topology
 __all__ = ["PASSES", "Effort"]
 
 PASSES = 5
-# Multiples of it, modulo 1, are evenly spread however many there are (Weyl).
-_GOLDEN = 0.6180339887498949
 _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 
 
@@ -29,10 +28,9 @@ class Effort:
     ``pairs`` names the only links to measure, ``sizes`` the bytes of messages, ``budget_s`` the seconds for
     everything; ``ports`` says whether shared ports are tried (None: where it is cheap); ``device`` whether
     ranks are GPUs ("auto": where there are any); ``wait_s`` how long another measurement on the same hosts is
-    waited for; ``alone`` measures one link at a time. Of several looks each has a ``turn`` of its own: it
-    begins with other rounds, so that what does not fit into the budget is not the same each time. With a
-    ``topology``, called ``topology_name``, rounds are over hosts, and what it declares alike is measured by
-    samples.
+    waited for; ``alone`` measures one link at a time; ``turns`` are the rounds to measure, in their order.
+    With a ``topology``, called ``topology_name``, rounds are over hosts, and what it declares alike is
+    measured by samples.
     """
 
     quick: bool = False
@@ -43,7 +41,7 @@ class Effort:
     device: DeviceChoice = "auto"
     wait_s: float = 0.0
     alone: bool = False
-    turn: int = 0
+    turns: Turns | None = None
     topology: Topology | None = None
     topology_name: str = ""
 
@@ -57,11 +55,10 @@ class Effort:
         ranks = len(places)
         if self.pairs is not None:
             rounds = resolve(self.pairs, places)
+        elif self.topology is not None:
+            rounds = Instances(places).rounds(quick=self.quick)
         else:
-            if self.topology is not None:
-                rounds = Instances(places).rounds(quick=self.quick)
-            else:
-                rounds = rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
-            first = int(self.turn * _GOLDEN % 1.0 * len(rounds))
-            rounds = rounds[first:] + rounds[:first]
+            # Where none of the ranks in turn is there, others are: who they are has to be told.
+            rounds = self.turns.rounds(places) if self.turns is not None else []
+            rounds = rounds or rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
         return Plan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)

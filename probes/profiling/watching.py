@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.columns import Floats, floats
+from probes.columns import Floats, Mask, floats
 from probes.link_costs import Profile
 from probes.profiling import history as runs
+from probes.profiling.combine import recalled
 from probes.profiling.drift import (
     LATENCY_EFFECT,
     Change,
@@ -42,12 +43,16 @@ _MUCH = 2.0
 
 @dataclass(frozen=True)
 class Standing:
-    """A change for the worse that is there: found at ``since_s``, ``new`` in this run, or ``lasting``."""
+    """A change for the worse that is there: found at ``since_s``, ``new`` in this run, or ``lasting``.
+
+    So many of its links are ``recalled``: worse when last measured, and not measured in this run.
+    """
 
     change: Change
     since_s: float
     new: bool
     lasting: bool
+    recalled: int
 
 
 @dataclass(frozen=True)
@@ -102,14 +107,19 @@ def judged(
     8 % and more than noise explains: that of both profiles, and that from run to run, but never two thirds.
     Latency is always judged by noise, from a quarter on. Only changes for the worse that ``matters`` accepts
     stand. What stood before does so until it is half way back, so that it does not flap. A latency whose ends
-    waited for cores is doubtful: it neither stands nor has recovered.
+    waited for cores is doubtful: it neither stands nor has recovered. What was worse and is not measured now
+    is taken to be as it was.
     """
     after = runs.with_run(history, baseline, now, at_s)
+    # What the last change explains was not measured after it.
+    unexplained = history.measured_s >= history.changed_s
+    measured = np.asarray(matched(baseline, now) >= 0, dtype=np.bool_)
+    now = recalled(baseline, now, history)
     least: dict[Quantity, float] = {
         "bandwidth": -float(np.log1p(-(EFFECT if share is None else share))),
         "latency": float(np.log1p(LATENCY_EFFECT)),
     }
-    past = {name: _past(after, baseline, now, name, least[name]) for name in _QUANTITIES}
+    past = {name: _past(after, baseline, now, name, least[name], ~measured) for name in _QUANTITIES}
     by_noise = compare(baseline, now, Sensitivity(least, past=past, most=_MOST))
     drift = by_noise
     if share is not None:
@@ -117,22 +127,29 @@ def judged(
         changes = [change for change in by_share.changes if change.quantity == "bandwidth"]
         changes += [change for change in by_noise.changes if change.quantity == "latency"]
         drift = replace(by_noise, changes=tuple(changes))
+    missing = by_noise.unmeasured + by_noise.compared - int(measured.sum())
+    drift = replace(drift, compared=int(measured.sum()), unmeasured=missing)
     doubtful = (change for change in drift.doubtful if change.times >= _MUCH or matters(change))
     drift = replace(drift, doubtful=tuple(doubtful))
     every = [change for change in drift.changes if change.worse]
     worse = [change for change in every if matters(change)]
     harmless = tuple(change for change in every if change not in worse and change.times >= _MUCH)
     standing, recovered = [], []
+    changed = bool(drift.gone)
     for quantity in _QUANTITIES:
         since_s = history.since_s(quantity)
         mine = [change for change in worse if change.quantity == quantity]
         told = _rows_of(mine)
         unsure = _rows_of([change for change in by_noise.doubtful if change.quantity == quantity])
-        standing += [_standing(change, since_s, past[quantity], at_s) for change in mine]
-        back = np.flatnonzero((since_s > 0) & (matched(baseline, now) >= 0))
+        standing += [_standing(change, since_s, past[quantity], at_s, measured) for change in mine]
+        back = np.flatnonzero((since_s > 0) & measured)
         gone = [row for row in back.tolist() if row not in told and row not in unsure]
         recovered += _recoveries(quantity, gone, baseline, now, since_s)
+        different = [*gone, *(row for row in told if not since_s[row])]
+        changed = changed or bool(unexplained[different].any())
         after = _with_since(after, quantity, told, set(gone), at_s)
+    if changed:
+        after = replace(after, changed_s=float(after.at_s[-1]))
     return Verdict(drift, tuple(standing), tuple(recovered), after, harmless)
 
 
@@ -144,7 +161,9 @@ def with_events(history: History, events: Sequence[Event]) -> History:
     return replace(history, events=(*history.events, *events)[-runs.MOST_EVENTS :])
 
 
-def _past(history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float) -> Past:
+def _past(
+    history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float, missing: Mask
+) -> Past:
     """What the runs tell of each link; a level only of those that are away from the baseline now."""
     wander = runs.wander(history, quantity)
     expected, found = _values(baseline, quantity), _values(now, quantity)
@@ -161,7 +180,8 @@ def _past(history: History, baseline: Profile, now: Profile, quantity: Quantity,
             sigma=float(sigma[link]),
             least=least,
         )
-    return Past(wander, floats(level), history.since_s(quantity) > 0)
+    told = np.asarray(history.since_s(quantity) > 0, dtype=np.bool_)
+    return Past(wander, floats(level), told, told & missing)
 
 
 def _values(profile: Profile, quantity: Quantity) -> Floats:
@@ -174,7 +194,7 @@ def _rows_of(changes: Sequence[Change]) -> set[int]:
     return {row for change in changes for row in change.rows}
 
 
-def _standing(change: Change, since_s: Floats, past: Past, at_s: float) -> Standing:
+def _standing(change: Change, since_s: Floats, past: Past, at_s: float, measured: Mask) -> Standing:
     rows = list(change.rows)
     known = since_s[rows][since_s[rows] > 0]
     level = past.level[rows]
@@ -184,6 +204,7 @@ def _standing(change: Change, since_s: Floats, past: Past, at_s: float) -> Stand
         since_s=float(known.min()) if len(known) else at_s,
         new=len(known) < len(rows),
         lasting=bool(below.mean() > 0.5),
+        recalled=len(rows) - int(measured[rows].sum()),
     )
 
 

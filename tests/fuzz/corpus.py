@@ -345,7 +345,8 @@ def _histories() -> Iterator[Sample]:
         events = tuple(Event(60.0 * at, ("drift", "recovered")[at % 2], "0 → 1") for at in range(runs))
         body = History(
             ("a", "b"), ints([0, 1]), ints([1, 0]), floats([60.0 * at for at in range(runs)]), cost, cost,
-            floats([0.0, 60.0]), floats([0.0, 0.0]), floats([1e-9] * 2 if runs else []), events,
+            floats([0.0, 60.0]), floats([0.0, 0.0]), floats([60.0, 0.0]), 60.0,
+            floats([1e-9] * 2 if runs else []), events,
         )  # fmt: skip
         yield _artifact(f"history of {runs}", "history", body)
 

@@ -85,10 +85,11 @@ class Watch:
         self.runs += 1
         self.measured = []
 
-        def measure(pairs, budget_s):
-            self.measured.append(pairs)
-            now = share if pairs is None or again is None else again
-            return profile(now, seed=10 * self.runs + len(self.measured), pairs=pairs or PAIRS, **how)
+        def measure(look):
+            pairs = list(zip(look.turns.src.tolist(), look.turns.dst.tolist(), strict=True))
+            self.measured.append(tuple(pairs) if look.again else None)
+            now = again if look.again and again is not None else share
+            return profile(now, seed=10 * self.runs + len(self.measured), pairs=pairs, **how)
 
         at_s = 1e9 + 60.0 * self.runs
         with opened(str(self.folder)) as folder:

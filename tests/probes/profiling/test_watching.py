@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from probes.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.profiling.combine import better_of, brought_up_to_date
+from probes.profiling.combine import brought_up_to_date, joined
 from probes.profiling.history import MOST_EVENTS, MOST_RUNS, Event, begun, lasting_level, wander
 from probes.profiling.watching import EFFECT, judged, with_events
 
@@ -224,10 +224,10 @@ def test_what_contradicts_itself_is_a_problem(changed, said):
     assert any(problem.startswith(said) for problem in found), found
 
 
-def test_the_better_of_two_measurements_is_taken_link_by_link():
+def test_the_joined_two_measurements_is_taken_link_by_link():
     first = profile({(1, 3): 0.5, (0, 1): 0.5})
     again = profile({(1, 3): 1.0, (0, 1): 0.4}, pairs=[(0, 1), (1, 3)], alpha_s=5e-6)
-    found = better_of(first, again).links
+    found = joined(first, again).links
     assert found.beta_s_per_byte[ONE] == pytest.approx(1e-10)
     assert found.beta_s_per_byte[0] == pytest.approx(2e-10)
     assert found.alpha_s[ONE] == 5e-6
@@ -241,8 +241,8 @@ def test_one_undisturbed_look_is_enough_to_trust_a_latency(first, second, both):
         found = profile()
         flags = ("noisy,preempted" if preempted else "noisy",) * len(PAIRS)
         looks.append(dataclasses.replace(found, links=dataclasses.replace(found.links, flags=flags)))
-    assert better_of(*looks).links.flagged("preempted").tolist() == [both] * len(PAIRS)
-    assert better_of(*looks).links.flagged("noisy").all()
+    assert joined(*looks).links.flagged("preempted").tolist() == [both] * len(PAIRS)
+    assert joined(*looks).links.flagged("noisy").all()
 
 
 def test_only_what_changed_is_brought_up_to_date():
