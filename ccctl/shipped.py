@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 from ccctl.errors import UnavailableError
 
-__all__ = ["examples_folder", "manual_page"]
+__all__ = ["examples_folder", "manual_page", "own_command", "with_own_command"]
 
 _PACKAGE = Path(__file__).resolve().parent
 # From the folder of the package up to the prefix: PREFIX/lib/python3.11/site-packages/ccctl.
@@ -26,6 +31,23 @@ def manual_page(name: str) -> Path | None:
 def examples_folder() -> Path:
     """The folder of the examples; raises UnavailableError where they were not installed."""
     return _folder("share/ccctl/examples", "examples", "ring_allreduce.py")
+
+
+def own_command() -> str:
+    """The absolute command line of this ccctl, for who has no PATH of the user's: a venv's, or uv's."""
+    started = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "ccctl" else None
+    beside = Path(sys.executable).with_name("ccctl")
+    found = started or (str(beside) if os.access(beside, os.X_OK) else None)
+    # The link that a tool made stays when the tool is upgraded, and what it leads to may not.
+    return shlex.quote(str(Path(found).absolute())) if found else f"{shlex.quote(sys.executable)} -P -m ccctl"
+
+
+def with_own_command(text: str) -> str:
+    """A unit, a crontab or a script whose watch is run by ``own_command``; comments stay."""
+    lines = text.splitlines(keepends=True)
+    run = re.compile(r"(/usr/bin/env )?(?<![\w/-])ccctl watch (?=[-\"])")
+    own = f"{own_command()} watch "
+    return "".join(line if line.startswith("#") else run.sub(lambda _: own, line) for line in lines)
 
 
 def _folder(installed: str, in_source: str, has: str) -> Path:

@@ -101,6 +101,7 @@ QUIET = {
     'ccctl_watch_predicted_seconds{network="now"}': 0.1,
     'ccctl_watch_predicted_seconds{network="baseline"}': 0.1,
     'ccctl_host_retransmitted_ratio{host="gpu3"}': 0.001,
+    "ccctl_watch_links_unknown": 0,
     'ccctl_exit_code{command="watch"}': 0,
     'ccctl_last_success_timestamp_seconds{command="watch"}': "0+60x120",
 }
@@ -118,6 +119,9 @@ QUIET = {
         ({'ccctl_exit_code{command="watch"}': 69}, ["WatchFails"]),
         ({'ccctl_exit_code{command="watch"}': 75}, []),
         ({'ccctl_last_success_timestamp_seconds{command="watch"}': 0}, ["WatchStale"]),
+        ({"ccctl_watch_links_unknown": 12}, ["WatchSeesTooLittle"]),
+        (dict.fromkeys(QUIET), ["WatchNeverRan"]),
+        ({'ccctl_last_success_timestamp_seconds{command="watch"}': None}, ["WatchNeverSucceeded"]),
     ],
 )
 def test_alerts_fire_for_what_they_name_alone(tmp_path, changed, fire):
@@ -128,6 +132,7 @@ def test_alerts_fire_for_what_they_name_alone(tmp_path, changed, fire):
     series = [
         {"series": name, "values": value if isinstance(value, str) else f"{value}x120"}
         for name, value in values.items()
+        if value is not None
     ]
     promql = "count(ALERTS{alertstate='firing'}) by (alertname)"
     expected = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in names if name in fire]

@@ -11,6 +11,7 @@ import typer
 
 from ccctl import console
 from ccctl.errors import CannotWriteError, UsageError
+from ccctl.shipped import with_own_command
 
 __all__ = ["EXAMPLES", "examples"]
 
@@ -39,7 +40,8 @@ def examples(
     """List the examples, or copy one.
 
     Algorithms in the chunk language, a lab, units and scripts for operators. With NAME copies that one; no
-    file that is there already is replaced.
+    file that is there already is replaced. Units, crontabs and scripts that watch name this ccctl by its
+    whole path, so that it may be in a virtual environment.
     """
     found = _files()
     if name is None:
@@ -49,7 +51,7 @@ def examples(
     chosen = _chosen(name, found)
     if output == "-":
         for path in chosen.values():
-            console.document(path.read_text(encoding="utf-8").rstrip("\n"))
+            console.document(with_own_command(path.read_text(encoding="utf-8")).rstrip("\n"))
         return
     for key, path in chosen.items():
         console.note(str(_copied(path, Path(output) / Path(key).name)))
@@ -103,13 +105,12 @@ def _claim(path: Path) -> str:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    """Copy a file, with the right to run it; raises CannotWriteError."""
-    import shutil
-
+    """Copy a file, with the right to run it and the path of this ccctl; raises CannotWriteError."""
     try:
         target.parent.mkdir(exist_ok=True)
-        with source.open("rb") as origin, target.open("xb") as copy:
-            shutil.copyfileobj(origin, copy)
+        content = with_own_command(source.read_text(encoding="utf-8"))
+        with target.open("x", encoding="utf-8") as copy:
+            copy.write(content)
         target.chmod(target.stat().st_mode | (source.stat().st_mode & 0o111))
     except FileExistsError as error:
         raise CannotWriteError(

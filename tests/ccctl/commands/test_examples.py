@@ -1,6 +1,9 @@
 """`ccctl examples`: lists what is in the folder, and copies it."""
 
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,41 @@ def test_what_cannot_be_is_refused(run_ccctl, words, status, said):
     done = run_ccctl("examples", *words)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["systemd/ccctl-watch.service", "cron/ccctl-watch", "slurm/ccctl-watch-drain"]
+)
+def test_what_a_timer_runs_names_this_ccctl_by_its_whole_path(tmp_path, name):
+    """As a virtual environment has it, or a link of uv: the PATH of a timer has neither."""
+    folder = tmp_path / "with space" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "ccctl").write_text(
+        f"#!{sys.executable} -P\nimport sys\nfrom ccctl.__main__ import main\nsys.exit(main())\n"
+    )
+    (folder / "ccctl").chmod(0o755)
+    done = subprocess.run(
+        [folder / "ccctl", "examples", name, "-o", "kit"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    given = (EXAMPLES / name).read_text().splitlines()
+    copied = (tmp_path / "kit" / Path(name).name).read_text().splitlines()
+    [(old, new)] = [both for both in zip(given, copied, strict=True) if both[0] != both[1]]
+    assert f"'{folder}/ccctl' watch " in new and "/usr/bin/env" not in new
+    assert "ccctl watch " in old
+    command = new[new.index("'") : new.index(" watch ")]
+    ran = subprocess.run(["/bin/sh", "-c", f"{command} --version"], env={}, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.split()[0]) == (0, "ccctl"), ran.stderr
+
+
+def test_started_as_a_module_it_names_the_command_beside_python_or_itself(run_ccctl):
+    line = run_ccctl("examples", "cron/ccctl-watch", "-o", "-").stdout.splitlines()[-1]
+    words = shlex.split(line.partition(" ccctl ")[2])
+    command = words[: words.index("watch")]
+    assert Path(command[0]).is_absolute()
+    done = subprocess.run([*command, "--version"], env={}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
