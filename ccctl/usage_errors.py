@@ -91,6 +91,8 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
     # Of a long word behind one dash typer tells the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
+    if context and context.command.name == "bench" and (known := _of_nccl_tests(name, word)):
+        return known
     options = [option for one in context.command.params for option in one.opts] if context else []
     other = _OTHER_OPTIONS.get(re.sub(r"[^a-z]", "", word.lower())) or _same_words(word, options)
     if other in options:
@@ -108,6 +110,18 @@ def _same_words(word: str, options: list[str]) -> str:
     first = [option for option in inside if typed[: len(parts[option])] == parts[option]]
     last = [option for option in inside if typed[-len(parts[option]) :] == parts[option]]
     return max(first or last, key=len, default="")
+
+
+def _of_nccl_tests(name: str, word: str) -> str:
+    """What to type instead of an option of nccl-tests: ``-g``, ``-g8`` or ``--ngpus``; "" for any other."""
+    from ccctl.arguments.bench_options import NCCL_TESTS_OPTIONS
+
+    for flags, instead in NCCL_TESTS_OPTIONS.items():
+        known = flags.split(", ")
+        # A word behind one dash is none of theirs, but a letter with its value is.
+        if word in known or (name in known and not word[2:3].isalpha()):
+            return f"{name} is an option of nccl-tests: {instead}"
+    return ""
 
 
 def _as_argument(error: Any, context: typer.Context | None) -> str:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from exec.mpi.connections import window_bytes_at_most
 from exec.program.layout import Layout
 from probes.live.memory import Need
+from synth.collective import Kind
 from synth.program import INPUT, OUTPUT
 
-__all__ = ["bench_need", "run_need", "start_needs"]
+__all__ = ["bench_need", "least_bench_need", "run_need", "start_needs"]
 
 # What a rank comes to hold beside its buffers: compiled loops, tables of the plan, the peers' libraries.
 _BESIDE_BYTES = 64 << 20
@@ -39,14 +40,35 @@ def bench_need(
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
-    held = max(max(given, got) if in_place else given + got for in_place in placements)
     collective = every[0].program.collective
-    copies = 1 if collective.whole and collective.kind not in _JOINED else 2
-    passing = max(given, copies * got) * item_bytes + max(given, got)
-    theirs = 2 * max(given, got) * item_bytes if peers else 0
+    joined = not collective.whole or collective.kind in _JOINED
+    buffers = _buffers_bytes(given, got, item_bytes, placements, joined=joined, peers=peers)
     windows = sum(window_bytes_at_most(layout, rank, item_bytes, far=far) for layout in every)
     windows += _requests_bytes(every, rank, item_bytes) if far else 0
-    return Need(held * item_bytes + windows + max(passing, theirs) + _BESIDE_BYTES, _MPI_SHARED_BYTES)
+    return Need(buffers + windows + _BESIDE_BYTES, _MPI_SHARED_BYTES)
+
+
+def least_bench_need(
+    kind: Kind, ranks: int, size_bytes: int, item_bytes: int, placements: Iterable[bool], *, peers: bool
+) -> Need:
+    """What each of ``ranks`` needs for a collective of one size at least, whatever program runs it.
+
+    That is what `bench_need` says without the program's own scratch and slots.
+    """
+    whole, part = size_bytes // item_bytes, size_bytes // item_bytes // ranks
+    given, got = {
+        "all_reduce": (whole, whole),
+        "all_to_all": (whole, whole),
+        "all_gather": (part, whole),
+        "reduce_scatter": (whole, part),
+        # Of collectives with a root, what the other ranks hold.
+        "broadcast": (0, whole),
+        "reduce": (whole, 0),
+        "scatter": (0, part),
+        "gather": (part, 0),
+    }.get(kind, (0, 0))
+    buffers = _buffers_bytes(given, got, item_bytes, placements, joined=kind in _JOINED, peers=peers)
+    return Need(buffers + _BESIDE_BYTES, _MPI_SHARED_BYTES, ranks)
 
 
 def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
@@ -75,6 +97,16 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
     found = [run_need(layout, rank, item_bytes, far=False) for rank in ranks]
     both = zip(found, inputs, strict=True)
     return [own, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
+
+
+def _buffers_bytes(
+    given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
+) -> int:
+    """What a rank with so many elements in and out takes beside what its programs and wires do."""
+    held = max(max(given, got) if in_place else given + got for in_place in placements)
+    passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
+    theirs = 2 * max(given, got) * item_bytes if peers else 0
+    return held * item_bytes + max(passing, theirs)
 
 
 def _outputs_bytes(layout: Layout, item_bytes: int) -> int:

@@ -41,6 +41,7 @@ __all__ = [
     "KINDS",
     "MOST_CHUNKS",
     "MOST_RANKS",
+    "REDUCING",
     "Collective",
     "Custom",
     "Kind",
@@ -75,7 +76,14 @@ _OTHER_NAMES: dict[str, Kind] = {
     "ar": "all_reduce",
     "rs": "reduce_scatter",
 }
-_REDUCING = ("reduce_scatter", "all_reduce", "reduce")
+# Tests of nccl-tests that are no collective here, and what is nearest.
+_NEAREST: dict[str, str] = {
+    "sendrecv": "all_to_next is nearest: each rank sends to the next, and the last to none",
+    "hypercube": "it is an all_gather in rounds of doubling distance: write all_gather",
+    "alltoallv": "all_to_all has parts of one size",
+    "barrier": "an all_reduce of a few bytes takes as long",
+}
+REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # Input and output of these hold the same chunks at the same places, so they may share memory.
 _IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
@@ -159,7 +167,7 @@ class Collective:
     @property
     def reduces(self) -> bool:
         """Whether any chunk is reduced."""
-        return self.kind in _REDUCING or bool(self.reduced.any())
+        return self.kind in REDUCING or bool(self.reduced.any())
 
     @property
     def whole(self) -> bool:
@@ -232,11 +240,11 @@ class Collective:
             return np.asarray(self.custom.reduced > 0)
         if self.kind == "several":
             return np.concatenate([part.reduced for part in self.parts])
-        return np.full(self.chunks, self.kind in _REDUCING)
+        return np.full(self.chunks, self.kind in REDUCING)
 
     def source_of(self) -> Ints:
         """For each chunk the one rank that holds it at first, or -1 where several do."""
-        return _or_several(self.sources, self.kind in _REDUCING)
+        return _or_several(self.sources, self.kind in REDUCING)
 
     def target_of(self) -> Ints:
         """For each chunk the one rank that must end with it, or -1 where several must."""
@@ -410,10 +418,10 @@ def kind_of(word: str) -> Kind:
             return kind
     if plain in _OTHER_NAMES:
         return _OTHER_NAMES[plain]
-    close = meant(word, KINDS)
+    close = _NEAREST.get(plain, "") or meant(word, KINDS)
     raise UsageError(
         f" {quoted(word)}: unknown collective",
-        hint=f"{close + ' ' if close else ''}known: {', '.join(KINDS)}",
+        hint=f"{close + ('; ' if plain in _NEAREST else ' ') if close else ''}known: {', '.join(KINDS)}",
         argument="collective",
     )
 

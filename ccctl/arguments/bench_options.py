@@ -8,15 +8,14 @@ import typer
 
 from ccctl.arguments.options import MOST_COUNT, MOST_RANKS, Percentage
 from ccctl.completion import words
-from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, COMPARISON, MEASUREMENT
 
 __all__ = [
+    "NCCL_TESTS_OPTIONS",
     "Aggregate",
     "Average",
     "Baseline",
     "Begin",
-    "Blocking",
     "Check",
     "CollectiveName",
     "Cycles",
@@ -30,7 +29,6 @@ __all__ = [
     "PerIteration",
     "Placement",
     "ProfileFile",
-    "Refused",
     "Root",
     "SizeList",
     "Step",
@@ -40,32 +38,45 @@ __all__ = [
     "Window",
 ]
 
-_REASONS = {
-    "-t": "a rank is a process, started with -n or --hosts",
-    "-g": "a rank is a process, started with -n or --hosts",
-    "-G": "a call is not captured in a CUDA graph",
-    "-C": "the calls run on CPUs: their time is CPU time",
-    "-R": "nothing is registered with a network",
-    "-J": "-o FILE writes a report, without the environment",
-    "-T": "it is --timeout here",
-    "-S": "a rank is where its launcher puts it",
+# Options of nccl-tests and rccl-tests that bench has not, or has under another name: what to type instead.
+NCCL_TESTS_OPTIONS = {
+    "-t, --nthreads": "a rank is a process; -n RANKS or --hosts say how many",
+    "-g, --ngpus": "a rank is a process, which has one GPU with --device cuda; -n RANKS says how many",
+    "-s, --stress_cycles": "leave it out; -N N goes through all sizes N times",
+    "-z, --blocking": "leave it out; a call returns when it is done, as nccl-tests does with -z 1",
+    "-y, --stream_null": "leave it out; calls run on CPUs, or on a stream of their own with --device cuda",
+    "-G, --cudagraph, --hipgraph": "leave it out; calls are not captured in graphs",
+    "-C, --report_cputime": "leave it out; calls run on CPUs, so their time is CPU time",
+    "-R, --local_register": "write --window, which keeps buffers where other ranks read them in place",
+    "-S, --report_timestamps": "leave it out; rows come as they are measured, without the time of day",
+    "-x, --cta_policy": "leave it out; no kernels of NCCL run",
+    "-D, --device_implementation": "leave it out; no kernels of NCCL run",
+    "-V, --device_cta_count": "leave it out; no kernels of NCCL run",
+    "-H, --host_rma_implementation": "leave it out; no kernels of NCCL run",
+    "-M, --memory, --memory_report": "leave it out; what does not fit into memory is refused at the start",
+    "-Y, --memory_type": "write --device cpu or --device cuda",
+    "-u, --cumask, --unalign": "leave it out; no kernels of NCCL run",
+    "-O, --out_of_place": "write --placement out, in or both",
+    "-F, --cache_flush": "leave it out; caches are not flushed between runs",
+    "-E, --rotating_tensor": "leave it out; all runs have the same buffers",
+    "-Z, --output_format": "write --json, or -o report.json",
+    "-J, --output_file": "write -o report.json",
+    "-X, --rccl_output_file": "write -o report.json",
+    "-A, --output_algo_proto_channels": "write --explain, which says what ran and where the time went",
+    "-T": "write --timeout SECONDS",
+    "-k, --side_comp": "leave it out; nothing is calculated beside the calls",
+    "-l, --replay": "leave it out; calls are not captured in graphs",
+    "--parallel_init": "leave it out; ranks start at the same time",
+    "--delay_inout_place": "leave it out; all placements take turns",
+    "--minbytes": "write -b SIZE",
+    "--maxbytes": "write -e SIZE",
+    "--stepbytes": "write -i SIZE",
+    "--stepfactor": "write -f N",
+    "--warmup_iters": "write -w N",
+    "--agg_iters": "write -m N",
+    "--run_cycles": "write -N N",
+    "--datatype": "write -d TYPE",
 }
-
-
-def _refused(value: str | None) -> str | None:
-    if value is not None:
-        why = "; ".join(f"{flag}: {reason}" for flag, reason in _REASONS.items())
-        raise UsageError(f"these options of nccl-tests have no meaning here ({why})")
-    return value
-
-
-def _blocking(value: int | None) -> int | None:
-    if value not in (None, 1):
-        raise UsageError(
-            f"-z {value}: a call returns when it is done, and all ranks meet before the next",
-            hint="That is what nccl-tests does with -z 1.",
-        )
-    return value
 
 
 CollectiveName = Annotated[
@@ -298,7 +309,3 @@ Tolerance = Annotated[
         rich_help_panel=COMPARISON,
     ),
 ]
-Blocking = Annotated[
-    int | None, typer.Option("-z", "--blocking", metavar="1", hidden=True, callback=_blocking)
-]
-Refused = Annotated[str | None, typer.Option(*_REASONS, metavar="VALUE", hidden=True, callback=_refused)]

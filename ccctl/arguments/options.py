@@ -41,6 +41,7 @@ __all__ = [
     "WiresOption",
     "Without",
     "positive_seconds",
+    "writable",
 ]
 
 # Counts beyond these are slips of the hand: each is refused before anything of that size is made.
@@ -67,7 +68,8 @@ def _verbose(value: int) -> int:
     return value
 
 
-def _output(value: str | None) -> str | None:
+def writable(value: str | None) -> str | None:
+    """A file to write, or - for stdout; raises CannotWriteError where it plainly cannot be written."""
     if value is not None and value != "-":
         refuse_unwritable(Path(value))
     return value
@@ -101,7 +103,7 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        callback=_output,
+        callback=writable,
         help="Write the artifact to FILE; - prints it to stdout.",
         rich_help_panel=GENERAL,
     ),
@@ -112,7 +114,7 @@ Page = Annotated[
         "-o",
         "--output",
         metavar="FILE.html",
-        callback=_output,
+        callback=writable,
         help="Write the page; - prints it to stdout.",
         rich_help_panel=GENERAL,
     ),
@@ -123,7 +125,7 @@ Pictures = Annotated[
         "-o",
         "--output",
         metavar="FILE.svg|FILE.png",
-        callback=_output,
+        callback=writable,
         help="Write pictures instead; - prints SVG to stdout.",
         rich_help_panel=GENERAL,
     ),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
+from ccctl.arguments import bench_refusals as refusals
 from ccctl.arguments.bench_options import (
     Aggregate,
     Average,
     Baseline,
     Begin,
-    Blocking,
     Check,
     CollectiveName,
     Cycles,
@@ -27,7 +27,6 @@ from ccctl.arguments.bench_options import (
     PerIteration,
     Placement,
     ProfileFile,
-    Refused,
     Root,
     SizeList,
     Step,
@@ -57,6 +56,7 @@ from ccctl.launching import (
     World,
     over_sockets,
     paced_between_hosts,
+    placed,
     run_ranks,
     started_by_mpi,
     world_of,
@@ -64,8 +64,9 @@ from ccctl.launching import (
 from ccctl.rescue import rescuing
 
 if TYPE_CHECKING:
-    from ccctl.arguments.bench_requests import Contestant
     from exec.benchmark.report import Report
+    from synth.collective import Kind
+    from synth.program import Program
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -139,8 +140,6 @@ def bench(
     timeout: TimeoutSeconds = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
-    blocking: Blocking = None,
-    refused: Refused = None,
 ) -> None:
     """Time collectives beside the libraries, and check the results.
 
@@ -155,13 +154,15 @@ def bench(
     """
     from ccctl.arguments.bench_requests import contestants, elements, placements, requests
     from ccctl.artifacts.foreign import read_report
-    from ccctl.prepared.contestant import Wanted, prepared
+    from ccctl.prepared.contestant import Wanted, prepared, request_of
     from ccctl.summaries.bench_rows import BenchRows
     from exec.benchmark.runner import BenchRequest
     from exec.benchmark.timing import AVERAGES
     from exec.executors import parse_device
     from exec.peers.registry import library_of, parse_peers
+    from synth.collective import REDUCING
 
+    refusals.refuse_operator_as_file(output)
     sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)
     if explain and aggregate > 1:
@@ -170,20 +171,41 @@ def bench(
         raise UsageError("--vs measures libraries, whose ranks MPI joins: leave out --wires sockets")
     # What is wrong in the command line is said before minutes of measuring.
     parse_device(device)
-    elements(dtype, op)
-    placements(placement)
+    types, ops = elements(dtype, op)
+    places = placements(placement)
     peers = () if vs == "none" and not paths else parse_peers(vs)
     before = read_report(baseline) if baseline is not None else None
     if before is not None and before.body.interrupted:
         console.warn(f"{before.source} is of a run that was interrupted: {before.body.interrupted}")
+    here = hosts is None and world_of(ranks, None, hostfile).hosts is None and hostfile is None
+    if here:
+        _require_here(peers, device, sockets=sockets)
+
+    def refuse(kind: Kind, count: int) -> None:
+        """Refuse what cannot be, once the collective and the ranks are known."""
+        refusals.refuse_root(kind, root)
+        refusals.refuse_placement(kind, places)
+        if before is not None:
+            reduces = kind in REDUCING
+            refusals.refuse_incomparable(before.body, before.source, kind, types, ops, reduces=reduces)
+        if here and not started_by_mpi():
+            refusals.refuse_crowd_here(kind, count, max(sizes), types, places, peers=bool(peers))
+
     if paths:
         _refuse_collective(paths)
         _refuse_unprepared(collective, fresh)
         found = contestants(paths, parameters, profile, library_of(device, sockets=sockets))
+        _refuse_others(found[0].proven.program, ranks, root)
+        refuse(found[0].proven.program.collective.kind, found[0].proven.program.ranks)
     else:
+        if parameters:
+            raise UsageError(
+                f"-p {parameters[0]}: a parameter of an algorithm in a file, and none was given",
+                hint="What nccl-tests calls -p has no counterpart: ranks start at the same time.",
+            )
         asked_world = _world_asked(ranks, hosts, hostfile, profile)
-        if asked_world.hosts is None and hostfile is None:
-            _require_here(peers, device, sockets=sockets)
+        letters = (begin != _BEGIN, end != _END, step is not None, warmup != 3, aggregate > 1, cycles > 1)
+        refusals.note_iterations(ranks if here else None, nccl_tests=any(letters))
         wanted = Wanted(
             collective or "all_reduce",
             root,
@@ -195,12 +217,15 @@ def bench(
             fresh=fresh,
             timeout_s=timeout,
         )
+        if profile is None:
+            count = placed(asked_world)[0]
+            refuse(request_of(wanted, count).kind, count)
         one, timeout = prepared(wanted)
         # Without an artifact ours stands beside the library of the ranks.
         found = [one]
         if vs is None:
             peers = parse_peers(library_of(device, sockets=sockets))
-    world = world_of(_world(found, ranks, root, output), hosts, hostfile)
+    world = world_of(found[0].proven.program.ranks, hosts, hostfile)
     if wires == "auto" and vs is None and not any(one.library(size) for one in found for size in sizes):
         sockets = paced_between_hosts((one.at(size).program for one in found for size in sizes), world)
     how = partial(
@@ -317,13 +342,8 @@ def _world_asked(ranks: int | None, hosts: str | None, hostfile: str | None, pro
     return world
 
 
-def _world(found: list[Contestant], ranks: int | None, root: int | None, output: str | None) -> int:
-    """How many ranks to start; raises UsageError where -n, -r or -o was meant as nccl-tests means it."""
-    from exec.program.dtypes import REDOPS
-
-    program = found[0].proven.program
-    if output in REDOPS:
-        raise UsageError(f"-o {output}: -o names the file of the report", hint=f"Write --op {output}.")
+def _refuse_others(program: Program, ranks: int | None, root: int | None) -> None:
+    """Raise UsageError where -n or -r asks for other ranks, or another root, than a program has."""
     if ranks is not None and ranks != program.ranks:
         raise UsageError(
             f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
@@ -335,9 +355,6 @@ def _world(found: list[Contestant], ranks: int | None, root: int | None, output:
             f"-r {root}: the root of {program.name} is {program.collective.root}, and is part of it",
             hint=f"Synthesize one with --root {root}.",
         )
-    if root is not None and not rooted:
-        raise UsageError(f"-r {root}: {program.collective.label} has no root")
-    return program.ranks
 
 
 def _show(report: Report, before: Report | None, tolerance: float, *, json: bool, silent: bool) -> None:

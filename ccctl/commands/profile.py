@@ -30,7 +30,7 @@ from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.host_search import look_everywhere
-from ccctl.launching import by_default, world_of
+from ccctl.launching import by_default, placed, started_by_mpi, world_of
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs.profile import Measurement
@@ -168,8 +168,10 @@ def profile(
         else:
             world = world_of(ranks, hosts, hostfile)
             declared, digests = _declared(topology, world, timeout)
+            _refuse_few(world)
             effort = _effort(quick, pairs, sizes, budget, ports, device, wait)
             effort = replace(effort, topology=declared, topology_name=topology or "")
+            _refuse_strangers(effort, world)
             measurement = Measurement(effort, world, timeout)
             found = _measured(measurement, output, json, exposition)
             problem = measurement.problem()
@@ -282,6 +284,28 @@ def _pairs(path: str | None) -> WantedPairs | None:
     if path is None:
         return None
     return parse_pairs(read_text(path), path)
+
+
+def _refuse_few(world: World) -> None:
+    """Raise UsageError where there is no link between the ranks of ``world``."""
+    if not started_by_mpi() and (count := placed(world)[0]) < 2:
+        raise UsageError(f"-n {count}: a profile measures links between ranks: expected at least 2")
+
+
+def _refuse_strangers(effort: Effort, world: World) -> None:
+    """Raise DataError where --pairs has numbers of ranks beyond those of ``world``.
+
+    What hosts call themselves is known once ranks are there.
+    """
+    from probes.numbers import whole
+    from probes.sampling.pairs_file import WantedPairs, resolve
+    from probes.sampling.samples import Place
+
+    if effort.pairs is None or started_by_mpi():
+        return
+    numbered = [line for line in effort.pairs.lines if None not in (whole(line.src), whole(line.dst))]
+    here = [Place(str(rank), 1) for rank in range(placed(world)[0])]
+    resolve(WantedPairs(effort.pairs.source, tuple(numbered)), here)
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

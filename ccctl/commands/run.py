@@ -21,6 +21,7 @@ from ccctl.arguments.options import (
     TimeoutSeconds,
     Verbose,
     WiresOption,
+    writable,
 )
 from ccctl.completion import words
 from ccctl.errors import UsageError
@@ -60,7 +61,13 @@ def run(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the results as .npy, rows or {rank}."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=writable,
+            help="Write the results as .npy, rows or {rank}.",
+        ),
     ] = None,
     parameters: Parameters = None,
     op: Annotated[

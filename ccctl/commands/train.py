@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,9 +19,9 @@ from ccctl.arguments.options import (
     Seed,
     TimeoutSeconds,
     Verbose,
+    writable,
 )
 from ccctl.arguments.units import parse_seconds, parse_size
-from ccctl.artifacts.atomic import refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, placed, run_ranks, world_of
@@ -51,12 +50,6 @@ _SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical", "adaptive")
 
 
 _MOST_LAYERS, _MOST_WIDTH, _MOST_BATCH = 1000, 1 << 14, 4096
-
-
-def _picture(value: str | None) -> str | None:
-    if value is not None and value != "-":
-        refuse_unwritable(Path(value))
-    return value
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
@@ -168,7 +161,7 @@ NetworkFile = Annotated[
 Picture = Annotated[
     str | None,
     typer.Option(
-        "--svg", metavar="FILE.svg", callback=_picture, help="Draw loss and error over time; - is stdout."
+        "--svg", metavar="FILE.svg", callback=writable, help="Draw loss and error over time; - is stdout."
     ),
 ]
 

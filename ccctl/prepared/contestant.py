@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.portfolio.collective_request import CollectiveRequest
 
-__all__ = ["Wanted", "prepared"]
+__all__ = ["Wanted", "prepared", "request_of"]
 
 # Beyond so many ranks a profile is a quick one.
 _THOROUGH_RANKS = 16
@@ -62,7 +62,7 @@ def prepared(wanted: Wanted) -> tuple[Contestant, float | None]:
     cache = ArtifactCache()
     if wanted.profile is None:
         # A wrong collective or root is refused before minutes of measuring.
-        _request(wanted, placed(wanted.world)[0])
+        request_of(wanted, placed(wanted.world)[0])
     profile = codec.read(wanted.profile, "profile") if wanted.profile else _profile(wanted, cache)
     asked, measured = wanted.world.ranks, len(profile.body.ranks)
     if wanted.profile is not None and asked not in (None, measured):
@@ -108,7 +108,7 @@ def _selected(wanted: Wanted, profile: Artifact, cache: ArtifactCache) -> Contes
     from synth.networks.measured import from_profile
 
     network = from_profile(profile.body, "the measured network")
-    request = _request(wanted, network.ranks)
+    request = request_of(wanted, network.ranks)
     key = {
         "profile": profile.sha256,
         "collective": request.kind,
@@ -155,7 +155,8 @@ def _kept(
     return artifact
 
 
-def _request(wanted: Wanted, ranks: int) -> CollectiveRequest:
+def request_of(wanted: Wanted, ranks: int) -> CollectiveRequest:
+    """The one collective to run; raises UsageError where it is none, or not of all ranks."""
     if ranks < 2:
         raise UsageError("-n 1: a collective needs two ranks at least")
     found = parse_collectives(wanted.collective, ranks, root=wanted.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -52,9 +53,20 @@ def ufunc_of(redop: str) -> Callable[..., Any]:
     return _UFUNCS[redop]
 
 
+def _refuse_eight_bits(name: str) -> None:
+    """Raise UsageError for a floating-point type of 8 bits: fp8e4m3, f8_e5m2, float8_e4m3fn …"""
+    if re.fullmatch(r"(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2", name.lower()):
+        raise UsageError(
+            f": {name!r}: no executor adds floating-point numbers of 8 bits",
+            hint="uint8 moves as many bytes; float16 and bfloat16 are the shortest that are summed.",
+            argument="dtype",
+        )
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """An element type by NumPy's, nccl-tests' (half, float …) or PyTorch's name (bf16 …); or UsageError."""
     full = _SHORT.get(name.lower(), name.lower())
+    _refuse_eight_bits(name)
     if full not in DTYPES:
         raise UsageError(
             f": expected one of {', '.join(DTYPES)}, found {name!r}",

@@ -83,9 +83,9 @@ WRONG = {
     ),
     "a library without MPI": (["schedule.json", "--wires", "sockets", "--vs", "mpi"], "leave out --wires"),
     "an algorithm of gloo": (["schedule.json", "--vs", "gloo:ring"], "gloo has no algorithms"),
-    "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "-t: a rank is a process"),
-    "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-J: -o FILE writes"),
-    "calls that do not wait": (["schedule.json", "-z", "0"], "-z 0: a call returns when it is done"),
+    "threads, as nccl-tests has them": (["schedule.json", "-t", "8"], "nccl-tests: a rank is a process"),
+    "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-o report.json"),
+    "calls that do not wait": (["schedule.json", "-z", "0"], "a call returns when it is done"),
     "an operator, as nccl-tests has it": (["schedule.json", "-o", "sum"], "Write --op sum"),
     "iterations, as nccl-tests has them": (["schedule.json", "-n", "20"], "-n is --iters here"),
     "another root": (["program.json", "-r", "1"], "-r 1: the root of pass on is 0"),
@@ -273,7 +273,7 @@ def test_an_algorithm_that_the_library_lacks_is_named_with_those_it_has(run_ccct
 def test_gloo_without_torch_says_what_is_missing(run_ccctl, folder):
     done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "gloo")
     assert (done.returncode, done.stdout) == (69, "")
-    assert "needs torch on every host" in done.stderr
+    assert "--vs gloo needs torch, which is not installed" in done.stderr
     assert "pip install torch" in done.stderr
 
 
