@@ -113,13 +113,13 @@ def _same_words(word: str, options: list[str]) -> str:
 
 
 def _of_nccl_tests(name: str, word: str) -> str:
-    """What to type instead of an option of nccl-tests: ``-g``, ``-g8`` or ``--ngpus``; "" for any other."""
+    """What to type instead of an option of nccl-tests: a letter, its value perhaps behind it, or a name."""
     from ccctl.arguments.bench_options import NCCL_TESTS_OPTIONS
 
-    for flags, instead in NCCL_TESTS_OPTIONS.items():
-        known = flags.split(", ")
-        # A word behind one dash is none of theirs, but a letter with its value is.
-        if word in known or (name in known and not word[2:3].isalpha()):
+    for known, instead in NCCL_TESTS_OPTIONS.items():
+        # A word behind one dash is none of theirs.
+        letter = len(name) == 2 and not word[2:3].isalpha()
+        if (letter or name[:2] == "--") and name.lstrip("-") in known.split():
             return f"{name} is an option of nccl-tests: {instead}"
     return ""
 

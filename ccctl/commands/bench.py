@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments import bench_refusals as refusals
 from ccctl.arguments.bench_options import (
     Aggregate,
     Average,
@@ -152,6 +151,7 @@ def bench(
     medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
     those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
+    from ccctl.arguments import bench_requests
     from ccctl.arguments.bench_requests import contestants, elements, placements, requests
     from ccctl.artifacts.foreign import read_report
     from ccctl.prepared.contestant import Wanted, prepared, request_of
@@ -162,7 +162,7 @@ def bench(
     from exec.peers.registry import library_of, parse_peers
     from synth.collective import REDUCING
 
-    refusals.refuse_operator_as_file(output)
+    bench_requests.refuse_operator_as_file(output)
     sizes = _sizes(begin, end, factor, step) if listed is None else _listed(listed, factor)
     sockets = over_sockets(wires)
     if explain and aggregate > 1:
@@ -183,13 +183,13 @@ def bench(
 
     def refuse(kind: Kind, count: int) -> None:
         """Refuse what cannot be, once the collective and the ranks are known."""
-        refusals.refuse_root(kind, root)
-        refusals.refuse_placement(kind, places)
+        bench_requests.refuse_root(kind, root)
+        bench_requests.refuse_placement(kind, places)
         if before is not None:
             reduces = kind in REDUCING
-            refusals.refuse_incomparable(before.body, before.source, kind, types, ops, reduces=reduces)
+            bench_requests.refuse_incomparable(before.body, before.source, kind, types, ops, reduces=reduces)
         if here and not started_by_mpi():
-            refusals.refuse_crowd_here(kind, count, max(sizes), types, places, peers=bool(peers))
+            bench_requests.refuse_crowd_here(kind, count, max(sizes), types, places, peers=bool(peers))
 
     if paths:
         _refuse_collective(paths)
@@ -205,7 +205,7 @@ def bench(
             )
         asked_world = _world_asked(ranks, hosts, hostfile, profile)
         letters = (begin != _BEGIN, end != _END, step is not None, warmup != 3, aggregate > 1, cycles > 1)
-        refusals.note_iterations(ranks if here else None, nccl_tests=any(letters))
+        bench_requests.note_iterations(ranks if here else None, nccl_tests=any(letters))
         wanted = Wanted(
             collective or "all_reduce",
             root,

@@ -17,10 +17,10 @@ from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
 from ccctl.watch.state import Given, State
 from exec.replan import Forecast, Replan, replanned
+from probes.profiling.budget import Turns, in_turn, links_at
 from probes.profiling.combine import brought_up_to_date, joined, recalled
 from probes.profiling.drift import together
 from probes.profiling.history import Event
-from probes.profiling.turns import Turns, in_turn, links_at
 from probes.profiling.watching import EFFECT, Standing, Verdict, judged, with_events
 from probes.progress import SILENT, Progress
 from synth.networks.measured import from_profile

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from probes.live.cuda_links import DeviceChoice
-from probes.profiling.budget import Plan
+from probes.profiling.budget import Plan, Turns
 from probes.profiling.instances import Instances
-from probes.profiling.turns import Turns
 from probes.sampling.pairs_file import WantedPairs, resolve
 from probes.sampling.prober import Dose
 from probes.sampling.rounds import doubling_strides, rings, strides

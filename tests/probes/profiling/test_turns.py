@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.columns import floats, ints
+from probes.profiling.budget import in_turn, links_at
 from probes.profiling.history import History
 from probes.profiling.options import Effort
-from probes.profiling.turns import in_turn, links_at
 from probes.sampling.samples import Place
 
 
