@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from probes.visible_text import shortened
+
 __all__ = ["explained"]
 
 # What people call it elsewhere, and what it is called here.
@@ -40,7 +42,8 @@ def _told(error: typer.TyperException, context: typer.Context | None) -> str:
     if type(error).__name__ == "NoSuchOption":
         # typer re-exports neither this class nor the next one.
         return _unknown_option(vars(error)["option_name"], context)
-    told = error.format_message().rstrip(".")
+    # A word may be as long as the system lets it be, and patterns take its square.
+    told = shortened(error.format_message().rstrip("."))
     if other := re.match(r"No such command '(.*?)'", told):
         name = _OTHER_COMMANDS.get(other[1].lower())
         return f"{other[0]}; did you mean '{name}'?" if name else told
