@@ -30,12 +30,25 @@ _OF_GRADIENTS = {
     for descriptor in (torch.Tensor.grad, torch.Tensor._grad)
     for access in ("__get__", "__set__", "__delete__")
 }
+# What tells nothing of a tensor's values.
+_OF_OTHER = {
+    *(
+        getattr(torch.Tensor, name).__get__
+        for name in ("device", "dtype", "grad_fn", "is_leaf", "layout", "ndim", "requires_grad", "shape")
+    ),
+    torch.Tensor.requires_grad.__set__,
+    *(
+        getattr(torch.Tensor, name)
+        for name in ("dim", "element_size", "is_complex", "is_floating_point", "nelement", "numel", "size")
+    ),
+    torch.Tensor.requires_grad_,
+}
 
 
 class Watch:
     """Calls ``touched(tensor, gradient)`` before a script uses a watched tensor.
 
-    ``gradient`` says whether its ``.grad`` is used, or else the tensor. The tensor is not watched during the
+    ``gradient`` says whether its ``.grad`` is used, or else its values. The tensor is not watched during the
     call and the use; after the use it is again if ``touched`` returned True.
     """
 
@@ -70,7 +83,8 @@ class Watch:
                 base = base.watched_class
             each.__class__ = self._kinds.get(base) or self._watched(base)
 
-    def disarm(self, tensors: Iterable[Any]) -> None:
+    @staticmethod
+    def disarm(tensors: Iterable[Any]) -> None:
         """Watch ``tensors`` no more."""
         for each in tensors:
             if issubclass(type(each), _Watched):
@@ -90,6 +104,9 @@ class _Watched:
     @classmethod
     def __torch_function__(cls, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in _OF_OTHER:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
         with _told([each for each in leaves if issubclass(type(each), _Watched)], func in _OF_GRADIENTS):
             return func(*args, **kwargs)
@@ -107,14 +124,15 @@ class _Watched:
 def _told(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
     """In it, ``tensors`` are not watched; who watches them has been told."""
     kinds = [(each, type(each)) for each in {id(each): each for each in tensors}.values()]
+    again = kinds
     for each, kind in kinds:
         each.__class__ = kind.watched_class
-    again = []
-    for each, kind in kinds:
-        watch = kind.watched_by()
-        if watch is not None and watch.touched(each, gradient):
-            again.append((each, kind))
     try:
+        again = [
+            (each, kind)
+            for each, kind in kinds
+            if (watch := kind.watched_by()) is not None and watch.touched(each, gradient)
+        ]
         yield
     finally:
         for each, kind in again:

@@ -8,7 +8,9 @@ import unittest.mock
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import dear_ranks as scripts
 import torch
 import torch.distributed as dist
 from racked_networks import SIZE_BYTES, racked
@@ -303,6 +305,79 @@ def like_data_parallel(rank, size):
             assert torch.allclose(wrapper(given), theirs(given), atol=1e-5)
 
 
+def in_script(way, rank, compiled=False):
+    """A run of `dear_ranks`, whose idioms scripts use."""
+    torch.manual_seed(rank)
+    module = scripts.odd()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    if way == "ddp":
+        model = DistributedDataParallel(module)
+    else:
+        model = DSSync(module, optimizer, planned([2]), bucket_bytes=2000)
+    called = torch.compile(model, backend="eager") if compiled else model
+    torch.manual_seed(100 + rank)
+
+    def backward():
+        called(torch.randn(5, 37)).square().mean().backward()
+
+    return SimpleNamespace(module=module, optimizer=optimizer, model=model, backward=backward)
+
+
+def idioms(rank, size):
+    """What scripts do after `step` does what it does with DDP; what they do before it is refused."""
+    for after in [each for each in scripts.AFTER_STEP if each is not scripts.log_gradients]:
+        runs = [in_script(way, rank) for way in ("ddp", "ds-sync")]
+        for run in runs:
+            torch.manual_seed(100 + rank)
+            run.seen = []
+            for _ in range(5):
+                run.optimizer.zero_grad()
+                run.backward()
+                run.optimizer.step()
+                after(run)
+        theirs, ours = (torch.cat([values(run.module), torch.tensor(run.seen).double()]) for run in runs)
+        assert torch.allclose(theirs, ours, atol=1e-5), (after.__name__, (theirs - ours).abs().max())
+    plain = in_script("ds-sync", rank)
+    for _ in range(2):
+        plain.optimizer.zero_grad()
+        plain.backward()
+        plain.optimizer.step()
+    assert all(bucket.under_way for bucket in plain.model._buckets), "nothing is left to overlap"
+    harmless = (scripts.nothing, scripts.log_gradients, scripts.log_on_one_rank)
+    for before in [*scripts.BEFORE_STEP, scripts.look_forward, scripts.move_average]:
+        run = in_script("ds-sync", rank)
+
+        def use(run=run, before=before):
+            run.optimizer.zero_grad()
+            run.backward()
+            before(run)
+            run.optimizer.step()
+
+        if before in harmless:
+            use()
+        else:
+            refused(use, "DS-Sync steps each layer behind the backward pass")
+    for scale in (8.0, 2.0**127):
+        run, scaler = in_script("ds-sync", rank), torch.amp.GradScaler("cpu", init_scale=scale)
+
+        def scaled(run=run, scaler=scaler):
+            for _ in range(2):
+                scaler.scale(run.model(torch.randn(5, 37)).square().sum()).backward()
+                scaler.step(run.optimizer)
+                scaler.update()
+
+        refused(scaled, "DS-Sync steps each layer behind the backward pass")
+    plain, compiled = in_script("ds-sync", rank), in_script("ds-sync", rank, compiled=True)
+    for run in (plain, compiled):
+        torch.manual_seed(100 + rank)
+        for _ in range(4):
+            run.optimizer.zero_grad()
+            run.backward()
+            run.optimizer.step()
+            scripts.clamp(run)
+    assert torch.equal(values(plain.module), values(compiled.module))
+
+
 def evaluation(rank, size):
     """The first thing after a step may be an evaluation, also one that does not call all modules."""
     wrapper, optimizer = wrapped(planned([2]), tangled(), lr=0.3, bucket_bytes=0)
@@ -451,7 +526,7 @@ def documented(rank, size):
 CASES = {
     "four": (start_equal, averaging, refusals, warm_up, adjusting, converges),
     "backends": (backends,),
-    "two": (like_data_parallel, evaluation, statistics, ensemble, from_a_file, documented, resumed),
+    "two": (like_data_parallel, idioms, evaluation, statistics, ensemble, from_a_file, documented, resumed),
 }
 
 
@@ -459,7 +534,7 @@ def main():
     torch.set_num_threads(1)
     where = {"init_method": "ccctl://"} if "RANK" not in os.environ else {}
     dist.init_process_group(os.environ.get("BACKEND", "gloo"), **where)
-    for case in CASES.get(sys.argv[1]) or [globals()[sys.argv[1]]]:
+    for case in CASES.get(sys.argv[1]) or [globals()[name] for name in sys.argv[1].split(",")]:
         case(dist.get_rank(), dist.get_world_size())
         print(case.__name__, flush=True)
     dist.destroy_process_group()

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from exec.training.watching import Watch
+
 __all__ = ["Bucket", "Layer", "buckets_of", "layers_of"]
 
 # Half the digits would lose what a moving average adds.
@@ -80,6 +82,11 @@ class Bucket:
         self._factor: float | None = None
 
     @property
+    def under_way(self) -> bool:
+        """Whether the tensors still wait for their average."""
+        return self._arrived is not None
+
+    @property
     def size_bytes(self) -> int:
         return int(self._row.numel() * self._row.element_size())
 
@@ -109,6 +116,7 @@ class Bucket:
             return
         arrived, self._arrived = self._arrived, None
         arrived()
+        Watch.disarm(self.tensors)
         with torch.no_grad():
             if arrived is not _nothing:
                 for tensor, part in zip(self.tensors, self.split(self._row), strict=True):

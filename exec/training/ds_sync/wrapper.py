@@ -28,6 +28,7 @@ from exec.training.ds_sync.communication import (
 )
 from exec.training.ds_sync.partial_steps import PartialSteps, matching_rate
 from exec.training.ds_sync.planning import Job, equal_links, planned_for, require_agreement
+from exec.training.watching import Watch, shared_memory
 from probes.errors import UsageError
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Groups
@@ -40,7 +41,11 @@ _log = logging.getLogger(__name__)
 _MOST_RECORDS = 10_000
 _CLIPPING = (
     "DS-Sync steps each layer behind the backward pass, when the gradients of the layers below it are not "
-    "there yet: what all gradients decide together, such as clipping by their norm, is too late"
+    "there yet: what all gradients decide together, such as clipping by their norm or GradScaler, is too late"
+)
+_STEPPED = (
+    "the backward pass has stepped the parameters, and optimizer.step() has not been called since: DS-Sync "
+    "steps each layer behind the backward pass. Run micro-batches but the last in no_sync()"
 )
 
 
@@ -84,6 +89,12 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         factor = matching_rate(optimizer, self._ranks) if rate_factor is None else rate_factor
         self._steps = PartialSteps(optimizer, factor)
         self._trained = self._trained_parameters()
+        self._watch = Watch(self._touched)
+        self._watch.check(self._trained)
+        # The backward pass at whose end parameters will be watched.
+        self._backward = -1
+        # Whether a compiler has read parameters. It would compile anew for those that are watched.
+        self._compiled = False
         self._require_same_model()
         broadcast([*model.parameters(), *model.buffers()])
         self._number = {id(one): at for at, one in enumerate(self._trained)}
@@ -105,6 +116,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         # In the order in which gradients came.
         self._came: dict[int, None] = {}
         self._gradients: list[tuple[Any, Any, int]] = []
+        # What gradients were when the script came for them: GradScaler changes them uncounted.
+        self._shown: list[tuple[Any, Any]] = []
         self._next = 0
         self._hook(optimizer)
 
@@ -264,7 +277,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
     def _hook(self, optimizer: Any) -> None:
         for parameter in self._trained:
             parameter.register_post_accumulate_grad_hook(self._accumulated)
-        before_forward = _Hook(self._before_forward)
+        before_forward = _Hook(torch.compiler.disable(self._before_forward))
         for module in self.module.modules():
             module.register_forward_pre_hook(before_forward)
         before_state = _Hook(lambda *_: self.synchronize())
@@ -274,6 +287,8 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         optimizer.register_step_post_hook(self._after_step)
 
     def _before_forward(self, module: Any, _args: Any) -> None:
+        if module is self.module and not _in_backward_pass() and self._has_stepped():
+            raise NotApplicableError(_STEPPED, hint="Call the model again after optimizer.step().")
         if self.module.training:
             self._called.add(id(module))
         elif module is self.module:
@@ -304,6 +319,9 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         """A gradient is complete: step and average what has all of its gradients."""
         if not self._averaging:
             return
+        if self._backward != (now := torch._C._current_graph_task_id()):
+            self._backward = now
+            torch.autograd.Variable._execution_engine.queue_callback(self._watch_stepped)
         number, bucket = self._number[id(parameter)], self._holding[id(parameter)]
         if number in self._came:
             raise UsageError(
@@ -315,6 +333,47 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         if bucket.left == 0:
             self._step(bucket)
             self._launch(lambda bucket: bucket.stepped)
+
+    def _has_stepped(self) -> bool:
+        """Whether parameters have been stepped in an iteration that `optimizer.step` has not ended."""
+        return any(bucket.stepped for bucket in self._buckets)
+
+    def _gradients_unchanged(self) -> bool:
+        """Whether gradients are those by which parameters were stepped."""
+        same = all(each.grad is known and known._version == at for each, known, at in self._gradients)
+        return same and all(
+            torch.allclose(one, kept, rtol=0.0, atol=0.0, equal_nan=True) for one, kept in self._shown
+        )
+
+    def _watch_stepped(self) -> None:
+        if not self._compiled:
+            self._watch.arm(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
+
+    def _watch_averaged(self) -> None:
+        """Watch what waits for averages; wait for those of which scripts have other tensors."""
+        shared = set(map(id, shared_memory(one for bucket in self._buckets for one in bucket.tensors)))
+        for bucket in self._buckets:
+            if self._compiled or any(id(one) in shared for one in bucket.tensors):
+                bucket.settle()
+            elif bucket.under_way:
+                self._watch.arm(bucket.tensors)
+
+    def _touched(self, tensor: Any, gradient: bool) -> bool:
+        """Make a tensor that the script uses what the iteration made it."""
+        if _in_backward_pass():
+            return True
+        bucket = self._holding[id(tensor)]
+        if gradient:
+            if bucket.stepped and tensor.grad is not None:
+                self._shown.append((tensor.grad, tensor.grad.clone()))
+            return True
+        if bucket.stepped:
+            raise NotApplicableError(_STEPPED, hint="Read and change parameters after optimizer.step().")
+        if torch._guards.TracingContext.try_get() is not None:
+            self._compiled = True
+            self.synchronize()
+        bucket.settle()
+        return False
 
     def _step(self, bucket: Bucket) -> None:
         bucket.settle()
@@ -346,12 +405,12 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         """The optimizer is told to step: let it see only what has not been stepped behind backward."""
         if any(value is not None for value in (*args[1:], *options.values())):
             raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
-        for parameter, gradient, version in self._gradients:
-            if parameter.grad is gradient and gradient._version != version:
-                raise NotApplicableError(
-                    f"gradients were changed after the backward pass. {_CLIPPING}",
-                    hint="Leave out clip_grad_norm_.",
-                )
+        Watch.disarm(self._trained)
+        if not self._gradients_unchanged():
+            raise NotApplicableError(
+                f"gradients were changed after the backward pass. {_CLIPPING}",
+                hint="Leave out what changes gradients between the backward pass and optimizer.step().",
+            )
         for bucket in self._buckets:
             if not bucket.stepped:
                 bucket.settle()
@@ -365,6 +424,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._keep_record()
         self._before, self._now, self._next = self._now, None, 0
         self._gradients.clear()
+        self._shown.clear()
         for bucket in self._buckets:
             bucket.begin()
         self.iteration += 1
@@ -377,6 +437,7 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         self._called = set()
         if self._adjust_every and self.iteration % self._adjust_every == 0:
             self._adjust()
+        self._watch_averaged()
 
     def _keep_record(self) -> None:
         """Keep what the iteration before this one took; each of its averages has been waited for."""
@@ -452,6 +513,10 @@ class DSSync(nn.Module):  # type: ignore[misc]  # torch is not there for mypy
         if len(known) < len(given) or not sum(known):
             raise UsageError(f"samples: expected the number of each rank, some above 0, found {given}")
         return known[self._rank] / sum(known)
+
+
+def _in_backward_pass() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 class _Hook:
