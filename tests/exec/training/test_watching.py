@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
 
 from exec.training.watching import Watch, shared_memory
 from probes.errors import UsageError
